@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
+from kbtui.refs import make_subject_ref
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kbtui.citations import Citation
     from kbtui.citations.citation_extraction import CitationKey
     from kbtui.knowledge.models import Subject
@@ -92,9 +96,10 @@ class SubjectVersionReader(ReferenceReader):
         from kbtui.citations.given_text import ComparableText, compare_given_text
 
         subject = self.find_subject(ref)
-        versions = self._list_current_and_committed_versions(subject)
+        versions, earlier_slugs = self._list_current_and_committed_versions(subject)
+        refs = [ref, *(make_subject_ref(subject.topic, slug) for slug in earlier_slugs)]
         given: dict[int, list[str]] = {}
-        for cite in self._list_citations_with_given_texts(ref):
+        for cite in self._list_citations_with_given_texts(refs):
             text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
             if text is None:
                 continue
@@ -124,28 +129,37 @@ class SubjectVersionReader(ReferenceReader):
         versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
         return versions
 
-    def _list_current_and_committed_versions(self, subject: Subject) -> list[SubjectVersion]:
+    def _list_current_and_committed_versions(
+        self, subject: Subject
+    ) -> tuple[list[SubjectVersion], list[str]]:
+        """Return the versions, and the slugs that the subject had in its topic before it was renamed."""
         from kbtui.citations.given_text import ComparableText
         from kbtui.workspace.git_history import find_git_history
 
         text = self.read_subject_text(subject)
         versions: list[SubjectVersion] = []
+        slugs: list[str] = []
         history = find_git_history(str(self.workspace.root))
         if history is not None and subject.path.is_relative_to(history.root):
             path = str(subject.path.relative_to(history.root))
+            topic = path.removesuffix(subject.relative)
             for one in history.list_file_versions(path):
+                if one.path != path and one.path.startswith(topic):
+                    slugs.append(os.path.splitext(one.path.removeprefix(topic))[0])  # noqa: PTH122
                 old = history.read_file(one.commit, one.path)
                 if old is not None:
                     versions.append(
                         SubjectVersion(old, one.time, one.commit, one.author, one.summary)
                     )
         if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
-            return [versions[0]._replace(is_current=True), *versions[1:]]
-        return [SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True), *versions]
+            versions[0] = versions[0]._replace(is_current=True)
+        else:
+            versions.insert(0, SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True))
+        return versions, list(dict.fromkeys(slugs))
 
-    def _list_citations_with_given_texts(self, ref: Ref) -> list[Citation]:
-        """Return the citations of a subject, newest first, with what the turns were given."""
-        found = self.find_citing_turns(ref)
+    def _list_citations_with_given_texts(self, refs: Iterable[Ref]) -> list[Citation]:
+        """Return the citations of a subject under all its references, with what the turns were given."""
+        found = [cite for ref in refs for cite in self.find_citing_turns(ref)]
         extracted: dict[CitationKey, Citation] = {}
         for conversation in dict.fromkeys(cite.conversation for cite in found):
             with suppress(KbtuiError):

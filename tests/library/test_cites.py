@@ -228,21 +228,26 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     git("add", "-A", "docs/guide")
     git("commit", "-qm", "say eleven", time="2026-05-02T10:00:00Z")
     path.write_text(texts[3])
-    for number, text in ((4, texts[1]), (5, texts[2])):
-        call = called("l", "learn", text, topic="guide", subjects="limits")
+    # The first turn was given the subject under the name that it had then.
+    for number, text, name in (
+        (3, texts[0], "old-limits"),
+        (4, texts[1], "limits"),
+        (5, texts[2], "limits"),
+    ):
+        call = called("l", "learn", text, topic="guide", subjects=name)
         built.conversation(number, [[asked("How many?"), *call, said("So many.")]])
     done = run(built, "entry", "history", "guide/limits", "--diff", "--json")
     versions = json.loads(done.stdout)["versions"]
-    turns = [f"jp-c{FIRST_ID + number}:1" for number in (4, 5)]
+    turns = [f"jp-c{FIRST_ID + number}:1" for number in (3, 4, 5)]
     assert [one["summary"] for one in versions] == [None, None, "say eleven", "say ten"]
-    assert [one["given_to"] for one in versions] == [[], [turns[1]], [turns[0]], []]
+    assert [one["given_to"] for one in versions] == [[], [turns[2]], [turns[1]], [turns[0]]]
     assert [one["is_current"] for one in versions] == [True, False, False, False]
     assert versions[2]["author"] == "Ada"
     assert "-At most ten.\n+At most eleven.\n" in versions[2]["difference"]
     lines = run(built, "entry", "history", "guide/limits").stdout.splitlines()
     assert lines[0].endswith("  now")
     assert lines[1].endswith("  from a conversation")
-    assert lines[2] == f"  given to {turns[1]}"
+    assert lines[2] == f"  given to {turns[2]}"
     assert lines[3].endswith("  Ada  say eleven")
     # Without commits that can be read, the history says that it has only the other versions.
     shutil.rmtree(built.root / ".git/objects")
