@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
     from kbtui.citations import Citation, Citations
     from kbtui.conversations.models import ConversationInfo
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import Mark, PlacedMark
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
-    from kbtui.userdata.mark_store import PlacedMark
 
 __all__ = [
     "Citation",
@@ -60,7 +59,7 @@ _MODULES = {
     "Library": "library",
     "Mark": "conversations.turn_marks",
     "MemoryClient": "library.async_client",
-    "PlacedMark": "userdata.mark_store",
+    "PlacedMark": "conversations.turn_marks",
     "SearchRequest": "search.search_request_and_answer",
     "Topic": "knowledge.models",
     "create_memory_client": "library.async_client",

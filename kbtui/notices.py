@@ -11,7 +11,7 @@ from kbtui.text import LEG_NAMES
 
 NoticeCode = Literal[
     "configuration_invalid", "filter_without_value", "index_behind", "index_mended",
-    "keywords_only", "meaning_only", "newest_first", "other_directories", "nothing_to_look_for",
+    "keywords_only", "marks_unreadable", "meaning_only", "newest_first", "other_directories", "nothing_to_look_for",
     "passages_pending", "private_index", "query_cut", "query_mistake", "search_not_logged",
     "unknown_filter", "workspace_left_out", "workspaces_unwatched",
 ]  # fmt: skip
@@ -52,6 +52,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
     "index_mended": "{detail}; the index was rebuilt",
+    "marks_unreadable": "marks are not shown: {detail}; `kbtui doctor` says what to do",
     "meaning_only": "no keyword hits; showing the closest in meaning",
     "newest_first": "no words to search for; showing the newest hits first",
     "other_directories": "conversations may be missing, because the engine was started with a different {variables} and cannot restart while other clients use it; `kbtui engine stop` stops it",

@@ -649,6 +649,8 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
             parts.append((1, "Conversations of other agents may be missing."))
         elif notice.code == "configuration_invalid":
             parts.append((1, "Topics may be missing: a configuration file is invalid."))
+        elif notice.code == "marks_unreadable":
+            parts.append((1, "The user's marks on turns are not shown: their file cannot be read."))
         elif notice.code in _QUERY_NOTICES:
             text = format_notice(notice)
             end = "" if text.endswith("?") else "."

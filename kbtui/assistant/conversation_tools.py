@@ -77,7 +77,8 @@ if TYPE_CHECKING:
         ConversationInfo,
         Turn,
     )
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.notices import Notice
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
     from kbtui.workspace import Workspace
@@ -345,7 +346,9 @@ def answer_conversation_grep(
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
     results = _search_conversations(infos, query)
-    marked = MarkStore(workspace).map_marks_of_conversations(result.info.id for result in results)
+    marked, unreadable = MarkStore(workspace).map_marks_of_conversations(
+        result.info.id for result in results
+    )
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else _leave_room_for_frame(max_chars)
     unfinished: list[str] = []
@@ -398,6 +401,8 @@ def answer_conversation_grep(
         hint = "use a simpler `pattern`, or search only some `ids` or `scopes`"
         command_hint = "use a simpler pattern, --id, --scope or --label"
         answer.notices.append(ConversationToolNotice(fact, hint, command_hint))
+    if unreadable:
+        answer.notices.append(_make_unreadable_marks_notice(unreadable))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
@@ -409,6 +414,12 @@ def answer_conversation_grep(
         fact = f"{count} could not be searched completely: {named}{rest}"
         answer.notices.append(ConversationToolNotice(fact))
     return answer
+
+
+def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
+    """Return the notice about unreadable marks, without the path of their file."""
+    fact = f"the user's marks are not shown, because they cannot be read: {notice.values['detail']}"
+    return ConversationToolNotice(fact, "tell the user", "`kbtui doctor` says what to do")
 
 
 def make_omitted_matches_notice(
@@ -637,7 +648,7 @@ def _make_conversation_read_answer(
     is_single: bool,
     masked: bool,
     citations: Iterable[Citation],
-    marks: Mapping[int, Sequence[Mark]],
+    marks: TurnMarks,
 ) -> ConversationReadAnswer:
     outdated = _map_turns_to_outdated_subjects(citations)
     total = len(conversation.turns)
@@ -652,7 +663,7 @@ def _make_conversation_read_answer(
         more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
-        if marked := marks.get(turn.number):
+        if marked := marks.by_turn.get(turn.number):
             more["marks"] = [mark.make_facts(is_short=limit is not None) for mark in marked]
         # The long texts come last.
         turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
@@ -692,6 +703,8 @@ def _make_conversation_read_answer(
             )
         answer.notices.append(notice)
     answer.notices += _list_conversation_notices(conversation, masked=masked)
+    if marks.notice:
+        answer.notices.append(_make_unreadable_marks_notice(marks.notice))
     if limit is None:
         return answer
     values = answer.as_json()

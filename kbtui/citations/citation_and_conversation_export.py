@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
+from kbtui.notices import format_notice
 from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
     format_json,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import TurnMarks
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
@@ -70,12 +71,12 @@ def format_conversation_markdown(
     citations: Iterable[Citation],
     turns: Sequence[Turn],
     kinds: Collection[str],
-    marks: Mapping[int, Sequence[Mark]] | None = None,
+    marks: TurnMarks | None = None,
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. `marks` maps the number of a turn to the user's marks on the turn. Each turn begins
+    cannot close. `marks` has the user's marks on the turns. Each turn begins
     with its marks and ends with a list of its citations. The document ends with a list of all
     citations.
     """
@@ -85,11 +86,13 @@ def format_conversation_markdown(
         f"# {_escape_markdown(conversation.info.name)}",
         _format_conversation_metadata(conversation),
     ]
+    if marks and marks.notice:
+        blocks.append(f"> {_escape_markdown(format_notice(marks.notice))}")
     for turn in turns:
         time = format_timestamp(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
-        marked = (marks or {}).get(turn.number, ())
+        marked = marks.by_turn.get(turn.number, ()) if marks else ()
         labels = (mark.make_facts()["label"] for mark in marked)
         blocks += [f"> **Mark:** {_escape_markdown(label)}" for label in labels]
         for event in turn.events:

@@ -341,7 +341,6 @@ def _print_conversations_with_matches(
 
 def _print_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
-    from kbtui.cli.mark import report_unreadable_marks
 
     with WaitingLine("reading"):
         answer = answer_conversation_read(
@@ -356,7 +355,6 @@ def _print_conversation(library: Library, args: Namespace) -> int:
     _print_conversation_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
     )
-    report_unreadable_marks(library)
     has_events = any(turn["events"] for turn in answer.turns)
     return 0 if has_events or (answer.turns and not args.include) else 1
 

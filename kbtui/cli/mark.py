@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
+    from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library
-    from kbtui.userdata.mark_store import PlacedMark
 
 
 def declare_mark_command_arguments(parser: ArgumentParser) -> None:
@@ -112,7 +112,7 @@ def _format_mark(placed: PlacedMark) -> str:
     """Format a mark on one line, with its id at the end. If its text is not found, a second line says why."""
     mark = placed.mark
     title = sanitize_to_one_line(mark.title or "Untitled")
-    lines = [f"{placed.ref}  {mark.label}  ({title}; {mark.id})"]
+    lines = [f"{placed.ref}  {placed.label}  ({title}; {mark.id})"]
     if placed.problem == "conversation":
         lines.append("    the conversation is gone")
     elif placed.problem == "unreadable":

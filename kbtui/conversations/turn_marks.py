@@ -1,7 +1,8 @@
 """Sets marks on turns and passages (decided, rejected, superseded), and finds where a marked text is now.
 
-A mark stores its text, and the id and the time of the event that contains this text. So the mark stays
-with its text if turns are added or if the conversation is rewritten, and never moves to another text.
+A mark stores a hash of its text, and the id and the time of the event that contains this text. So the mark
+stays with its text if turns are added or if the conversation is rewritten, and never moves to another text.
+If JP wrote an id for the event, the mark also stays when the text is edited, and its place says so.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.notices import Notice
     from kbtui.refs import Ref
 
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import NotRequired, TypedDict
 
     class MarkFactsJson(TypedDict):
-        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line, with its call."""
+        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line, with its call.
+
+        `text_changed` is present, and true, if the marked text was edited after it was marked.
+        `superseded_by` is the current reference of the text that applies instead.
+        """
 
         id: str
         state: MarkState
@@ -35,9 +41,12 @@ if TYPE_CHECKING:
         note: str
         superseded_by: str | None
         passage: str | None
+        text_changed: NotRequired[bool]
 
 
 MarkState = Literal["decided", "rejected", "superseded"]
+MarkProblem = Literal["", "conversation", "unreadable", "text"]
+TargetProblem = Literal["", "changed", "gone"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
@@ -71,7 +80,8 @@ class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
     `turn` and `call` are the numbers of the turn and the call when the mark was set. `superseded_by` is a
-    reference. `title` was the conversation's title. Times are in Unix seconds.
+    reference, its *target*. If the target is a turn or call that existed when the mark was set, `target_anchor`
+    identifies it. `title` was the conversation's title. Times are in Unix seconds.
     """
 
     id: str
@@ -86,24 +96,43 @@ class Mark(NamedTuple):
     created: float
     changed: float
     anchor: MarkAnchor
+    target_anchor: MarkAnchor | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return all fields as JSON, from which `from_json` makes the same mark."""
-        return self._asdict() | {"anchor": self.anchor._asdict()}
+        target = self.target_anchor
+        return self._asdict() | {
+            "anchor": self.anchor._asdict(),
+            "target_anchor": target._asdict() if target else None,
+        }
 
     @classmethod
     def from_json(cls, shape: Any) -> Mark:
-        """Parse the JSON of `as_json`. Raises `ValueError` if this is not the JSON of a mark."""
+        """Parse the JSON of `as_json`. Raises `ValueError` if this is not the JSON of a mark.
+
+        Marks of earlier versions of kbtui have no `target_anchor`.
+        """
         if not isinstance(shape, dict) or not isinstance(shape.get("anchor"), dict):
             raise ValueError("a mark is an object with an anchor")
+        target = shape.get("target_anchor")
+        if target is not None and not isinstance(target, dict):
+            raise ValueError("the target's anchor is not an object")
         try:
-            values: Any = {name: shape[name] for name in cls._fields}
+            values: Any = {name: shape[name] for name in cls._fields if name != "target_anchor"}
             values["anchor"] = MarkAnchor(*(shape["anchor"][name] for name in MarkAnchor._fields))
+            if target is not None:
+                values["target_anchor"] = MarkAnchor(*(target[one] for one in MarkAnchor._fields))
         except KeyError as error:
             raise ValueError(f"a mark lacks the key {error}") from None
         mark = cls(**values)
-        texts = (mark.id, mark.conversation, mark.note, mark.title, *mark.anchor[::3])
-        optional = (mark.passage, mark.superseded_by, *mark.anchor[1:3])
+        anchors = [one for one in (mark.anchor, mark.target_anchor) if one]
+        hashes = [text for one in anchors for text in one[::3]]
+        texts = (mark.id, mark.conversation, mark.note, mark.title, *hashes)
+        optional = (
+            mark.passage,
+            mark.superseded_by,
+            *(text for one in anchors for text in one[1:3]),
+        )
         is_valid = (
             all(type(text) is str for text in texts)
             and all(text is None or type(text) is str for text in optional)
@@ -115,29 +144,6 @@ class Mark(NamedTuple):
         if not is_valid:
             raise ValueError(f"the mark {mark.id!r} has a value of the wrong type")
         return mark
-
-    @property
-    def label(self) -> str:
-        """The mark on one line, safe for a terminal: the state, the passage, the reference and the note."""
-        passage = sanitize_to_one_line(self.passage or "")
-        passage = f" “{passage[:60]}{'…' if len(passage) > 60 else ''}”" if passage else ""
-        by = f" by {sanitize_to_one_line(self.superseded_by)}" if self.superseded_by else ""
-        note = f": {sanitize_to_one_line(self.note)}" if self.note else ""
-        return f"{self.state}{passage}{by}{note}"
-
-    def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
-        """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
-        longest = MAX_SHORT_CHARACTERS if is_short else None
-        call = f"call {self.call} " if self.call and self.passage is None else ""
-        return {
-            "id": self.id,
-            "state": self.state,
-            "label": f"{call}{self.label}"[:longest],
-            "call": self.call,
-            "note": self.note[:longest],
-            "superseded_by": self.superseded_by,
-            "passage": self.passage[:longest] if self.passage else None,
-        }
 
 
 def parse_exported_mark(shape: Any) -> Mark:
@@ -156,6 +162,7 @@ def parse_exported_mark(shape: Any) -> Mark:
         "turn": 1 <= mark.turn <= _LARGEST_NUMBER,
         "call": mark.call is None or 1 <= mark.call <= _LARGEST_NUMBER,
         "superseded_by": by_state and mark.superseded_by != "",
+        "target_anchor": mark.target_anchor is None or mark.superseded_by is not None,
         # NaN, which Python reads in JSON, is in no range.
         "created": 0 <= mark.created <= _LATEST_TIME,
         "changed": 0 <= mark.changed <= _LATEST_TIME,
@@ -173,10 +180,85 @@ def _is_whole_conversation_id(text: str) -> bool:
 
 
 class MarkPlace(NamedTuple):
-    """Where a marked text is now: its turn, and its tool call if it is in one."""
+    """Where a marked text is now: its turn, and its tool call if it is in one.
+
+    `is_text_changed` is true if the event with the id of the marked one has another text now.
+    """
 
     turn: int
     call: int | None = None
+    is_text_changed: bool = False
+
+
+class PlacedMark(NamedTuple):
+    """A mark, and where its text is now.
+
+    If the text cannot be found, `place` is None, and `problem` is the reason: "conversation" if the
+    conversation is gone, "unreadable" if it or a part of it cannot be read, "text" if no turn has this
+    text any more. The mark's `superseded_by` is the current reference of its target. `target_problem` is
+    "changed" if the target was edited since, and "gone" if it cannot be found.
+    """
+
+    mark: Mark
+    place: MarkPlace | None
+    problem: MarkProblem = ""
+    target_problem: TargetProblem = ""
+
+    @property
+    def ref(self) -> str:
+        """The current reference of the marked turn or call, or the old one if its text is gone."""
+        turn, call = self.place[:2] if self.place else (self.mark.turn, self.mark.call)
+        return str(make_conversation_ref(self.mark.conversation, turn, call))
+
+    @property
+    def label(self) -> str:
+        """The mark on one line, safe for a terminal: the state, the passage, the reference and the note."""
+        mark = self.mark
+        passage = sanitize_to_one_line(mark.passage or "")
+        passage = f" “{passage[:60]}{'…' if len(passage) > 60 else ''}”" if passage else ""
+        by = f" by {sanitize_to_one_line(mark.superseded_by)}" if mark.superseded_by else ""
+        by += {"": "", "changed": " (edited since)", "gone": " (not found)"}[self.target_problem]
+        edited = " (edited since)" if self.place and self.place.is_text_changed else ""
+        note = f": {sanitize_to_one_line(mark.note)}" if mark.note else ""
+        return f"{mark.state}{passage}{edited}{by}{note}"
+
+    def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
+        """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
+        longest = MAX_SHORT_CHARACTERS if is_short else None
+        mark, call = self.mark, self.place.call if self.place else self.mark.call
+        of_call = f"call {call} " if call and mark.passage is None else ""
+        facts: MarkFactsJson = {
+            "id": mark.id,
+            "state": mark.state,
+            "label": f"{of_call}{self.label}"[:longest],
+            "call": call,
+            "note": mark.note[:longest],
+            "superseded_by": mark.superseded_by,
+            "passage": mark.passage[:longest] if mark.passage else None,
+        }
+        if self.place and self.place.is_text_changed:
+            facts["text_changed"] = True
+        return facts
+
+    def as_json(self) -> dict[str, object]:
+        """Return the mark as documented JSON. `matches` is false if its text cannot be found."""
+        return {
+            "ref": self.ref,
+            "matches": self.place is not None,
+            "text_changed": self.place is not None and self.place.is_text_changed,
+            "target_problem": self.target_problem,
+            **self.mark.as_json(),
+        }
+
+
+class TurnMarks(NamedTuple):
+    """The marks on the turns of a conversation, by the turn's number, oldest first.
+
+    If the marks cannot be read, `by_turn` is empty, and `notice` says so.
+    """
+
+    by_turn: Mapping[int, Sequence[PlacedMark]] = {}
+    notice: Notice | None = None
 
 
 def make_mark(
@@ -186,12 +268,13 @@ def make_mark(
     *,
     note: str = "",
     superseded_by: str | None = None,
+    target_anchor: MarkAnchor | None = None,
     passage: str | None = None,
     now: float,
 ) -> Mark:
     """Make a mark on the turn or call of a reference, or on a passage of it.
 
-    Raises `UsageError` if there is nothing to mark, and `NothingFound` if the turn does not exist or
+    `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError` if there is nothing to mark, and `NothingFound` if the turn does not exist or
     does not contain the passage.
     """
     if ref.turn is None:
@@ -210,60 +293,102 @@ def make_mark(
         passage, event = None, _find_event_to_mark(turn, ref.call)
         if event is None:
             raise UsageError(f"{ref} has no text to mark", where=str(ref))
-    openings = _hash_openings(conversation.turns[: turn.number])
-    anchor = MarkAnchor(
-        "" if passage else _hash_event(event),
-        event.event_id,
-        event.timestamp.isoformat() if event.timestamp else None,
-        list(openings)[-1],
-    )
+    anchor = _make_anchor(conversation, turn, event, "" if passage else _hash_event(event))
     identity = anchor.timestamp or anchor.event_id or anchor.history
     parts = (conversation.info.id, anchor.digest, passage or "", identity)
     mark_id = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:_ID_CHARACTERS]
-    by = superseded_by if state == "superseded" else None
+    if state != "superseded":
+        superseded_by = target_anchor = None
     call = ref.call if passage is None else event.call
     title = conversation.info.title or ""
     return Mark(
-        mark_id, conversation.info.id, turn.number, call, passage, state, note[:MAX_NOTE_CHARACTERS], by, title, now, now, anchor
+        mark_id, conversation.info.id, turn.number, call, passage, state, note[:MAX_NOTE_CHARACTERS], superseded_by,
+        title, now, now, anchor, target_anchor,
     )  # fmt: skip
+
+
+def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
+    """Return what identifies the turn or call that applies instead of a marked one.
+
+    The result is None if the turn or call does not exist or has no text.
+    """
+    turn = None if target.turn is None else conversation.find_turn(target.turn)
+    event = _find_event_to_mark(turn, target.call) if turn else None
+    return _make_anchor(conversation, turn, event, _hash_event(event)) if turn and event else None
+
+
+def _make_anchor(
+    conversation: Conversation, turn: Turn, event: ConversationEvent, digest: str
+) -> MarkAnchor:
+    openings = _hash_openings(conversation.turns[: turn.number])
+    timestamp = event.timestamp.isoformat() if event.timestamp else None
+    return MarkAnchor(digest, event.event_id, timestamp, list(openings)[-1])
 
 
 def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
     """Map the id of each mark to the current place of its text. Marks without a place are left out."""
-    marks = list(marks)
-    histories = list(_hash_openings(conversation.turns)) if marks else []
+    wanted = [(one.id, _MarkedText(one.anchor, one.call, one.passage)) for one in marks]
+    return _find_places(conversation, wanted)
+
+
+def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
+    """Map the id of each mark to the current place of its target, which is in this conversation.
+
+    Marks without a target anchor, and those whose target cannot be found, are left out.
+    """
+    wanted = [
+        (one.id, _MarkedText(one.target_anchor, parse_conversation_ref(one.superseded_by).call))
+        for one in marks
+        if one.target_anchor and one.superseded_by
+    ]
+    return _find_places(conversation, wanted)
+
+
+class _MarkedText(NamedTuple):
+    """What identifies a text: its anchor, the number of its call, and the passage if it is a part of an event."""
+
+    anchor: MarkAnchor
+    call: int | None
+    passage: str | None = None
+
+    def is_in(self, event: ConversationEvent) -> bool:
+        """Return whether an event has this text."""
+        if self.passage is not None:
+            return self.passage in _join_words(event.text)
+        return _hash_event(event) == self.anchor.digest
+
+
+def _find_places(
+    conversation: Conversation, wanted: Sequence[tuple[str, _MarkedText]]
+) -> dict[str, MarkPlace]:
+    turns = conversation.turns
+    histories = list(_hash_openings(turns)) if wanted else []
     found = {}
-    for mark in marks:
-        candidates = _find_candidates(conversation.turns, mark)
-        if place := _choose_candidate(list(candidates), mark, histories):
-            found[mark.id] = place
+    for mark_id, text in wanted:
+        if place := _find_place(turns, text, histories):
+            found[mark_id] = place
     return found
 
 
-def _find_candidates(turns: Sequence[Turn], mark: Mark) -> Iterator[tuple[Turn, ConversationEvent]]:
-    """Yield the events that have the content of a mark, each with its turn."""
-    for turn in turns:
-        if mark.passage is not None:
-            events = [one for one in turn.events if mark.passage in _join_words(one.text)]
-        elif mark.call is not None:
-            events = [one for one in turn.events if one.arguments is not None]
-        else:
-            event = _find_event_to_mark(turn, None)
-            events = [event] if event else []
-        for event in events:
-            if mark.passage is not None or _hash_event(event) == mark.anchor.digest:
-                yield turn, event
-
-
-def _choose_candidate(
-    candidates: list[tuple[Turn, ConversationEvent]], mark: Mark, histories: list[str]
-) -> MarkPlace | None:
-    """Return the place of the marked event, or None if it is not clear which candidate this is."""
-    anchor = mark.anchor
-    # An event with another id or time is another event, even if its text is the same.
+def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) -> MarkPlace | None:
+    """Return the place of a text, or None if no event has it or if it is not clear which of several events is meant."""
+    anchor = text.anchor
+    candidates = list(_list_candidates(turns, text))
     if anchor.event_id is not None:
-        same = [one for one in candidates if one[1].event_id == anchor.event_id]
-        candidates = same or [one for one in candidates if one[1].event_id is None]
+        # The id alone decides, so that a mark stays with an event that was edited.
+        own = [
+            (turn, event)
+            for turn in turns
+            for event in turn.events
+            if event.event_id == anchor.event_id and (text.call is None or event.call is not None)
+        ]
+        if own:
+            same = [pair for pair in own if text.is_in(pair[1])]
+            place = _choose_place(same or own, text, histories)
+            return place._replace(is_text_changed=not same) if place else None
+        # An event with another id is another event, even if its text is the same.
+        candidates = [pair for pair in candidates if pair[1].event_id is None]
+    candidates = [pair for pair in candidates if text.is_in(pair[1])]
     if anchor.timestamp is not None:
         times = {id(event): event.timestamp for _, event in candidates}
         same = [
@@ -272,14 +397,36 @@ def _choose_candidate(
             if (time := times[id(one[1])]) and time.isoformat() == anchor.timestamp
         ]
         candidates = same or [one for one in candidates if times[id(one[1])] is None]
+    return _choose_place(candidates, text, histories)
+
+
+def _list_candidates(
+    turns: Iterable[Turn], text: _MarkedText
+) -> Iterator[tuple[Turn, ConversationEvent]]:
+    """Yield the events of the same sort as the marked one, each with its turn."""
+    for turn in turns:
+        if text.passage is not None:
+            events = turn.events
+        elif text.call is not None:
+            events = [one for one in turn.events if one.arguments is not None]
+        else:
+            event = _find_event_to_mark(turn, None)
+            events = [event] if event else []
+        yield from ((turn, event) for event in events)
+
+
+def _choose_place(
+    candidates: Iterable[tuple[Turn, ConversationEvent]], text: _MarkedText, histories: list[str]
+) -> MarkPlace | None:
+    """Return the only place of these candidates, or the one whose earlier turns or call match, or None."""
     places = dict.fromkeys(
-        MarkPlace(turn.number, None if mark.call is None else event.call)
+        MarkPlace(turn.number, None if text.call is None else event.call)
         for turn, event in candidates
     )
     if len(places) > 1:
-        places = {place: None for place in places if histories[place.turn - 1] == anchor.history}
+        places = {one: None for one in places if histories[one.turn - 1] == text.anchor.history}
     if len(places) > 1:
-        places = {place: None for place in places if place.call == mark.call}
+        places = {one: None for one in places if one.call == text.call}
     return next(iter(places)) if len(places) == 1 else None
 
 
@@ -315,9 +462,3 @@ def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
 def _join_words(text: str) -> str:
     """Return a text with single spaces as its only white space, so that wrapped lines compare equal."""
     return " ".join(text.split())
-
-
-def make_mark_ref(mark: Mark, place: MarkPlace | None) -> str:
-    """Return the current reference of the marked turn or call, or the old one if its text is gone."""
-    turn, call = place or (mark.turn, mark.call)
-    return str(make_conversation_ref(mark.conversation, turn, call))

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citations
     from kbtui.conversations.models import ConversationInfo
-    from kbtui.conversations.turn_marks import Mark, MarkState
+    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
     from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
-    from kbtui.userdata.mark_store import PlacedMark
     from kbtui.workspace import Settings
 
 T = TypeVar("T")

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.conversations.turn_marks import Mark, MarkState
+    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark, TurnMarks
     from kbtui.engine.all_projects import AllProjects
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
-    from kbtui.userdata.mark_store import MarkStore, PlacedMark
+    from kbtui.userdata.mark_store import MarkStore
 
 T = TypeVar("T")
 
@@ -490,8 +490,8 @@ class Library(SubjectVersionReader):
         """
         return self._marks.find_marks(text)
 
-    def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
-        """Return the marks on each turn of a loaded conversation, by the turn's number."""
+    def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
+        """Return the marks on each turn of a loaded conversation, or a notice that they cannot be read."""
         return self._marks.map_marks_by_turn(conversation)
 
     @cached_property

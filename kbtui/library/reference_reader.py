@@ -160,7 +160,7 @@ class ReferenceReader(IndexAndEngineAccess):
         turns = (
             conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
         )
-        marks = MarkStore(self.workspace).map_marks_by_turn(conversation)
+        marks = MarkStore(self.workspace).map_marks_by_turn(conversation).by_turn
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:

@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.turn_marks import Mark, MarkState
+    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
-    from kbtui.userdata.mark_store import PlacedMark
 
 _REMOVE = "remove"
 
@@ -44,17 +43,18 @@ def ask_for_mark(
     screen: StyledScreen,
     library: Library,
     reference: str,
-    known: Mark | None,
+    placed: PlacedMark | None,
     on_changed: Callable[[str], None],
 ) -> None:
     """Ask for the state, note and passage of a mark on a turn or call, and save it.
 
-    `known` is the mark to change; None sets a new one. The user can also remove `known`. `on_changed`
-    is called with a message when the mark has been saved or removed.
+    `placed` is the mark to change; None sets a new one. The user can also remove it. `on_changed` is
+    called with a message when the mark has been saved or removed.
     """
+    known = placed.mark if placed else None
     options = [DialogOption(name[0], name, "", name) for name in MARK_STATES]
-    if known:
-        options.append(DialogOption("x", "remove the mark", known.label, _REMOVE))
+    if placed:
+        options.append(DialogOption("x", "remove the mark", placed.label, _REMOVE))
 
     def ask_for_details(chosen: MarkState | str | None) -> None:
         if chosen == _REMOVE and known:
@@ -64,7 +64,7 @@ def ask_for_mark(
                 lambda error: on_changed(format_error_on_one_line(error, library.workspace.root)),
             )
         elif chosen is not None:
-            dialog = _make_mark_form(screen, library, reference, chosen, known)
+            dialog = _make_mark_form(screen, library, reference, chosen, placed)
             screen.app.push_screen(dialog, report_saved_mark)
 
     def report_saved_mark(mark: Mark | None) -> None:
@@ -75,9 +75,9 @@ def ask_for_mark(
 
 
 def _make_mark_form(
-    screen: StyledScreen, library: Library, reference: str, state: str, known: Mark | None
+    screen: StyledScreen, library: Library, reference: str, state: str, placed: PlacedMark | None
 ) -> FormDialog:
-    root = library.workspace.root
+    root, known = library.workspace.root, placed.mark if placed else None
     by = known.superseded_by if known else None
     fields = [FormField("note", "note", known.note if known else "", "Optional: why, or what.")]
     if state == "superseded":
@@ -163,7 +163,7 @@ class MarksScreen(StyledScreen):
             ref = self._contents.shorten_reference(placed.ref)
             left: Spans = [
                 (f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state]),
-                (mark.label, "strong"),
+                (placed.label, "strong"),
             ]
             below: list[Spans] = [[("  ", ""), (sanitize_to_one_line(mark.title), "dim")]]
             if placed.problem == "conversation":
@@ -190,7 +190,7 @@ class MarksScreen(StyledScreen):
     def action_edit_mark(self) -> None:
         if (row := self.list.selected_row) and row.data.place:
             placed: PlacedMark = row.data
-            ask_for_mark(self, self._library, placed.ref, placed.mark, self._show_change)
+            ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
 
     def _show_change(self, _: str) -> None:
         self._read_marks_after(lambda: None)

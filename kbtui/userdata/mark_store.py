@@ -5,26 +5,30 @@ from __future__ import annotations
 import json
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.turn_marks import (
     MARK_STATES,
     Mark,
     MarkPlace,
+    PlacedMark,
+    TurnMarks,
     find_mark_places,
+    find_target_places,
     make_mark,
-    make_mark_ref,
+    make_target_anchor,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.notices import Notice
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.conversations.models import Conversation
-    from kbtui.conversations.turn_marks import MarkState
+    from kbtui.conversations.turn_marks import MarkAnchor, MarkProblem, MarkState, TargetProblem
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
@@ -34,31 +38,6 @@ CREATE TABLE IF NOT EXISTS marks (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation)
 """
-
-
-MarkProblem = Literal["", "conversation", "unreadable", "text"]
-
-
-class PlacedMark(NamedTuple):
-    """A mark, and where its text is now.
-
-    If the text cannot be found, `place` is None, and `problem` is the reason: "conversation" if the
-    conversation is gone, "unreadable" if it or a part of it cannot be read, "text" if no turn has this
-    text any more.
-    """
-
-    mark: Mark
-    place: MarkPlace | None
-    problem: MarkProblem = ""
-
-    @property
-    def ref(self) -> str:
-        """The current reference of the marked turn or call, or the old one if its text is gone."""
-        return make_mark_ref(self.mark, self.place)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the mark as documented JSON. `matches` is false if its text cannot be found."""
-        return {"ref": self.ref, "matches": self.place is not None, **self.mark.as_json()}
 
 
 class MarkStore:
@@ -114,6 +93,7 @@ class MarkStore:
             state,
             note=replace_surrogates(note.strip()),
             superseded_by=superseded_by,
+            target_anchor=self._make_target_anchor(superseded_by),
             passage=passage,
             now=time.time(),
         )
@@ -121,12 +101,23 @@ class MarkStore:
         places = find_mark_places(conversation, known)
         place = MarkPlace(mark.turn, mark.call)
         for earlier in known:
-            is_same = places.get(earlier.id) == place and earlier.passage == mark.passage
-            if is_same or earlier.id == mark.id:
+            known_place = places.get(earlier.id)
+            is_same = known_place is not None and known_place[:2] == place[:2]
+            if (is_same and earlier.passage == mark.passage) or earlier.id == mark.id:
                 # The anchor is made anew, so that it has the event's id if JP has written one since.
                 mark = mark._replace(id=earlier.id, created=earlier.created)
         self._save_marks([mark])
         return mark
+
+    def _make_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
+        """Return what identifies the text of a reference, or None if it is not an existing turn or call."""
+        try:
+            target = parse_conversation_ref(superseded_by or "")
+            if target.turn is None:
+                return None
+            return make_target_anchor(self._load_conversation(target.conversation or ""), target)
+        except KbtuiError:
+            return None
 
     def _save_marks(self, marks: Iterable[Mark]) -> int:
         """Save each mark that is new or newer than its stored version. Return how many were saved."""
@@ -191,17 +182,38 @@ class MarkStore:
         for name in dict.fromkeys(mark.conversation for mark in marks):
             try:
                 own = tuple(one for one in marks if one.conversation == name)
-                found, is_whole = self._find_places(own)
+                found, is_whole = self._find_places(name, own)
                 places |= found
                 problems[name] = "text" if is_whole else "unreadable"
             except KbtuiError:
                 problems[name] = "conversation"
         return [
-            PlacedMark(mark, places[mark.id])
-            if mark.id in places
-            else PlacedMark(mark, None, problems[mark.conversation])
-            for mark in marks
+            PlacedMark(mark, place, "" if place else problems[mark.conversation], target_problem)
+            for mark, target_problem in self._follow_targets(marks)
+            for place in (places.get(mark.id),)
         ]
+
+    def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
+        """Replace each mark's `superseded_by` by the current reference of its target."""
+        by_conversation: dict[str, list[Mark]] = {}
+        for mark in marks:
+            if mark.target_anchor and mark.superseded_by:
+                name = parse_conversation_ref(mark.superseded_by).conversation or ""
+                by_conversation.setdefault(name, []).append(mark)
+        found: dict[str, tuple[Mark, TargetProblem]] = {}
+        for name, own in by_conversation.items():
+            try:
+                places: Mapping[str, MarkPlace] = self._find_places(name, tuple(own), True)[0]
+            except KbtuiError:
+                places = {}
+            for mark in own:
+                if place := places.get(mark.id):
+                    ref = str(make_conversation_ref(name, place.turn, place.call))
+                    problem: TargetProblem = "changed" if place.is_text_changed else ""
+                    found[mark.id] = mark._replace(superseded_by=ref), problem
+                else:
+                    found[mark.id] = mark, "gone"
+        return [found.get(mark.id, (mark, "")) for mark in marks]
 
     def list_marked_turns(self) -> list[str]:
         """Return `STATE REFERENCE` for each marked turn whose text exists, as in `SearchRequest.marked`."""
@@ -211,52 +223,65 @@ class MarkStore:
             if one.place
         ]
 
-    def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
-        """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number.
+    def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
+        """Return the marks on each turn of a loaded conversation.
 
-        If the marks cannot be read, the result is empty, so that the conversation can be shown.
+        Raises nothing if the marks cannot be read, so that the conversation can be shown.
         """
         try:
             marks = self.list_marks(conversation.info.id)
-        except KbtuiError:
-            return {}
-        places = find_mark_places(conversation, marks)
-        return _group_marks_by_turn(marks, places)
+        except KbtuiError as error:
+            return TurnMarks(notice=_make_unreadable_notice(error))
+        return TurnMarks(self._group_marks_by_turn(marks, find_mark_places(conversation, marks)))
 
     def map_marks_of_conversations(
         self, conversations: Iterable[str]
-    ) -> dict[str, dict[int, list[Mark]]]:
+    ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
         """Return the marks on the turns of some conversations, by conversation and turn.
 
         Conversations without marks are left out, and so are those that cannot be read. If the marks
-        cannot be read, the result is empty.
+        cannot be read, there are none, and the second value says so.
         """
-        wanted, found = set(conversations), {}
+        wanted = set(conversations)
+        found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}
         by_conversation: dict[str, list[Mark]] = {}
         try:
-            marks = self.list_marks() if wanted else []
-        except KbtuiError:
-            return {}
+            marks = self.list_marks()
+        except KbtuiError as error:
+            return {}, _make_unreadable_notice(error)
         for mark in marks:
             if mark.conversation in wanted:
                 by_conversation.setdefault(mark.conversation, []).append(mark)
         for name, own in by_conversation.items():
             try:
-                found[name] = _group_marks_by_turn(own, self._find_places(tuple(own))[0])
+                found[name] = self._group_marks_by_turn(own, self._find_places(name, tuple(own))[0])
             except KbtuiError:
                 continue
+        return found, None
+
+    def _group_marks_by_turn(
+        self, marks: Iterable[Mark], places: Mapping[str, MarkPlace]
+    ) -> dict[int, list[PlacedMark]]:
+        """Return the marks that have a place, oldest first, by the current number of their turn."""
+        placed = [one for one in marks if one.id in places]
+        found: dict[int, list[PlacedMark]] = {}
+        for mark, problem in self._follow_targets(sorted(placed, key=lambda one: one.created)):
+            place = places[mark.id]
+            found.setdefault(place.turn, []).append(PlacedMark(mark, place, "", problem))
         return found
 
-    def _find_places(self, marks: tuple[Mark, ...]) -> tuple[Mapping[str, MarkPlace], bool]:
-        """Return the places of the marks of one conversation, by the mark's id.
+    def _find_places(
+        self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
+    ) -> tuple[Mapping[str, MarkPlace], bool]:
+        """Return the places of marks, or of their targets, in one conversation, by the mark's id.
 
-        The second value is whether the whole conversation can be read. The result is kept until the marks or the conversation's files change. Raises `KbtuiError` if the
-        conversation cannot be read.
+        The second value is whether the whole conversation can be read. The result is kept until the
+        marks or the conversation's files change. Raises `KbtuiError` if the conversation cannot be read.
         """
         from kbtui.conversations.conversation_repository import find_conversation
 
-        info = find_conversation(self._workspace, marks[0].conversation)
-        return _find_places_in_files(self._workspace, info.signature, marks)
+        info = find_conversation(self._workspace, name)
+        return _find_places_in_files(self._workspace, name, info.signature, marks, of_targets)
 
     def _load_conversation(self, conversation: str) -> Conversation:
         from kbtui.conversations.conversation_repository import find_conversation, load_conversation
@@ -266,22 +291,15 @@ class MarkStore:
 
 @lru_cache(maxsize=32)
 def _find_places_in_files(
-    workspace: Workspace, signature: str, marks: tuple[Mark, ...]
+    workspace: Workspace, name: str, signature: str, marks: tuple[Mark, ...], of_targets: bool
 ) -> tuple[Mapping[str, MarkPlace], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
-    info = find_conversation(workspace, marks[0].conversation)
-    conversation = load_conversation(info)
-    return find_mark_places(conversation, marks), conversation.describe_problems() is None
+    conversation = load_conversation(find_conversation(workspace, name))
+    find = find_target_places if of_targets else find_mark_places
+    return find(conversation, marks), conversation.describe_problems() is None
 
 
-def _group_marks_by_turn(
-    marks: Iterable[Mark], places: Mapping[str, MarkPlace]
-) -> dict[int, list[Mark]]:
-    """Return the marks on each turn, oldest first, with their current turns and calls."""
-    found: dict[int, list[Mark]] = {}
-    for mark in sorted(marks, key=lambda one: one.created):
-        if place := places.get(mark.id):
-            moved = mark._replace(turn=place.turn, call=place.call)
-            found.setdefault(place.turn, []).append(moved)
-    return found
+def _make_unreadable_notice(error: KbtuiError) -> Notice:
+    where, hint = str(error.where or ""), error.hint
+    return Notice("marks_unreadable", {"detail": error.message, "where": where, "hint": hint})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kbtui.errors import KbtuiError
 from kbtui.userdata.mark_store import MarkStore
 
 if TYPE_CHECKING:
@@ -17,9 +19,13 @@ _MARK_FILTER = re.compile("mark(ed)?:", re.IGNORECASE)
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
-    """Return the value of `SearchRequest.marked`: empty if the request has no filter by marks."""
+    """Return the value of `SearchRequest.marked`: empty if the request has no filter by marks.
+
+    It is also empty if the marks cannot be read. `add_marks_to_hits` adds the notice that says so.
+    """
     if request.marks or _MARK_FILTER.search(request.query):
-        return tuple(MarkStore(workspace).list_marked_turns())
+        with suppress(KbtuiError):
+            return tuple(MarkStore(workspace).list_marked_turns())
     return ()
 
 
@@ -29,13 +35,15 @@ def add_marks_to_hits(
     """Return the answer with the user's marks on the turns of its hits.
 
     `workspaces` maps the value of `Hit.workspace`, which is None in a search of one workspace, to the
-    workspace. A hit that is also in other workspaces has their marks, too.
+    workspace. A hit that is also in other workspaces has their marks, too. If marks cannot be read, the
+    answer has a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
-    found = {
-        name: MarkStore(workspace).map_marks_of_conversations(wanted)
-        for name, workspace in workspaces.items()
-    }
+    found = {}
+    for name, workspace in workspaces.items():
+        found[name], notice = MarkStore(workspace).map_marks_of_conversations(wanted)
+        if notice is not None:
+            answer = answer.add_notices(notice)
     if not any(found.values()):
         return answer
     hits = []

@@ -41,8 +41,7 @@ METHODS = {
     "Hit": ["as_json"],
     "SearchRequest": [],
     "ConversationInfo": ["ref", "name"],
-    "Mark": ["label"],
-    "PlacedMark": ["ref", "as_json"],
+    "PlacedMark": ["ref", "label", "as_json"],
 }
 """The members that are public, for classes with others that front ends use."""
 INTRODUCTION = """# Python API

@@ -76,6 +76,8 @@ _CHANGE = st.one_of(
     st.tuples(st.just("answer"), _WORDS),
     st.tuples(st.just("remove"), st.integers(0, 9)),
     st.tuples(st.just("edit"), st.integers(0, 9)),
+    st.tuples(st.just("edit call"), st.integers(0, 9)),
+    st.tuples(st.just("edit answer"), st.integers(0, 9)),
     st.tuples(st.just("rewrite"), st.none()),
     st.tuples(st.just("reorder keys"), st.none()),
     st.tuples(st.just("configure"), st.integers(0, 9)),
@@ -108,10 +110,13 @@ def test_appends_and_rewrites_neither_lose_nor_move_a_mark(
     for number, (kind, owner) in enumerate(zip(kinds, talk.list_requests(), strict=False), 1):
         ref = parse_ref(f"{ID}:{number}" + (".1" if kind == "call" else ""))
         passage = "We do" if kind == "passage" else None
-        mark = store.mark_turn(ref, "decided", note=owner, passage=passage)
+        target = f"{ID}:{len(words)}" if kind == "passage" or number < len(words) else None
+        mark = store.mark_turn(ref, "superseded", note=owner, passage=passage, superseded_by=target)
         owners[mark.id] = (owner, kind)
     assert len(owners) == min(len(words), 5)
-    edited: set[str] = set()
+    last = talk.list_requests()[-1]
+    edited: set[tuple[str, str]] = set()
+    keeps_ids = has_ids  # A mark knows the ids that existed when it was set.
     for change, value in changes:
         turns = talk.turns
         if change == "append":
@@ -120,10 +125,15 @@ def test_appends_and_rewrites_neither_lose_nor_move_a_mark(
             turns[-1].append(talk.make_event(said(value)))
         elif change == "remove" and turns:
             del turns[value % len(turns)]
-        elif change == "edit" and turns:
+        elif change.startswith("edit") and turns:
             turn = turns[value % len(turns)]
-            turn[1] = {**turn[1], "content": f"changed {value}"}
-            edited.add(turn[1]["id_"])
+            at, name, kind = {
+                "edit": (1, "content", "turn"),
+                "edit call": (2, "name", "call"),
+                "edit answer": (4, "message", "passage"),
+            }[change]
+            turn[at] = {**turn[at], name: f"changed {value}"}
+            edited.add((turn[1]["id_"], kind))
         elif change == "rewrite":
             talk.has_ids = True
         elif change == "reorder keys":
@@ -137,12 +147,23 @@ def test_appends_and_rewrites_neither_lose_nor_move_a_mark(
         for placed in MarkStore(builder.workspace).list_placed_marks():
             owner, kind = owners[placed.mark.id]
             assert placed.mark.note == owner
-            if owner in present and not (kind == "turn" and owner in edited):
+            if owner in present and (keeps_ids or (owner, kind) not in edited):
                 assert placed.place is not None
+                assert placed.place.is_text_changed == ((owner, kind) in edited)
+                assert ("(edited since)" in placed.label.partition(" by ")[0]) == (
+                    (owner, kind) in edited
+                )
                 assert present[placed.place.turn - 1] == owner
                 assert placed.ref == f"{ID}:{placed.place.turn}" + (".1" if kind == "call" else "")
             else:
                 assert (placed.place, placed.problem) == (None, "text")
+            if placed.mark.superseded_by is None:
+                continue
+            if last in present and (keeps_ids or (last, "turn") not in edited):
+                assert placed.mark.superseded_by == f"{ID}:{present.index(last) + 1}"
+                assert placed.target_problem == ("changed" if (last, "turn") in edited else "")
+            else:
+                assert placed.target_problem == "gone"
         assert len(store.list_marks()) == len(owners)
 
 
@@ -244,13 +265,25 @@ def test_a_mark_is_shown_wherever_its_turn_is_printed(
     (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
     assert main(["conversation", "read", ID]) == 0
     assert "mark:" not in capsys.readouterr().out
+    for words in (["grep", "Done."], ["read", ID]):
+        assert main(["conversation", *words, "--json"]) == 0
+        hint = json.loads(capsys.readouterr().out)["hint"]
+        assert "marks are not shown" in hint
+        assert "`kbtui doctor` says" in hint
+    given = answer_conversation_read(built.workspace, id=ID, masked=True).as_json()
+    assert str(given["hint"]).endswith("file is not a database: tell the user")
+    assert (
+        open_workspace(built.root)
+        .map_marks_by_turn(load_conversation(find_conversation(built.workspace, ID)))
+        .notice
+    )
     for words in (
         ["show", f"{ID}:1"],
         ["conversation", "read", ID],
         ["conversation", "export", ID],
     ):
         assert main(words) == 0
-        assert "marks are not shown: " in capsys.readouterr().err
+        assert "marks are not shown" in capsys.readouterr().err
     assert main(["mark", "ls"]) == 3
     err = capsys.readouterr().err
     assert "the file is damaged" in err
@@ -311,6 +344,12 @@ def test_hits_have_their_marks_and_are_filtered_by_them(built: Builder, tmp_path
             assert search("mark:rejected", mode=mode)
             for mark in store.list_marks():
                 store.remove_mark(mark.id)
+        (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+        for text in ("lock", "lock -mark:rejected", "mark:rejected"):
+            request = SearchRequest(text, per_entry=9, mode="lexical")
+            answer = answer_search_request(built.workspace, reader, request)
+            assert "marks are not shown: the file is damaged" in str(answer.degraded)
+            assert bool(answer.hits) == (text != "mark:rejected")
 
 
 def test_marks_without_their_text_are_listed_and_move_to_another_machine(

@@ -29,7 +29,7 @@ from kbtui.workspace.workspace import check_export_path, write_export_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
@@ -188,17 +188,17 @@ class SelectedItemActions:
             return
         library = main.library
 
-        def find_mark() -> Mark | None:
+        def find_mark() -> PlacedMark | None:
             marks = library.marks(ref.conversation)
             return next(
-                (one.mark for one in marks if one.ref == reference and not one.mark.passage), None
+                (one for one in marks if one.ref == reference and not one.mark.passage), None
             )
 
         def show_changed_marks(message: str) -> None:
             main.status.flash_message(message)
             main.navigator.reload_shown_document()
 
-        def ask(known: Mark | None) -> None:
+        def ask(known: PlacedMark | None) -> None:
             from kbtui.tui.marks_screen import ask_for_mark
 
             ask_for_mark(main.screen, library, reference, known, show_changed_marks)

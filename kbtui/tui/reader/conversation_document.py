@@ -11,8 +11,9 @@ from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import format_event_text
 from kbtui.conversations.patches import find_unified_diffs
-from kbtui.conversations.turn_marks import MARK_SIGNS
+from kbtui.conversations.turn_marks import MARK_SIGNS, TurnMarks
 from kbtui.dates import format_time_with_date
+from kbtui.notices import format_notice
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
@@ -41,7 +42,7 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kbtui.citations.file_changes import FileAction
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.patches import PatchHunk
-    from kbtui.conversations.turn_marks import Mark, MarkState
+    from kbtui.conversations.turn_marks import MarkState, PlacedMark
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -318,7 +319,7 @@ def build_conversation_document(
     *,
     partial: bool = False,
     titles: Mapping[str, str] | None = None,
-    marks: Mapping[int, Sequence[Mark]] | None = None,
+    marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
 ) -> ReaderDocument:
     """Build the document of a conversation; dates are relative to the time `present`.
 
@@ -326,7 +327,6 @@ def build_conversation_document(
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
     """
     info = conversation.info
-    marks = marks or {}
     builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {}, marks)
     blocks = builder.build_conversation_blocks()
     return ReaderDocument(
@@ -386,7 +386,7 @@ class _ConversationReaderDocumentBuilder:
         conversation: Conversation,
         present: datetime,
         titles: Mapping[str, str],
-        marks: Mapping[int, Sequence[Mark]],
+        marks: TurnMarks,
     ) -> None:
         self.conversation = conversation
         self.marks = marks
@@ -427,6 +427,9 @@ class _ConversationReaderDocumentBuilder:
                 f"problem:{number}", f"! {sanitize_to_one_line(problem)}", "error"
             )
             self.blocks[-1].above = int(number == 0)
+        if notice := self.marks.notice:
+            text = f"! {sanitize_to_one_line(format_notice(notice))}"
+            self._add_note_paragraph("marks:unreadable", text, "warning")
         for event in self.conversation.leading:
             self._add_event_blocks(event)
         for turn in self.conversation.turns:
@@ -459,7 +462,7 @@ class _ConversationReaderDocumentBuilder:
         else:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
             self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
-        for mark in self.marks.get(turn.number, ()):
+        for mark in self.marks.by_turn.get(turn.number, ()):
             self._add_mark(mark)
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
@@ -488,10 +491,11 @@ class _ConversationReaderDocumentBuilder:
         text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
-    def _add_mark(self, mark: Mark) -> None:
+    def _add_mark(self, placed: PlacedMark) -> None:
         """Add a line with a mark. Its link is the reference that supersedes the turn, if there is one."""
+        mark = placed.mark
         sign: Spans = [(f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])]
-        spans: Spans = [*sign, (mark.make_facts()["label"], MARK_ROLES[mark.state])]
+        spans: Spans = [*sign, (placed.make_facts()["label"], MARK_ROLES[mark.state])]
         link = mark.superseded_by
         self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
 

@@ -12,9 +12,9 @@ from kbtui.text import format_counted_noun
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextRangeBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import TurnMarks
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
@@ -48,8 +48,8 @@ class ReaderDocument:
     short_size: str = ""
     """The text that a narrow header shows instead of `size`."""
     record: Any = None
-    marks: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
-    """The marks on the turns of a conversation, by the turn's number."""
+    marks: TurnMarks | None = None
+    """The marks on the turns of a conversation."""
     turns_total: int = 0
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
