@@ -329,12 +329,16 @@ def build_conversation_document(
     info = conversation.info
     builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {}, marks)
     blocks = builder.build_conversation_blocks()
+    badges = make_conversation_badges(info)
+    if marks.notice:
+        # The note above the first turn is out of view if the reader opens another turn.
+        badges.append(("marks unreadable", "error"))
     return ReaderDocument(
         key=info.ref,
         title=sanitize_to_one_line(info.name),
         blocks=blocks,
         ref=info.ref,
-        badges=make_conversation_badges(info),
+        badges=badges,
         record=conversation,
         marks=marks,
         turns_total=len(conversation.turns),
