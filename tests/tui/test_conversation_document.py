@@ -21,6 +21,7 @@ from kbtui.tui.reader.reader_document import (
     format_characters_and_tokens,
     format_size,
 )
+from kbtui.userdata.mark_store import MarkStore
 
 
 def build(root: Path, turns: list, **more: object) -> ReaderDocument:  # type: ignore[type-arg]
@@ -279,3 +280,15 @@ def test_escape_sequences_in_a_tools_output_are_removed_wherever_it_is_split(
     assert "redlink" in text
     assert all(rest not in text for rest in ("31m", "[0m", "\x1b", "8;;", "example.org"))
     assert not any("31m" in block.get_searchable_text() for block in document.blocks)
+
+
+def test_marks_that_cannot_be_read_are_reported(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.conversation(1, [[asked("Do it"), said("Done")]])
+    builder.workspace.data_dir.mkdir(parents=True, exist_ok=True)
+    (builder.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+    found = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
+    marks = MarkStore(builder.workspace).map_marks_by_turn(found)
+    document = build_conversation_document(found, PRESENT, marks=marks)
+    assert "! marks are not shown: the file is damaged" in shown(document)
+    assert ("marks unreadable", "error") in document.badges
