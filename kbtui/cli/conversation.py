@@ -1,4 +1,4 @@
-"""The commands `conversation ls`, `grep`, `read`, `info`, `changes` and `export`."""
+"""The commands `conversation ls`, `grep`, `read`, `info`, `changes`, `resume` and `export`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kbtui.assistant.conversation_tool_answers import (
 from kbtui.cli.command_output import (
     WaitingLine,
     are_colors_off,
+    ask_for_confirmation,
     get_terminal_width,
     print_json_result,
     print_result,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     from kbtui.conversations.models import TIME_SORTS
 
-    metavar = "ls|grep|read|info|changes|export"
+    metavar = "ls|grep|read|info|changes|resume|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
     text = "list at most N conversations (default: 20)"
@@ -120,6 +121,24 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     info.add_argument("ref", metavar="ID", help="jp-c17457886043, claude-258c7280, …")
     info.add_argument("--json", action="store_true", help="print one JSON document")
     export.set_defaults(run_action=_export_conversation)
+    resume = commands.add_parser(
+        "resume", help="print or run the agent's command that continues a conversation"
+    )
+    resume.set_defaults(run_action=_resume_conversation, purpose="resume")
+    text = "a conversation or turn: jp-c17457886043, claude-258c7280, …:3"
+    resume.add_argument("ref", metavar="REF", help=text)
+    purposes = resume.add_mutually_exclusive_group()
+    text = "continue a copy of the conversation; JP's copy ends with the turn of REF"
+    purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
+    text = "begin a conversation with the turn of REF attached (JP only)"
+    purposes.add_argument(
+        "--attach", dest="purpose", action="store_const", const="attach", help=text
+    )
+    text = "run the command in its directory (asks first)"
+    resume.add_argument("--run", action="store_true", help=text)
+    text = "with --run, do not ask for confirmation"
+    resume.add_argument("--yes", "-y", action="store_true", help=text)
+    resume.add_argument("--json", action="store_true", help="print one JSON document")
     for command in (ls, grep):
         text = "only conversations with this agent: jp, claude-code, … or a prefix"
         _add_repeatable_option(command, "--agent", dest="agents", metavar="AGENT", what=text)
@@ -159,6 +178,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation info claude-258c7280  count turns, calls and tokens
     kbtui conversation changes ID --stat     list the files that a conversation changed
+    kbtui conversation resume ID --fork      print the command that continues a copy of it in its agent
     kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
     """
     from kbtui.library import open_workspace
@@ -393,6 +413,44 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
+
+
+def _resume_conversation(library: Library, args: Namespace) -> int:
+    from shlex import join
+
+    from kbtui.conversations.agent_commands import find_agent_command, run_agent_command
+    from kbtui.conversations.conversation_repository import (
+        check_turn_and_call_exist,
+        find_conversation,
+        load_conversation,
+    )
+    from kbtui.refs import parse_conversation_ref
+
+    if args.run and args.json:
+        raise UsageError("cannot be combined with --run", where="--json")
+    ref = parse_conversation_ref(args.ref, library.workspace.id)
+    info = find_conversation(library.workspace, ref.conversation or "")
+    if ref.turn is not None:
+        check_turn_and_call_exist(load_conversation(info), ref)
+    command = find_agent_command(library.workspace, info, ref.turn, args.purpose)
+    if args.purpose == "fork" and command.last_turn != ref.turn:
+        print_to_stderr(f"{command.words[0]} cannot fork at a turn: the copy has all turns")
+    if args.run:
+        question = f"run {join(command.words)} in {command.directory}?"
+        if not args.yes and not ask_for_confirmation(question):
+            print_to_stderr("nothing was run")
+            return 0
+        return run_agent_command(command)
+    facts = {
+        "ref": str(ref),
+        "purpose": command.purpose,
+        "words": list(command.words),
+        "directory": command.directory,
+        "command": command.shell_command,
+        "last_turn": command.last_turn,
+    }
+    print_text_or_json(f"{command.shell_command}\n", facts, args.json)
+    return 0
 
 
 def _print_conversation_changes(library: Library, args: Namespace) -> int:

@@ -417,8 +417,11 @@ class ConversationPart:
     is_last: bool
 
 
-class ResumeCommand(NamedTuple):
-    """A command that continues a conversation, and the directory in which it must run."""
+class AgentCommand(NamedTuple):
+    """A command of an agent, and the directory in which it must run.
+
+    If `directory` is None, the command runs in the root of the workspace.
+    """
 
     words: tuple[str, ...]
-    directory: str
+    directory: str | None

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import tempfile
-import threading
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.foreground_program import run_program_in_terminal
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
     create_directory_inside_workspace,
@@ -24,8 +22,6 @@ from kbtui.knowledge.subject_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kbtui.knowledge.knowledge_loader import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
@@ -218,27 +214,12 @@ def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
 def _run_editor(command: list[str]) -> None:
     """Run an editor and wait until it exits; raises `KbtuiError` if it fails."""
     try:
-        with _ignore_interrupts():
-            code = subprocess.call(command)
+        code = run_program_in_terminal(command)
     except OSError as error:
         message, hint = f"the editor cannot be started: {error.strerror}", "set $VISUAL or $EDITOR"
         raise KbtuiError(message, where=command[0], hint=hint) from error
     if code:
         raise KbtuiError(f"the editor failed with exit code {code}", where=command[0])
-
-
-@contextlib.contextmanager
-def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C in this process, but not in the editor."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    # The editor does not inherit this handler; it would inherit SIG_IGN.
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 _USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")

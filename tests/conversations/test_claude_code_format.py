@@ -20,7 +20,7 @@ from kbtui.conversations.formats.claude_code import (
 )
 from kbtui.conversations.formats.jsonl_format import JsonlRecord, _parse_jsonl_record
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationUsage, ResumeCommand
+from kbtui.conversations.models import AgentCommand, Conversation, ConversationUsage
 from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.workspace import Workspace
 
@@ -300,7 +300,7 @@ def test_usage_counts_each_message_once(agent_home: Path, root: Path) -> None:
     info = stored.read_conversation_info()
     assert reader.read_usage(info) == ConversationUsage(10, 10, 14, 0, 34)
     assert reader.load_conversation(info).turns[0].model == "claude-x"
-    assert reader.make_resume_command(info) == ResumeCommand(
+    assert reader.make_resume_command(info) == AgentCommand(
         ("claude", "--resume", "usage"), str(root)
     )
 

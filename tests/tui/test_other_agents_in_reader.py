@@ -357,7 +357,6 @@ async def test_a_turn_can_be_bookmarked_and_copied(book: Builder, home: Path) ->
         # There is no `jp://` link to another agent's conversation.
         assert "JP link" not in tui.text
         assert "the reference" in tui.text
-        assert "command to continue" in tui.text
         await tui.press("escape", "H")
         view = tui.main.reader_pane.document_view
         await tui.until(lambda: view.document.key == "home")

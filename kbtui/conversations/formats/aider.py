@@ -30,7 +30,12 @@ from kbtui.conversations.formats.stored_session import (
     make_title_from_request,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
+from kbtui.conversations.models import (
+    AgentCommand,
+    Conversation,
+    ConversationInfo,
+    ConversationUsage,
+)
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
 from kbtui.workspace.paths import expand_user, find_local_time_zone, read_variable
@@ -148,6 +153,13 @@ class AiderFormat(ConversationFormat):
             return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
             return None
+
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
+        """Return the command that starts aider with its history.
+
+        aider has no ids of sessions: it reads its whole history file again, and not one session.
+        """
+        return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
     def _read_text_of_session(self, info: ConversationInfo, size: int) -> str:
         """Read the text of a session without its first line. Raises `WorkspaceError`."""

@@ -33,7 +33,7 @@ from kbtui.conversations.formats.stored_session import (
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import count_base64_bytes
-from kbtui.conversations.models import ConversationCompaction, ConversationUsage, ResumeCommand
+from kbtui.conversations.models import AgentCommand, ConversationCompaction, ConversationUsage
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -318,12 +318,17 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Return a parser of a session's records."""
         return ClaudeCodeParser(builder, state)
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session; a subagent's session cannot be continued."""
         if info.parent is not None or info.working_directory is None:
             return None
         session = info.id.removeprefix(self.id_prefix)
-        return ResumeCommand(("claude", "--resume", session), info.working_directory)
+        return AgentCommand(("claude", "--resume", session), info.working_directory)
+
+    def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        """Return the command that continues a copy of a session. The copy has all turns."""
+        resume = self.make_resume_command(info)
+        return resume and resume._replace(words=(*resume.words, "--fork-session"))
 
     def _read_working_directory(self, path: str, status: os.stat_result) -> str | None:
         key = (path, status.st_ino)

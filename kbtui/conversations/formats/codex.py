@@ -45,10 +45,10 @@ from kbtui.conversations.formats.turn_builder import (
     get_text_or_none,
 )
 from kbtui.conversations.models import (
+    AgentCommand,
     ConversationCompaction,
     ConversationEvent,
     ConversationUsage,
-    ResumeCommand,
 )
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
@@ -204,7 +204,7 @@ class CodexFormat(JsonlConversationFormat):
         """Return a parser that continues from `state`. Without a state, it starts at the beginning."""
         return CodexParser(builder, state)
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session.
 
         Returns None if the session is archived, or if the directory in which it ran is unknown.
@@ -213,7 +213,12 @@ class CodexFormat(JsonlConversationFormat):
             # Codex finds only live sessions.
             return None
         words = ("codex", "resume", info.id.removeprefix(ID_PREFIX))
-        return ResumeCommand(words, info.working_directory)
+        return AgentCommand(words, info.working_directory)
+
+    def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        """Return the command that continues a copy of a session. The copy has all turns."""
+        resume = self.make_resume_command(info)
+        return resume and resume._replace(words=("codex", "fork", resume.words[-1]))
 
     def _collect_sessions(
         self,

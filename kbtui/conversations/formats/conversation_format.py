@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.conversations.models import (
+        AgentCommand,
         Conversation,
         ConversationEvent,
         ConversationInfo,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         ConversationToolsAndModels,
         ConversationUsage,
         ReadingResumePoint,
-        ResumeCommand,
         Turn,
     )
     from kbtui.workspace import Workspace
@@ -88,6 +88,8 @@ class ConversationFormat(ABC):
     """The agent's name on screens, such as `Claude Code`."""
     id_prefix: str
     """The prefix of the ids of the agent's conversations, such as `claude-`."""
+    forks_at_turn = False
+    """Whether a copy made by `make_fork_command` can end with any turn."""
     max_checked_bytes: int | None = 4 << 20
     """When conversations are listed, those of at most this many bytes are checked for all problems.
 
@@ -193,6 +195,21 @@ class ConversationFormat(ABC):
         turns = self.decode_turns(info).turns
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a conversation in its agent; None if there is none."""
+        return None
+
+    def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        """Return the command that copies a conversation into a new one; None if there is none.
+
+        The copy ends with `turn`, which counts from 1. If `turn` is None, or if `forks_at_turn` is false,
+        the copy has all turns.
+        """
+        return None
+
+    def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        """Return the command that begins a conversation with a turn of this one attached; None if there is none.
+
+        If `turn` is None, all turns are attached.
+        """
         return None

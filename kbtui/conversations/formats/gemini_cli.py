@@ -48,10 +48,10 @@ from kbtui.conversations.formats.turn_builder import (
     get_text_or_none,
 )
 from kbtui.conversations.models import (
+    AgentCommand,
     Conversation,
     ConversationCompaction,
     ConversationUsage,
-    ResumeCommand,
     add_up_usage,
 )
 from kbtui.conversations.project_directories import ProjectDirectories
@@ -151,7 +151,7 @@ class GeminiCliFormat(ConversationFormat):
         tokens = (one.record.get("tokens") for one in messages.values())
         return add_up_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session.
 
         Return None for a subagent, and for a session whose working directory is unknown.
@@ -159,7 +159,7 @@ class GeminiCliFormat(ConversationFormat):
         if info.parent is not None or info.working_directory is None:
             return None
         words = ("gemini", "--resume", info.id.removeprefix(ID_PREFIX))
-        return ResumeCommand(words, info.working_directory)
+        return AgentCommand(words, info.working_directory)
 
     def _collect_sessions(
         self,

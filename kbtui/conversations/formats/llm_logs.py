@@ -43,10 +43,10 @@ from kbtui.conversations.formats.turn_builder import (
     get_text_or_none,
 )
 from kbtui.conversations.models import (
+    AgentCommand,
     Conversation,
     ConversationInfo,
     ConversationUsage,
-    ResumeCommand,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -166,11 +166,11 @@ class LlmFormat(ConversationFormat):
         except WorkspaceError:
             return None
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `llm chat --conversation …`, which resumes the conversation."""
         own_id = decode_agents_own_id(self.id_prefix, info.id)
         words = ("llm", "chat", "--conversation", own_id)
-        return ResumeCommand(words, info.working_directory or paths.get_user_home())
+        return AgentCommand(words, info.working_directory or paths.get_user_home())
 
 
 class _LlmConversationRecord(NamedTuple):

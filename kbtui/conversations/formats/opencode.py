@@ -49,11 +49,11 @@ from kbtui.conversations.formats.turn_builder import (
     get_text_or_none,
 )
 from kbtui.conversations.models import (
+    AgentCommand,
     Conversation,
     ConversationCompaction,
     ConversationInfo,
     ConversationUsage,
-    ResumeCommand,
 )
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.errors import WorkspaceError
@@ -248,10 +248,15 @@ class OpencodeFormat(ConversationFormat):
         self._parse_messages_of_session(info, parser, with_parts=False)
         return parser.usage
 
-    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return `opencode --session …`."""
         own_id = decode_agents_own_id(self.id_prefix, info.id)
-        return ResumeCommand(("opencode", "--session", own_id), info.working_directory or ".")
+        return AgentCommand(("opencode", "--session", own_id), info.working_directory)
+
+    def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        """Return the command that continues a copy of a session. The copy has all turns."""
+        resume = self.make_resume_command(info)
+        return resume and resume._replace(words=(*resume.words, "--fork"))
 
     def _parse_messages_of_session(
         self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True

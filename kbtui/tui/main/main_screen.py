@@ -139,6 +139,7 @@ class MainScreen(StyledScreen):
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_selected_subject
         self.action_blame = self.items.list_turns_of_file
+        self.action_offer_agent_commands = self.items.offer_agent_commands
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = self.search.focus_search_input

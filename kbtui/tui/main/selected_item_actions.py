@@ -341,6 +341,16 @@ class SelectedItemActions:
         actions = TouchedFileActions(self._main, self.run_with_activity_shown)
         actions.list_turns_of_file(parse_ref(reference))
 
+    def offer_agent_commands(self) -> None:
+        """Offer the commands with which the agent continues the conversation of the current item."""
+        reference = self.get_selected_reference_or_warn()
+        if reference is None:
+            return
+        from kbtui.tui.main.agent_command_actions import AgentCommandActions
+
+        actions = AgentCommandActions(self._main, self.run_with_activity_shown, self.copy_text)
+        actions.offer_commands(parse_ref(reference))
+
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField

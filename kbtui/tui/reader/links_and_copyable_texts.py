@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from functools import partial
-from shlex import join, quote
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -160,8 +160,6 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
             found.append(("j", "JP link", link, lambda: link))
     if command := build_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))
-    if resume := build_resume_command(document):
-        found.append(("s", "command to continue", resume, lambda: resume))
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
 
@@ -209,18 +207,6 @@ def build_show_command(document: ReaderDocument, reference: str | None) -> str |
         topic, _, slug = document.ref.partition("/")
         return f"kbtui learn {quote(topic)} {quote(slug)}"
     return f"kbtui show {quote(reference)}"
-
-
-def build_resume_command(document: ReaderDocument) -> str | None:
-    """Return the shell command that continues a conversation with its agent; None if there is none."""
-    from kbtui.conversations.conversation_repository import get_conversation_format
-    from kbtui.conversations.models import Conversation
-
-    if not isinstance(document.record, Conversation):
-        return None
-    info = document.record.info
-    command = get_conversation_format(info).make_resume_command(info)
-    return f"cd {quote(command.directory)} && {join(command.words)}" if command else None
 
 
 def build_search_command(query: str) -> str:

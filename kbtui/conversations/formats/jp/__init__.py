@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UnusableConversationDirectory,
     )
     from kbtui.conversations.models import (
+        AgentCommand,
         Conversation,
         ConversationInfo,
         ConversationPart,
@@ -40,6 +41,8 @@ class JpFormat(ConversationFormat):
     label = "JP"
     id_prefix = JP_ID_PREFIX
     max_checked_bytes = None
+
+    forks_at_turn = True
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -95,3 +98,22 @@ class JpFormat(ConversationFormat):
         from kbtui.conversations.formats.jp import conversation_loader
 
         return conversation_loader.read_conversation_tools_and_models(info)
+
+    def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
+        return _make_jp_command(info, "q", "--id", info.id)
+
+    def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        first = () if turn is None else ("--first", str(turn))
+        # `--activate` makes the copy the conversation of this terminal, which `jp q` continues.
+        return _make_jp_command(info, "c", "fork", info.id, *first, "--activate")
+
+    def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
+        link = f"jp://{info.id}?select=u,a:{'..' if turn is None else turn}"
+        return _make_jp_command(info, "q", "--new", "--attachment", link)
+
+
+def _make_jp_command(info: ConversationInfo, *words: str) -> AgentCommand | None:
+    """Return a command of JP, or None for an archived conversation, which JP does not find."""
+    from kbtui.conversations.models import AgentCommand
+
+    return None if info.archived else AgentCommand(("jp", *words), None)

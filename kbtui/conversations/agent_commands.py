@@ -1,0 +1,116 @@
+"""The commands with which an agent continues a conversation, copies it, or attaches it to a new one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbtui.conversations.conversation_repository import get_conversation_format
+from kbtui.conversations.formats.stored_session import decode_agents_own_id
+from kbtui.errors import KbtuiError, NothingFound
+from kbtui.foreground_program import run_program_in_terminal
+
+if TYPE_CHECKING:
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.workspace import Workspace
+
+CommandPurpose = Literal["resume", "fork", "attach"]
+"""What an agent does with a conversation.
+
+* `resume`: continues it.
+* `fork`: continues a copy of it.
+* `attach`: begins a new conversation with turns of it as an attachment.
+"""
+# An id that begins with `-` would be read as an option. Agents' own ids have these characters alone, and
+# files with other names are no sessions of theirs.
+_SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
+
+
+class OfferedCommand(NamedTuple):
+    """A command of an agent: what it does, its words, and the directory in which it must run.
+
+    `directory` is an absolute path. `last_turn` is the last turn of a fork; None if it has all turns.
+    """
+
+    purpose: CommandPurpose
+    words: tuple[str, ...]
+    directory: str
+    last_turn: int | None = None
+
+    @property
+    def shell_command(self) -> str:
+        """The command as a line for a POSIX shell, which begins with a change to its directory."""
+        return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
+
+
+def list_agent_commands(
+    workspace: Workspace, info: ConversationInfo, turn: int | None
+) -> list[OfferedCommand]:
+    """Return what the agent of a conversation can do with it, in the order of `CommandPurpose`.
+
+    `turn` is the turn from which a fork continues, or that is attached; None means the whole
+    conversation. The files of an agent can contain anything, so there are no commands if the id
+    could be read as an option, or if a word has a character that terminals do not show.
+    """
+    conversation_format = get_conversation_format(info)
+    if not _SAFE_ID.fullmatch(decode_agents_own_id(conversation_format.id_prefix, info.id)):
+        return []
+    found = {
+        "resume": conversation_format.make_resume_command(info),
+        "fork": conversation_format.make_fork_command(info, turn),
+        "attach": conversation_format.make_attach_command(info, turn),
+    }
+    commands: list[OfferedCommand] = []
+    for purpose, command in found.items():
+        if command is None:
+            continue
+        directory = str(workspace.root) if command.directory is None else command.directory
+        is_shown = all(map(str.isprintable, (*command.words, directory)))
+        if is_shown and os.path.isabs(directory):  # noqa: PTH117
+            last = turn if purpose == "fork" and conversation_format.forks_at_turn else None
+            commands.append(OfferedCommand(purpose, command.words, directory, last))  # type: ignore[arg-type]
+    return commands
+
+
+def find_agent_command(
+    workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
+) -> OfferedCommand:
+    """Return the command for a purpose; raises `NothingFound` if the agent has none."""
+    for command in list_agent_commands(workspace, info, turn):
+        if command.purpose == purpose:
+            return command
+    label = get_conversation_format(info).label
+    verb = {"resume": "continue", "fork": "fork", "attach": "attach"}[purpose]
+    hint = None
+    if info.archived and info.agent == "jp":
+        hint = f"it is archived; restore it with `jp c unarchive {info.id}`"
+    elif info.parent is not None:
+        hint = f"it belongs to {info.parent}"
+    message = f"{label} has no command to {verb} this conversation"
+    raise NothingFound(message, where=info.ref, hint=hint)
+
+
+def run_agent_command(command: OfferedCommand) -> int:
+    """Run a command in the terminal of this process, wait for it, and return its exit code.
+
+    Raises `KbtuiError` if its directory does not exist, or if the program is not installed.
+    """
+    if not os.path.isdir(command.directory):  # noqa: PTH112
+        raise KbtuiError(
+            "the directory of the conversation no longer exists", where=command.directory
+        )
+    # Look for the program before the directory is changed: PATH may have relative directories, and in a
+    # foreign directory another program would be found.
+    program = shutil.which(command.words[0])
+    if program is None:
+        raise KbtuiError("the program is not installed, or not on the PATH", where=command.words[0])
+    try:
+        return run_program_in_terminal(
+            (os.path.abspath(program), *command.words[1:]),  # noqa: PTH100
+            command.directory,
+        )
+    except OSError as error:
+        raise KbtuiError(f"cannot be started: {error.strerror}", where=command.words[0]) from error
