@@ -7,11 +7,12 @@ assistants, `kbtui/assistant/assistant_tools.py` turns them into text without co
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypedDict
 
-from kbtui.text import LEG_NAMES
+from kbtui.text import LEG_NAMES, format_counted_noun
 
 NoticeCode = Literal[
-    "configuration_invalid", "filter_without_value", "index_behind", "index_mended",
-    "keywords_only", "marks_unreadable", "meaning_only", "newest_first", "other_directories", "nothing_to_look_for",
+    "configuration_invalid", "filter_without_value", "filters_leave_nothing", "index_behind",
+    "index_mended", "keywords_only", "marks_unreadable", "meaning_only", "near_spellings",
+    "newest_first", "other_directories", "nothing_to_look_for",
     "passages_pending", "private_index", "query_cut", "query_mistake", "search_not_logged",
     "unknown_filter", "workspace_left_out", "workspaces_unwatched",
 ]  # fmt: skip
@@ -53,7 +54,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "filter_without_value": "{word} needs a value; it was searched for as a word",
     "index_mended": "{detail}; the index was rebuilt",
     "marks_unreadable": "marks are not shown: {detail}; `kbtui doctor` says what to do",
-    "meaning_only": "no keyword hits; showing the closest in meaning",
+    "meaning_only": "no text contains these words; closest by meaning",
     "newest_first": "no words to search for; showing the newest hits first",
     "other_directories": "conversations may be missing, because the engine was started with a different {variables} and cannot restart while other clients use it; `kbtui engine stop` stops it",
     "nothing_to_look_for": "nothing to search for: add a word",
@@ -112,6 +113,9 @@ class NoticeValues(TypedDict, total=False):
     where: str | None
     hint: str | None
     word: str
+    words: list[str]
+    near: list[str]
+    filters: list[str]
     suggestion: str
     done: int
     total: int
@@ -176,6 +180,10 @@ def format_notice(notice: Notice) -> str:
         case "keywords_only":
             reason = _get_keywords_only_reason(values)  # front ends show the hint themselves
             return f"keywords only: {reason}" if reason else "keywords only"
+        case "near_spellings":
+            return _format_near_spellings(values)
+        case "filters_leave_nothing":
+            return _format_excluding_filters(values)
         case "private_index":
             state = "" if values["is_complete"] else ", still being built"
             if values.get("detail"):
@@ -194,6 +202,21 @@ def format_notice(notice: Notice) -> str:
             leg, text = LEG_NAMES[values["leg"]], NOTICE_TEXTS[notice.code]
             return f"by {leg}: {text.format_map(values)}"
     return NOTICE_TEXTS[notice.code].format_map(values)
+
+
+def _format_near_spellings(values: NoticeValues) -> str:
+    words = " and ".join(f"“{word}”" for word in values["words"])
+    near = " and ".join(f"“{word}”" for word in values["near"])
+    if values["total"]:
+        return f"few texts contain {words}; also showing {near}"
+    return f"no text contains {words}; showing {near}"
+
+
+def _format_excluding_filters(values: NoticeValues) -> str:
+    filters = values["filters"]
+    noun, pronoun = ("filter", "it") if len(filters) == 1 else ("filters", "them")
+    passages = format_counted_noun(values["total"], "passage matches", "passages match")
+    return f"nothing matches with the {noun} {' '.join(filters)}; without {pronoun}, {passages}"
 
 
 def _format_index_behind(values: Any) -> str:

@@ -248,7 +248,8 @@ def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: b
 def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
-    for _, values in answer["details"]["notices"]:
+    for notice in answer["notices"]:
+        values = notice["values"]
         # Only this command prints `where` and `hint`; other front ends have too little space.
         if values.get("hint"):
             lines.append(": ".join(filter(None, [values.get("where"), values["hint"]])))
@@ -259,7 +260,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
         from kbtui.notices import NOTHING_INDEXED
 
         lines.append(NOTHING_INDEXED)
-    elif not any(code == "nothing_to_look_for" for code, _ in details["notices"]):
+    elif not any(one["code"] == "nothing_to_look_for" for one in answer["notices"]):
         lines.append(f"nothing found for {cut_to_width(query, 60)!r}")
     return lines
 

@@ -29,6 +29,7 @@ from kbtui.index.keyword_tokenizer import (
 from kbtui.search.query_words import (
     QueryWord,
     StemmingAnalyzer,
+    add_near_spellings,
     analyze_and_correct_query_words,
     list_terms_with_prefix,
 )
@@ -253,6 +254,9 @@ MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for pairs of adjacent words of the query."""
 
+NEAR_SHARE = 0.9
+"""A chunk that matches only near spellings gets at most this share of the lowest score of the other chunks."""
+
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 
@@ -326,15 +330,48 @@ class KeywordSearch:
 
     def rank_chunks(self, limit: int) -> list[RankedChunk]:
         """Return the same chunks as `rank_chunks_by_keywords`, with their owners and ids."""
-        found, *more = (side.rank_chunks_of_index(limit) for side in self.sides)
+        return self._merge_rows_of_sides(
+            [side.rank_chunks_of_index(limit) for side in self.sides], limit
+        )
+
+    def rank_chunks_with_near_spellings(self, limit: int) -> list[RankedChunk]:
+        """Return the best chunks for the query in which rare words also match their near spellings.
+
+        Returns no chunks if no word has near spellings. `rank_chunks` does not change, but
+        `analyzed_words` then have the near spellings, so that they are highlighted.
+        """
+        wider = [query for side in self.sides if (query := side.add_near_spellings_to_query())]
+        if not wider:
+            return []
+        rows = [
+            side.rank_chunks_of_index(limit, side.near_query or side.query) for side in self.sides
+        ]
+        return self._merge_rows_of_sides(rows, limit)
+
+    def _merge_rows_of_sides(self, sides: list[list[RankedChunk]], limit: int) -> list[RankedChunk]:
+        found, *more = sides
         for rows in more:
             found = sort_ranked_chunks([*found, *rows], tolerance=self.tolerance)
         return select_best_chunks(found, limit)
+
+    def count_matching_chunks(self) -> int:
+        """Return how many chunks contain a word of the query and pass its filters."""
+        return sum(side.count_matching_chunks() for side in self.sides)
 
     @property
     def tolerance(self) -> float:
         """The relative difference up to which two scores count as equal."""
         return self.sides[0].tolerance
+
+
+def append_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
+    """Return a ranking followed by the chunks of another one that it lacks, with lower scores."""
+    known = {number for number, _ in found}
+    more = [row for row in near if row[0] not in known]
+    if not found or not more:
+        return [*found, *more]
+    factor = min(1.0, NEAR_SHARE * found[-1][1] / max(more[0][1], 1e-9))
+    return [*found, *((number, score * factor) for number, score in more)]
 
 
 class _KeywordIndexQuery:
@@ -351,15 +388,14 @@ class _KeywordIndexQuery:
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        counted = statistics or self.searcher
+        self._counted, self._language = statistics or self.searcher, language
         self.words = analyze_and_correct_query_words(
-            query.words, counted, language, completes_last=request.partial and query.open
+            query.words, self._counted, language, completes_last=request.partial and query.open
         )
-        builder = QueryTermBuilder(self._schema, self.searcher, language, statistics)
-        words = [part for word in self.words for part in builder.build_word_terms(word)]
-        self.parts = select_query_terms(
-            [*words, *builder.build_word_pair_terms(self.words)], counted
+        self._builder = builder = QueryTermBuilder(
+            self._schema, self.searcher, language, statistics
         )
+        self.parts = self._build_query_terms()
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
@@ -367,17 +403,65 @@ class _KeywordIndexQuery:
 
         If chunks are sorted by time, the tolerance is 0.
         """
+        self._phrases = [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
+        self._limits = [
+            (Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded
+        ]
+        filters = self._build_filter_queries(request, narrowing)
+        self._has_filters = bool(filters)
+        self._limits += filters
+        self._archived = request.archived
+        self.query = self._build_query_of_terms()
+        self.near_query: Any = None
+        """The query in which rare words also match their near spellings; see `add_near_spellings_to_query`."""
+
+    def _build_query_terms(self) -> list[QueryTerm]:
+        words = [part for word in self.words for part in self._builder.build_word_terms(word)]
+        pairs = self._builder.build_word_pair_terms(self.words)
+        return select_query_terms([*words, *pairs], self._counted)
+
+    def _build_query_of_terms(self) -> Any:
         wanted = [
             (Occur.Should, part.query) for part in self.parts if not part.is_adjacent_word_pair
         ]
-        wanted += [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
-        excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
-        filters = self._build_filter_queries(request, narrowing)
-        self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
+        return self._build_tantivy_query(
+            [*wanted, *self._phrases], self._limits, archived=self._archived
+        )
 
-    def rank_chunks_of_index(self, limit: int) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index. If they belong to few entries, add chunks of other entries."""
-        if self.query is None or not self.searcher.num_docs:
+    def add_near_spellings_to_query(self) -> bool:
+        """Set `near_query`, and return whether any word has near spellings. A word that has completions gets none."""
+        if self.near_query is None and self.query is not None and self.ranks_by_score:
+            words = [
+                word
+                if word.completions
+                else word._replace(
+                    tokens=tuple(
+                        add_near_spellings(token, self._counted, self._language)
+                        for token in word.tokens
+                    )
+                )
+                for word in self.words
+            ]
+            if words != self.words:
+                self.words = words
+                self.parts = self._build_query_terms()
+                self.near_query = self._build_query_of_terms()
+        return self.near_query is not None
+
+    def count_matching_chunks(self) -> int:
+        """Return how many chunks of this index match the query; without a query, how many there are."""
+        query = self.query
+        if query is None:
+            query = self._build_tantivy_query([], (), archived=self._archived, selects_all=True)
+        return int(self.searcher.search(query, limit=1, count=True).count)
+
+    def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
+        """Return the best `limit` chunks of this index. If they belong to few entries, add chunks of other entries.
+
+        `query` replaces the query of the request.
+        """
+        query = self.query if query is None else query
+        if query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR
         held: list[RankedChunk] = []
@@ -385,7 +469,7 @@ class _KeywordIndexQuery:
             last = fetched >= MAX_FETCHED_CHUNKS
             owners = {row.owner for row in held}
             rows, all_found = self.fetch_best_keyword_chunks(
-                fetched, without=owners, whole_ties=not last
+                fetched, query, without=owners, whole_ties=not last
             )
             rows = sort_ranked_chunks([*held, *rows], tolerance=self.tolerance) if held else rows
             owners |= {row.owner for row in rows}
@@ -398,15 +482,14 @@ class _KeywordIndexQuery:
             fetched *= 2
 
     def fetch_best_keyword_chunks(
-        self, limit: int, *, without: Iterable[object], whole_ties: bool
+        self, limit: int, query: Any, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Return at most `limit` chunks, best first, and whether fewer than `limit` chunks match.
+        """Return at most `limit` chunks for a query, best first, and whether fewer than `limit` chunks match.
 
         `without` contains the numbers of the entries to exclude (the field `owner`). If `limit` chunks
         were found, other chunks may have the same score as the last of them. With `whole_ties`, all
         chunks with this score are then left out.
         """
-        query = self.query
         if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:
             query = Query.boolean_query([(Occur.Must, query), *left_out])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
@@ -466,12 +549,17 @@ class _KeywordIndexQuery:
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
 
     def _build_tantivy_query(
-        self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
+        self,
+        wanted: list[Any],
+        limits: Sequence[Any],
+        *,
+        archived: bool,
+        selects_all: bool = False,
     ) -> Any:
-        """Build the query. Return None if the request has no words, phrases or filters."""
-        if not wanted and not filters:
+        """Build the query. Return None if the request has no words, phrases or filters, unless `selects_all`."""
+        if not (wanted or self._has_filters or selects_all):
             return None
-        limits = [*excluded, *filters]
+        limits = list(limits)
         if not archived:
             is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
             limits.append((Occur.MustNot, is_archived))

@@ -20,7 +20,7 @@ from kbtui.index.entries_and_chunks import (
 )
 from kbtui.notices import Notice
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.query_words import QueryMatchFinder
+from kbtui.search.query_words import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.search_pipeline import (
     PASSAGES_WITH_BONUS,
     SCORE_DIGITS,
@@ -29,6 +29,7 @@ from kbtui.search.search_pipeline import (
     SearchRun,
     add_outdated_subjects_to_hits,
     format_filters_in_effect,
+    make_match_notices,
     make_search_hit,
 )
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, SearchAnswer
@@ -128,6 +129,7 @@ class _MultiIndexSearch:
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
         """Maps each ranked passage to its places: from the position of an index to the place in that index."""
         self._legs: dict[str, ChunkRanking] = {}
+        self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
 
@@ -171,8 +173,9 @@ class _MultiIndexSearch:
         fusion = LegFusion(self._legs, depth=request.depth, coverage=coverage, pending=pending)
         scores = self._fuse_rankings(fusion)
         hits, counts = self._make_hits(scores, fusion)
-        if request.mode == "hybrid" and hits and not self._legs["lexical"]:
-            notices.insert(0, Notice("meaning_only"))
+        runs_in_use = [*self._runs.values()]
+        exact = self._exact_hit_count if "lexical" in self._legs else None
+        notices[:0] = make_match_notices(runs_in_use, hits, exact)
         return answer._replace(
             hits=hits,
             total=counts.total,
@@ -200,6 +203,8 @@ class _MultiIndexSearch:
             run.statistics = statistics
 
     def _rank_by_keywords(self) -> ChunkRanking:
+        from kbtui.search.keyword_search import append_below
+
         rows: list[RankedChunk] = []
         tolerance = SCORE_TOLERANCE
         for position, run in self._runs.items():
@@ -208,7 +213,17 @@ class _MultiIndexSearch:
                 tolerance = run.keyword_search.tolerance
                 ranking = [(row.number, row.score) for row in found]
                 rows += self._identify_chunks(position, run, ranking)
-        return self._merge_rows(rows, tolerance=tolerance)
+        ranked = self._merge_rows(rows, tolerance=tolerance)
+        self._exact_hit_count = len(ranked)
+        if len(ranked) >= FEW_KEYWORD_HITS:
+            return ranked
+        near: list[RankedChunk] = []
+        for position, run in self._runs.items():
+            with self._name_failing_index(position):
+                found = run.keyword_search.rank_chunks_with_near_spellings(self._request.depth)
+                ranking = [(row.number, row.score) for row in found]
+                near += self._identify_chunks(position, run, ranking)
+        return append_below(ranked, self._merge_rows(near, tolerance=tolerance))
 
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking

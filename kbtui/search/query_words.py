@@ -74,6 +74,18 @@ FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 MAX_CORRECTIONS = 3
+FEW_KEYWORD_HITS = 3
+"""A search with fewer keyword hits than this also searches for near spellings of its rare words."""
+MIN_NEAR_LETTERS = 4
+"""A word with fewer letters than this has no near spellings: too many other words are as near."""
+MIN_LETTERS_OF_FREE_START = 6
+"""A near spelling of a word with fewer letters than this begins with the same letter."""
+MIN_LETTERS_TO_COMPARE = 7
+"""A word with at least this many letters, and no term at edit distance one, is compared with similar terms."""
+NEAR_SPELLING_RATIO = 0.75
+"""How similar such a term must be: `difflib`'s ratio, from 0 to 1."""
+MAX_COMPARED_TERMS = 2000
+"""At most this many terms are compared with a word, the most common ones. It limits the time of a search."""
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
 """To find the stem of an unfinished word, at most this many letters at its end are left out."""
@@ -216,6 +228,57 @@ def _correct_spelling(token: QueryToken, searcher: Any, language: StemmingAnalyz
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
     best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
     return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
+
+
+def add_near_spellings(token: QueryToken, searcher: Any, language: StemmingAnalyzer) -> QueryToken:
+    """Return a token with near spellings in `corrected`, if fewer than `FEW_KEYWORD_HITS` passages have its word.
+
+    The nearest terms of the index are those at edit distance one. If a long word has none, similar terms
+    with the same first letter are taken instead.
+    """
+    word = token.plain
+    if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
+        return token
+    if not (word.isascii() and word.isalpha()):
+        return token
+    if count_passages_with_token(token, searcher) >= FEW_KEYWORD_HITS:
+        return token
+    near = _list_words_at_edit_distance_one(word)
+    if len(word) < MIN_LETTERS_OF_FREE_START:
+        near = [other for other in near if other[:1] == word[0]]
+    stems = set(language.stem_text(" ".join(near))) - {token.stem}
+    counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
+    best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: (-counts[stem], stem))
+    if not best and len(word) >= MIN_LETTERS_TO_COMPARE:
+        best = [stem for stem in _list_similar_terms(word, searcher) if stem != token.stem]
+    return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
+
+
+def _list_similar_terms(word: str, searcher: Any) -> list[str]:
+    """Return the most similar terms of the index with the same first letter, the longest first.
+
+    A term is a stem, so it is compared with the beginning of the word that is as long as the term.
+    """
+    from difflib import get_close_matches
+
+    terms: dict[int, list[str]] = {}
+    for term, _ in searcher.terms_with_prefix("body", word[0], limit=MAX_COMPARED_TERMS):
+        terms.setdefault(len(term), []).append(term)
+    lengths = range(
+        len(word) + 1, max(MIN_LETTERS_TO_COMPARE, len(word) - MAX_ENDING_LETTERS) - 1, -1
+    )
+    return [
+        term
+        for length in lengths
+        for term in get_close_matches(
+            word[:length], terms.get(length, ()), MAX_CORRECTIONS, NEAR_SPELLING_RATIO
+        )
+    ]
+
+
+def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
+    """Return how many passages contain a token, in the field that contains it most often."""
+    return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
 
 
 def _list_words_at_edit_distance_one(word: str) -> list[str]:

@@ -141,7 +141,7 @@ class SearchExplainer:
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
-                ranked = self._run.keyword_search.rank_chunks_by_keywords(DEEP_RANKS * 10)
+                ranked = self._run.rank_chunks_by_keywords(DEEP_RANKS * 10)
             elif self._semantic is not None and self._run.legs.get(leg):
                 request = self._run.request._replace(depth=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)

@@ -14,7 +14,11 @@ from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
 from kbtui.search.query_parser import apply_query_filters, parse_query
-from kbtui.search.query_words import QueryMatchFinder
+from kbtui.search.query_words import (
+    FEW_KEYWORD_HITS,
+    QueryMatchFinder,
+    count_passages_with_token,
+)
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
     MAX_HITS,
@@ -26,7 +30,7 @@ from kbtui.search.search_request_and_answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
@@ -81,8 +85,8 @@ def run_search_and_build_answer(
         return answer
     run.run_search_legs(semantic)
     hits, counts = _make_hits_of_best_chunks(run)
-    if request.mode == "hybrid" and request.like is None and hits and not run.legs["lexical"]:
-        run.notices.insert(0, Notice("meaning_only"))
+    if request.like is None:
+        run.notices[:0] = make_match_notices([run], hits, run.exact_hit_count)
     return answer._replace(
         hits=hits,
         total=counts.total,
@@ -96,11 +100,76 @@ def run_search_and_build_answer(
     )
 
 
+def make_match_notices(
+    runs: Sequence[SearchRun], hits: Sequence[Hit], exact_hit_count: int | None
+) -> list[Notice]:
+    """Return the notices that say how far the hits match the words and the filters of the query.
+
+    `runs` are the searches of all indexes that were searched together. `exact_hit_count` is the number of
+    keyword hits without those for near spellings; None if there was no search by keywords.
+    """
+    notices = [] if exact_hit_count is None else _make_near_spelling_notices(runs, hits)
+    if exact_hit_count or (exact_hit_count is None and hits):
+        return notices
+    if not notices and hits:
+        notices = [Notice("meaning_only")]
+    from kbtui.search.excluding_filters import find_excluding_filters
+
+    def count_matches(request: SearchRequest) -> int:
+        # Each index has its own marked turns.
+        wider = [
+            SearchRun(
+                run.workspace,
+                run.reader,
+                request._replace(marked=run.given_request.marked),
+            )
+            for run in runs
+        ]
+        return sum(run.keyword_search.count_matching_chunks() for run in wider if not run.mistakes)
+
+    excluding = find_excluding_filters(runs[0].query, runs[0].given_request, count_matches)
+    return [*notices, excluding] if excluding else notices
+
+
+def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
+    """Return a notice if hits were found by near spellings, with the spellings as they are in the hits."""
+    words: dict[str, None] = {}
+    spellings: dict[str, None] = {}
+    count = 0
+    for run in runs:
+        search = run.keyword_search
+        counted = run.statistics[False] if run.statistics else search.sides[0].searcher
+        found: dict[str, str] = {}
+        for token in {
+            token: None
+            for word in search.analyzed_words
+            for token in word.tokens
+            if token.corrected
+        }:
+            if not found:
+                found = {
+                    stem: text[first:last]
+                    for text in (f"{hit.title}\n{hit.text}" for hit in reversed(hits))
+                    for stem, first, last in search.language.locate_stems(text)
+                }
+            if near := [found[stem].lower() for stem in token.corrected if stem in found]:
+                words[token.plain] = None
+                spellings |= dict.fromkeys(near)
+                count = max(count, count_passages_with_token(token, counted))
+    if not words:
+        return []
+    return [Notice("near_spellings", {"words": [*words], "near": [*spellings], "total": count})]
+
+
 class SearchRun:
     """A search of one index: its parsed query, the rankings of its legs and the fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
+        self.given_request = request
+        """The request without the filters in its query. `request` has them, too."""
+        self.exact_hit_count: int | None = None
+        """The number of keyword hits without those for near spellings; None before the search by keywords."""
         text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
@@ -171,15 +240,26 @@ class SearchRun:
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
         if request.mode != "semantic":
-            self.legs["lexical"] = self.keyword_search.rank_chunks_by_keywords(request.depth)
+            self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if begun is not None:
             self._run_semantic_leg(begun)
         if not self.legs:  # a semantic search without vectors
-            self.legs["lexical"] = self.keyword_search.rank_chunks_by_keywords(request.depth)
+            self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.keyword_search.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
         self.fuse_rankings()
+
+    def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
+        """Return the best chunks by keywords. If there are few, those with near spellings follow."""
+        from kbtui.search.keyword_search import append_below
+
+        found = self.keyword_search.rank_chunks_by_keywords(limit)
+        self.exact_hit_count = len(found)
+        if len(found) >= FEW_KEYWORD_HITS:
+            return found
+        near = self.keyword_search.rank_chunks_with_near_spellings(limit)
+        return append_below(found, [(row.number, row.score) for row in near])
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings of the legs."""
@@ -598,8 +678,5 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages contain a word. Of a word with several tokens, the rarest counts."""
-    counts = [
-        max(searcher.doc_freq(field, term) for field, term in token.index_terms)
-        for token in _list_content_tokens(word)
-    ]
+    counts = [count_passages_with_token(token, searcher) for token in _list_content_tokens(word)]
     return min(counts, default=0)

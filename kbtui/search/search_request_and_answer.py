@@ -170,13 +170,13 @@ if TYPE_CHECKING:
         total: int
         omitted: int
         left_out: int
+        notices: list[NoticeJson]
         hits: list[HitJson]
         why: NotRequired[RankExplanationJson]
 
     class UndocumentedAnswerFields(TypedDict):
         """The fields of a `SearchAnswer` that are not in the documented JSON."""
 
-        notices: Sequence[tuple[NoticeCode | RankReasonCode, NoticeValues]]
         mistakes: Sequence[tuple[int, int, str, str]]
         partial: bool
         empty: bool
@@ -654,6 +654,7 @@ class SearchAnswer(NamedTuple):
             "total": self.total,
             "omitted": self.omitted,
             "left_out": self.left_out,
+            "notices": [{"code": notice.code, "values": notice.values} for notice in self.notices],
             "hits": hits,
         }
         if self.why:
@@ -663,7 +664,6 @@ class SearchAnswer(NamedTuple):
     def as_engine_message(self) -> "SearchAnswerEngineMessage":
         """Return the answer for another process: the documented JSON with `details` added."""
         details: UndocumentedAnswerFields = {
-            "notices": list(self.notices),
             "mistakes": list(self.mistakes),
             "partial": self.partial,
             "empty": self.empty,
@@ -685,7 +685,7 @@ class SearchAnswer(NamedTuple):
             total=shape["total"],
             omitted=shape["omitted"],
             left_out=shape["left_out"],
-            notices=[Notice(code, values) for code, values in details["notices"]],
+            notices=[Notice(one["code"], one["values"]) for one in shape["notices"]],
             partial=details["partial"],
             mistakes=tuple(QueryMistake(*mistake) for mistake in details["mistakes"]),
             empty=details["empty"],

@@ -56,6 +56,8 @@ MODES: dict[Mode, str] = {
 }
 
 
+MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
+"""The codes of the notices that are shown above the hits: they say how far the hits match the query."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 
 
@@ -168,7 +170,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         empty = self._explain_empty_results(answer)
         if refining and not answer.mistakes:
             empty = [("No keyword hits; searching by meaning …", "dim")]
-        remarks = [format_notice(one) for one in answer.notices if one.code == "meaning_only"]
+        remarks = [format_notice(one) for one in answer.notices if one.code in MATCH_NOTICES]
         self._notice.set_paragraphs(
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
         )
@@ -247,6 +249,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
+        if answer.has_notice("filters_leave_nothing"):
+            text = "No results with this filter."
         if answer.omitted:
             hits = format_counted_noun(answer.omitted, "hit")
             text = f"{hits} left out, because the text was deleted. {text}"
@@ -269,7 +273,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
             return left, [("searching by meaning …", "dim")]
-        shown_below = {"meaning_only", "query_mistake"}
+        shown_below = {*MATCH_NOTICES, "query_mistake"}
         others = [notice for notice in answer.notices if notice.code not in shown_below]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4

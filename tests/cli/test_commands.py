@@ -67,7 +67,16 @@ def test_search_finds_from_any_folder_below_and_writes_nothing_there(built: Buil
 
 def test_search_json_has_the_documented_shape(built: Builder) -> None:
     found = json.loads(run(built, "search", "--json", "--mode", "lexical", "aardvark").stdout)
-    assert list(found) == ["query", "mode", "degraded", "total", "omitted", "left_out", "hits"]
+    assert list(found) == [
+        "query",
+        "mode",
+        "degraded",
+        "total",
+        "omitted",
+        "left_out",
+        "notices",
+        "hits",
+    ]
     subject = next(hit for hit in found["hits"] if hit["kind"] == "subject")
     assert set(subject) == {
         "ref", "kind", "entry_id", "chunk_id", "title", "text", "score", "matches", "topic", "slug",

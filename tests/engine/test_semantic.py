@@ -156,7 +156,7 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
     engine = lib.connect_engine()
     while not engine.send_request("settle", wait=1.0)["done"]:
         pass
-    remark = "No keyword hits; showing the closest in meaning"
+    remark = "No text contains these words; closest by meaning"
     async with running(builder.root, library=lib) as tui:
         pane = tui.main.results_pane
 

@@ -46,6 +46,41 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     reader.close()
 
 
+def test_few_hits_bring_near_spellings_and_an_excluding_filter_is_named(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/one.md", "# One\n\nAn otter receives letters.\n")
+    builder.subject("notes/two.md", "# Two\n\nThe configuration of an oter.\n")
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
+    index.refresh_index()
+    index.close()
+    with closing(IndexReader(builder.workspace.cache_dir)) as reader:
+
+        def ask(query: str) -> tuple[list[str], str | None]:
+            answer = search_index(builder.workspace, reader, SearchRequest(query, mode="lexical"))
+            read = SearchAnswer.from_engine_message(answer.as_engine_message())
+            assert read.notices == answer.notices
+            return [hit.title for hit in answer.hits], answer.degraded
+
+        # The exact spelling ranks first, although the near one is as rare.
+        assert ask("oter") == (["Two", "One"], "few texts contain “oter”; also showing “otter”")
+        assert ask("recieve") == (["One"], "no text contains “recieve”; showing “receives”")
+        assert ask("cnofiguraton") == (
+            ["Two"],
+            "no text contains “cnofiguraton”; showing “configuration”",
+        )
+        assert ask("badger") == ([], None)
+        nothing = "nothing matches with the filter after:2090; without it, 1 passage matches"
+        assert ask("letters topic:notes after:2090") == ([], nothing)
+        assert ask("badger after:2090") == ([], None)
+        both = (
+            "nothing matches with the filters title:two after:2090; without them, 1 passage matches"
+        )
+        assert ask("letters title:two after:2090") == ([], both)
+
+
 def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.topics(notes={})
@@ -67,10 +102,10 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         found = ask("badger")
         assert found.hits
         assert found.notices == [Notice("meaning_only")]
-        assert found.as_json()["degraded"] == "no keyword hits; showing the closest in meaning"
+        assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
         assert format_search_messages(found.as_engine_message(), "badger") == [found.degraded]
         assert format_search_answer(found).startswith(
-            "No keyword hits; showing the closest in meaning.\n"
+            "No text contains these words; closest by meaning.\n"
         )
         assert ask("otter").notices == []
         assert ask("badger otter").notices == []

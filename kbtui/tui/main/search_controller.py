@@ -266,15 +266,18 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
+        def has_other_words(answer: SearchAnswer) -> bool:
+            return answer.has_notice("meaning_only") or answer.has_notice("near_spellings")
+
         def search_with_partial_fallback() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
-            if answer.hits and not answer.has_notice("meaning_only"):
+            if answer.hits and not has_other_words(answer):
                 return answer
             # The last word may be incomplete, so search for words that begin with it. Ignore an incomplete
             # filter, but report it as a mistake.
             wider = self._library.search(unfinished, origin=None)
-            if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
+            if not wider.hits or (answer.hits and has_other_words(wider)):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
                 return wider._replace(notices=[answer.mistakes[0].as_notice])
