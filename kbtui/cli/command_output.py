@@ -182,7 +182,7 @@ def format_time_left(seconds: float) -> str:
 
 
 class WaitingLine:
-    """Shows on stderr the activity for which a command waits, and the seconds since the wait began."""
+    """Shows on stderr what a command is waiting for, and for how many seconds it has waited."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -61,7 +61,9 @@ def add_filter_options(parser: CommandParser, filter_input: FilterInput) -> None
     """
     from kbtui.search.filter_definitions import format_filter_keys, list_filters_of_input
 
-    parser.epilog = f"filters in QUERY, such as after:2w:\n  {format_filter_keys(filter_input)}"
+    parser.epilog = (
+        f"filters that QUERY can contain, such as after:2w:\n  {format_filter_keys(filter_input)}"
+    )
     for row in list_filters_of_input(filter_input):
         if row.options:
             parser.add_argument(

@@ -110,7 +110,7 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""Until the user types a digit of an id, at most this many of JP's conversations are offered."""
+"""At most this many of JP's conversations are offered before the user types a digit of an id."""
 MAX_TITLES = 200
 """If an agent other than JP has more matching ids than this, its ids are offered without titles."""
 

@@ -78,7 +78,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help=text)
     text = "PATTERN is a regular expression in RE2's syntax"
     grep.add_argument("-r", "--regex", action="store_true", help=text)
-    text = "list the conversations with matches instead of the matches"
+    text = "list conversations instead of matching lines"
     grep.add_argument("-l", "--list", dest="lists_conversations", action="store_true", help=text)
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
     text = "search all workspaces that you have opened (`kbtui workspaces` lists them)"
@@ -292,8 +292,8 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     """Return the pattern and the ids to search; None means all ids. `-` is read from standard input.
 
-    Standard input has ids separated by white space or commas, or the pattern without its final line break.
-    Lines that `grep` printed also name conversations. Raises `UsageError` if both are `-`.
+    Ids on standard input are separated by white space or commas; lines that `conversation ls` or `grep`
+    printed also work. A pattern loses its final line break. Raises `UsageError` if both are `-`.
     """
     pattern, ids = " ".join(args.pattern), _split_values_at_commas(args.ids)
     reads_ids = ids is not None and "-" in ids
@@ -587,7 +587,7 @@ def _print_conversation_answer(
 
 
 def format_project_label(project: str | None) -> str:
-    """Return the label of a line from a search of all projects: `[website] `; "" without a project."""
+    """Return the label before each line of a search in all projects: `[website] `; "" without a project."""
     return f"[{sanitize_to_one_line(project)}] " if project is not None else ""
 
 

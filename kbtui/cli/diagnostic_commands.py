@@ -331,7 +331,7 @@ class LogRedactor:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Return a matched path of which only `WORKSPACE` or `~` and the extension are left."""
+    """Redact a matched path: keep only `WORKSPACE` or `~` at its start, and its extension."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 

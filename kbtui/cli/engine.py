@@ -128,7 +128,7 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
 
 
 def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
-    """Return how fast a phase of indexing is and how long it takes, or why it pauses; "" if unknown."""
+    """Return the speed of an indexing phase and the time left, or why the phase is paused; "" if unknown."""
     if progress["waits"] == "user":
         return f"; {EMBEDDING_PAUSED}"
     if progress["waits"]:
@@ -140,7 +140,7 @@ def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
 
 def declare_index_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "build a new index while the old one is in use, then switch"
+    text = "build a new index while the old one is in use, then switch to it"
     add("--rebuild", action="store_true", help=text)
     add("--watch", action="store_true", help="keep running and print changes until interrupted")
     add("--no-vectors", action="store_true", help="do not wait for embedding")

@@ -86,8 +86,8 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
 def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    With QUERY, lists only entries whose title or text contains all its words; -word excludes entries
-    that contain the word. The totals count all matching entries; --cursor lists the next page.
+    With QUERY, lists only entries whose title or text contains all words of QUERY; -word excludes
+    entries that contain the word. The totals count all matching entries; --cursor lists the next page.
     """
     from kbtui.index.entry_query import MAX_PAGE_SIZE, query_entry_page
     from kbtui.library import open_workspace
@@ -438,7 +438,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
 
 
 def _name_subject_version(version: SubjectVersion) -> str:
-    """Return the time and the commit of a version. Without a commit, return what kind of version it is."""
+    """Return the time of a version, and its commit or, if it has none, where the version comes from."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"

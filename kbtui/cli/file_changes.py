@@ -43,7 +43,7 @@ def declare_blame_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_blame_command(args: Namespace) -> int:
-    """List the turns that changed or read a file, newest first, under all names that it has had.
+    """List the turns that changed or read a file, under any of its names, newest first.
 
     kbtui blame src/main.py          turns that changed or read the file
     kbtui blame src/main.py:12-20    turns whose edits wrote these lines
@@ -250,7 +250,7 @@ def format_line_counts(added: int, removed: int) -> str:
 
 
 def _format_files(changes: list[tuple[str, int, FileAction]]) -> Iterator[str]:
-    """Yield a line for each changed file: the path, what was done to it, its lines, and the turns."""
+    """Yield a line for each changed file: the path, the actions, the line counts, and the turns."""
     by_path: dict[str, list[tuple[int, FileAction]]] = {}
     for _, turn, one in changes:
         by_path.setdefault(one.path, []).append((turn, one))

@@ -79,7 +79,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 _exit_code: int | None = None
-"""The exit code, once the command has ended normally or with an error that was printed."""
+"""The exit code; None until the command has ended normally or with an error that was printed."""
 
 
 def _end_process() -> None:
@@ -90,7 +90,7 @@ def _end_process() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
-        return  # The interpreter reports it.
+        return  # The interpreter reports this error when it ends.
     os._exit(_exit_code)
 
 
@@ -166,8 +166,8 @@ def _repair_standard_streams() -> None:
             null = os.open(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
-            # On a terminal, characters that its encoding lacks are replaced. A pipe gets UTF-8,
-            # regardless of the locale.
+            # On a terminal, replace characters that its encoding does not have. A pipe gets UTF-8,
+            # whatever the locale.
             if stream.isatty():
                 stream.reconfigure(errors="replace")
             else:

@@ -34,7 +34,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "decided, rejected or superseded"
     add.add_argument("state", choices=["decided", "rejected", "superseded"], help=text)
     add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
-    text = "with superseded: the reference that applies instead"
+    text = "with superseded: a reference to what applies instead"
     add.add_argument("--by", metavar="REF", help=text)
     text = "mark only this passage of the turn; white space may differ"
     add.add_argument("--passage", metavar="TEXT", help=text)
@@ -123,7 +123,7 @@ def _format_mark(placed: PlacedMark) -> str:
 
 
 def report_unreadable_marks(library: Library) -> None:
-    """Print on stderr why the marks cannot be read, if so. Commands print conversations without them then."""
+    """If the marks cannot be read, print the reason on stderr. Conversations are then shown without marks."""
     from kbtui.userdata.mark_store import MarkStore
 
     try:

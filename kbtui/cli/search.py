@@ -212,7 +212,7 @@ def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
 
 
 CONTEXT_CHARACTERS = 60
-"""Before the first match in a hit, at most this many characters are shown."""
+"""At most this many characters of a hit are shown before its first match."""
 EXCERPT_CHARACTERS = 240
 """At most this many characters of a hit are shown in all."""
 MAX_TERMS_SHOWN = 12
@@ -268,7 +268,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
 def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
     """Format a hit: the reference `ref` and the title, then the text around the first match.
 
-    `more` is how many other passages of its entry are left out.
+    `more` is how many other passages of the same entry are left out.
     """
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]

@@ -35,7 +35,7 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at the first that exists: `reference`, the last session, `default_reference`."""
+    """Open the TUI at `reference`, or else at the last session, or else at `default_reference`."""
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"
@@ -76,7 +76,7 @@ def run_demo_command(args: Namespace) -> int:
 
 
 def copy_demo_workspace() -> Path:
-    """Copy the bundled demo to a fixed place in the cache. The copy's index can be used again."""
+    """Copy the bundled demo to a fixed place in the cache, so that its index can be reused."""
     import filecmp
     import shutil
     from pathlib import Path
