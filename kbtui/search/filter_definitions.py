@@ -1,4 +1,4 @@
-"""The table of the filters (`key:value`) of searches, of the library pane and of the list of entries.
+"""The table of filters (`key:value`) for searches, the library pane and the list of entries.
 
 The query parser, the completion of queries and the options of `kbtui search` and `kbtui entries` all read
 `FILTERS`. To add a filter, add a row.
@@ -74,17 +74,23 @@ class FilterDefinition:
         self.about = about
         """What the filter selects. Help texts and completions show this text."""
         self.search = search
-        """The field of `SearchRequest` that stores the filter's values. If no field does, this is `key`."""
+        """The field of `SearchRequest` that stores the filter's values. If there is no such field, this
+        is `key`.
+        """
         self.term = term
         """The field of the keyword index that contains the filter's values; "" if no field does."""
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """Returns whether a conversation in the library pane matches. None if that pane lacks this filter."""
+        """Returns whether a conversation in the library pane matches. None if that pane lacks this
+        filter.
+        """
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
-        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of values."""
+        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of
+        values.
+        """
         self.shown_choices = offered or tuple(self.choices)
         """The valid values that completions and hints show. `choices` may contain other spellings."""
         self.noun = noun or key
@@ -256,7 +262,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         search="label", term="entry", library=_has_conversation_label,
     ),
     FilterDefinition(
-        "mark", "only turns that you marked so: decided, rejected, superseded, any", "choice", ("marked",),
+        "mark", "only turns with this mark of yours: decided, rejected, superseded, any", "choice", ("marked",),
         search="marks", options=("--mark",), metavar="STATE",
         choices={**_map_names_to_themselves(*MARK_STATES), "any": MARK_STATES},
     ),
@@ -300,7 +306,7 @@ def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]
 
 
 def quote_filter_value(value: str) -> str:
-    """Return a value as a query contains it: quoted if it has white space or a comma."""
+    """Return a value in the syntax of queries: in quotation marks if it contains white space or a comma."""
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 

@@ -84,7 +84,8 @@ class HitFreshnessChecker:
         if at >= 0:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
-        # A chunk has one empty line between paragraphs, so its white space may differ from the file.
+        # In a chunk, one empty line separates paragraphs, so its white space may differ from the
+        # file's.
         is_found = _strip_escapes_and_collapse_spaces(
             chunk.text
         ) in _strip_escapes_and_collapse_spaces(text)

@@ -49,10 +49,8 @@ LARGE_INDEX_CHUNKS = 50_000
 In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""In a large index, a search leaves out the terms of little worth.
-
-The worth of a term is its weight times its rarity. A term is left out if its worth is less than
-this share of the worth of the best term.
+"""In a large index, a search leaves out a term whose worth is less than this share of the best term's
+worth. The worth of a term is its weight times its rarity.
 """
 
 
@@ -274,9 +272,8 @@ class KeywordSearch:
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
-        `statistics` has the sums over all indexes that are searched together: at True those for hidden
-        subjects, at False those for visible entries. None means that only the indexes of `reader` are
-        searched.
+        `statistics` maps True (hidden subjects) and False (visible entries) to the sums over all
+        indexes that are searched together. None means that only the indexes of `reader` are searched.
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [

@@ -59,7 +59,7 @@ class SearchedIndex(NamedTuple):
 
 
 class QueryVector(NamedTuple):
-    """The vector of a query; None if there is none, and `notice` says why."""
+    """The vector of a query. If there is no vector, it is None, and `notice` says why."""
 
     vector: list[float] | None
     notice: Notice | None = None
@@ -82,7 +82,7 @@ class VectorSearch(Protocol):
         """Return the numbers of the nearest chunks of an index with their similarity, best first."""
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many get a vector in total."""
+        """Return two numbers of chunks: those that still lack a vector, and all that need one."""
 
     def filter_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
@@ -127,7 +127,7 @@ class _MultiIndexSearch:
         self._runs: dict[int, SearchRun] = {}
         """The searches of the indexes that can have hits, by the position of the index."""
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
-        """Maps each ranked passage to its places: from the position of an index to the place in that index."""
+        """Ranked passage -> position of an index that contains it -> its place in that index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
@@ -289,7 +289,7 @@ class _MultiIndexSearch:
     def _identify_chunks(
         self, position: int, run: SearchRun, ranking: ChunkRanking
     ) -> list[RankedChunk]:
-        """Return the visible chunks of a ranking. Chunk ids replace the chunk numbers."""
+        """Return the visible chunks of a ranking, with chunk ids instead of chunk numbers."""
         visible = run.reader.get_visible_chunk_ids(
             [number for number, _ in ranking],
             hidden=run.request.hidden,
@@ -338,7 +338,7 @@ class _MultiIndexSearch:
         return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:
-        """Return a value that is equal for all chunks of an entry, in all workspaces of its project."""
+        """Return a key that all chunks of an entry share, in all workspaces of its project."""
         place = self._list_places(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 
@@ -375,7 +375,7 @@ class _MultiIndexSearch:
         return self._add_outdated_subjects_to_hits(hits), HitCounts(total, omitted, left_out)
 
     def _add_outdated_subjects_to_hits(self, hits: list[Hit]) -> list[Hit]:
-        """Add to each hit the subjects that its turn was given and that have changed since; return the hits."""
+        """Return the hits, each with the subjects that have changed since its turn was given them."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)
@@ -433,7 +433,7 @@ class _MultiIndexSearch:
 
     @contextmanager
     def _name_failing_index(self, position: int) -> Iterator[None]:
-        """Turn an error into one that says which index caused it."""
+        """Convert an error to `IndexSearchFailed`, which says which index caused it."""
         from kbtui.errors import Cancelled
         from kbtui.index.index_generations import is_rust_panic
 

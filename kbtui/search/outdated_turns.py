@@ -1,4 +1,4 @@
-"""Finds outdated turns: a subject has changed or is gone since its text was given to the turn.
+"""Finds outdated turns, which were given a subject that has changed or is gone since.
 
 Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
 that was given a part of the subject, and only once.
@@ -42,7 +42,7 @@ def find_outdated_subjects_of_turns(
     *,
     hidden: bool = False,
 ) -> dict[tuple[str, int], list[OutdatedSubject]]:
-    """Map turns to the subjects that have changed since they were given to the turn.
+    """Map each turn to the subjects that have changed since the turn was given them.
 
     A turn is a pair of a conversation id and a turn number. Turns without such a subject are left out.
 

@@ -130,7 +130,7 @@ def parse_query(
         if phrase is not None:
             phrases.append(part)
             continue
-        # A filter key without a value is a word in a search; other surfaces ignore it.
+        # A filter key without a value is a word in a search; other inputs ignore it.
         if filter_input == "search" or not (part.endswith(":") and part[:-1].lower() in known):
             words.append(part)
         if not typing and (notice := _make_filter_like_word_notice(part, known)):

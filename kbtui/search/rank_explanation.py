@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""To find the rank of a chunk that is not a hit, an explanation ranks this many chunks by meaning.
-
-By keywords, it ranks ten times as many.
+"""To find the rank of a chunk that is not a hit, an explanation ranks this many chunks by meaning, and
+ten times as many by keywords.
 """
 
 
@@ -159,7 +158,7 @@ class SearchExplainer:
         return Notice("not_ranked", {"limit": DEEP_RANKS})
 
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
-        """Return why a chunk that nothing excludes is not a hit: its rank is too low."""
+        """Return the notices that say why a chunk's rank is too low. Call this only if nothing else excludes it."""
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry
@@ -225,7 +224,7 @@ class SearchExplainer:
 def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
-    """Return the indexed entry of a reference or None, and the chunks that the reference covers."""
+    """Return the indexed entry of a reference (None if there is none) and the chunks that it covers."""
     from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":

@@ -284,7 +284,7 @@ class SearchRun:
 
     @property
     def asks_for_tool_calls(self) -> bool:
-        """Whether a filter selects tool calls. These and their results have no vectors."""
+        """Whether a filter selects tool calls. By default, tool calls and their results have no vectors."""
         return bool(self.request.tools or self.narrowing.args)
 
     def score_title_and_length(self, entry: CatalogEntry, chunk: Chunk) -> tuple[float, float]:
@@ -411,7 +411,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Add to each hit on a request the beginning of the turn's final answer; return the hits.
+    """Return the hits. A hit on a request gets the beginning of the turn's final answer.
 
     `positions` maps the turns of these hits to the positions of their chunks.
     """
@@ -433,7 +433,7 @@ def _cut_at_word(text: str, length: int) -> str:
 
 
 def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add to each hit in a turn the last later turn that also matches the query well; return the hits."""
+    """Return the hits. A hit in a turn gets the last later turn that also matches the query well."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits
@@ -460,7 +460,7 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
 
 
 def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add to each hit the subjects that its turn was given and that have changed since; return the hits."""
+    """Return the hits, each with the subjects that have changed since its turn was given them."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:
         return hits
@@ -513,9 +513,11 @@ LEG_WEIGHT = 0.5
 """The weight of each leg in the fused score. The two legs together have the weight 1."""
 # The values of these constants were measured: docs/search-quality.md.
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
-"""The maximum bonus of a passage for query words in its entry's title, and for not being very short."""
+"""The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
+"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`. A shorter one gets a share of
+it.
+"""
 PASSAGES_WITH_BONUS = 30
 """How many of the best passages get a bonus for their title and length."""
 SCORE_DIGITS = 4
@@ -574,7 +576,7 @@ class LegFusion:
             for name, ranked in legs.items()
         }
         self.has_two_rankings = sum(1 for ranked in legs.values() if ranked) > 1
-        """Whether both legs have found something. If only one has, the hits keep its order."""
+        """Whether both legs have hits. If only one leg has hits, they keep the order of that leg."""
         self._scales = {
             name: LegScale(ranked, depth=depth, is_lexical=name == "lexical")
             for name, ranked in legs.items()
@@ -635,7 +637,9 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than this."""
+"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than
+this.
+"""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:

@@ -27,9 +27,9 @@ MAX_QUERY_CHARACTERS = 1000
 """A query with more characters than this is cut, and the answer contains a notice about it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""Each leg fetches up to this many hits. A request's limit does not change this, nor the order of the hits."""
+"""Each leg fetches up to this many hits. A request's `limit` changes neither this number nor the order."""
 MAX_HITS = 400
-"""An answer has at most this many hits. These are all hits of both legs."""
+"""An answer has at most this many hits. Both legs together fetch fewer, unless `depth` is raised."""
 
 if TYPE_CHECKING:
 
@@ -489,8 +489,8 @@ class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
     `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If it has
-    none, `reason` says why. `score` is the chunk's score in this leg: BM25, or the
-    cosine similarity. `gives` is the part of the fused score that comes from this leg.
+    no rank, `reason` says why. `score` is the chunk's score in this leg: BM25, or the cosine
+    similarity. `gives` is the part of the fused score that comes from this leg.
     """
 
     rank: int | None = None

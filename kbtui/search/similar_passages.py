@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 MAX_KEYWORDS = 25
 """To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""To find passages similar to a text by meaning, this many characters from its start are the query."""
+"""When similar passages are searched by meaning, the query is this many characters from the text's
+start.
+"""
 
 
 def find_similar_passages(
