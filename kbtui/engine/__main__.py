@@ -1,6 +1,6 @@
 """Runs the engine. Clients start it with `python -P -m kbtui.engine CACHE`.
 
-The argument only tells people who list processes which engine this is. Like its clients, the engine
+The argument only identifies the engine in a list of processes. Like its clients, the engine
 finds the cache directory from environment variables. When an engine restarts itself, the fields of
 `InheritedState` follow as further arguments.
 """

@@ -1,6 +1,7 @@
 """Searches the indexes of all workspaces that the user has opened. Runs in the engine, or in a client.
 
-Nothing is written into other workspaces or their indexes. An engine keeps an index up to date while it runs.
+Nothing is written into other workspaces or their indexes. The engine updates an index only while it has
+the workspace open.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ class ModelVectorSearch:
             return []
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many get a vector in total."""
+        """Return two numbers of chunks: those that still lack a vector, and all that need one."""
         store = self._open_vectors(index)
         total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0

@@ -46,7 +46,7 @@ limit, because embedding itself causes load.
 PAUSE_FILE = "embedding-paused"
 """While the cache directory of a workspace has a file of this name, its passages are not embedded.
 
-The file outlasts the engine, which can end and start without the user noticing it.
+The file remains when the engine ends, because the engine can end and start again unnoticed.
 """
 
 
@@ -124,11 +124,10 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""If a search finds this many passages by keywords, their entries are embedded before all others."""
+"""The entries of a search's best keyword hits, up to this many, are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
-"""After a failure to load the model, a query makes kbtui try again only after this many seconds.
-
-Each further failure doubles the time, up to `RETRY_SECONDS_MAX`.
+"""If the model could not be loaded, a query starts another attempt only after this many seconds. Each
+further failure doubles the time, up to `RETRY_SECONDS_MAX`.
 """
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
@@ -146,7 +145,7 @@ def import_lancedb_module() -> None:
 
 
 def lower_passage_thread_priority() -> None:
-    """Give this thread the lowest priority. The import waits until a passage is embedded."""
+    """Give this thread the lowest priority. The function is imported only when passages are embedded."""
     from kbtui.index.embedding_process import lower_thread_priority
 
     lower_thread_priority()
@@ -232,8 +231,8 @@ class EngineEmbeddingModel:
     """The embedding model of a workspace. Workspaces with the same model share it.
 
     The engine runs the packaged model itself, with onnxruntime, and starts a process to embed many
-    passages. Other models need torch, so they run in a process all the time. Only one thread may load
-    the model and embed passages; any thread may call `embed_query` and `close`.
+    passages. Other models need torch, so they always run in a separate process. Only one thread may
+    load the model and embed passages; any thread may call `embed_query` and `close`.
     """
 
     def __init__(
@@ -309,7 +308,7 @@ class EngineEmbeddingModel:
         return self._load_onnx_export(model) or self._make_process(model)
 
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
-        """Load the ONNX export of the model, and make it if necessary; None if that is impossible."""
+        """Load the ONNX export of the model, which is created if necessary. Return None if that is impossible."""
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
             OnnxEmbedder,
@@ -438,7 +437,9 @@ class EmbeddingWorker:
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
+        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only
+        once.
+        """
         self._failed_at: float | None = None
         self._failures = 0
         """How many attempts to load the model have failed since the last one that succeeded."""
@@ -472,7 +473,7 @@ class EmbeddingWorker:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the thread may still write vectors. A stopped thread that is loading the model may not."""
+        """Whether the thread may still write vectors. False if it was stopped while it loads the model."""
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
@@ -491,7 +492,7 @@ class EmbeddingWorker:
     def pause_embedding(self, is_paused: bool) -> None:
         """Pause the embedding of passages, or continue it. Raises `OSError` if this cannot be recorded.
 
-        Passages whose vectors are in the cache are not affected, and queries are embedded all the time.
+        Passages whose vectors are in the cache are not affected. Queries are always embedded.
         """
         path = self._cache_dir / PAUSE_FILE
         if is_paused:
@@ -514,10 +515,7 @@ class EmbeddingWorker:
         return self._open_folder.name if self._open_folder else None
 
     def request_model_loading(self) -> None:
-        """Ask the thread to load the model for a query.
-
-        It does so even if there is no passage to embed.
-        """
+        """Ask the thread to load the model for a query, even if there is no passage to embed."""
         failed_at = self._failed_at
         pause = min(RETRY_SECONDS * 2 ** max(0, self._failures - 1), RETRY_SECONDS_MAX)
         if failed_at is not None and time.monotonic() - failed_at > pause:

@@ -18,7 +18,8 @@ from kbtui.version import __version__
 from kbtui.workspace import paths
 
 LOCK_FILE = "engine.lock"
-"""The name of an engine's lock file in the cache directory, and of an index's lock file in its directory."""
+"""The name of both kinds of lock file: the engine's in the cache directory, an index's in its directory.
+"""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,8 +132,8 @@ START_SECONDS = 20.0
 SILENT_SECONDS = 5.0
 """A client gives up after this many seconds if an engine listens but does not answer."""
 
-# An engine inherits only these environment variables from the client that starts it. It works for each
-# client in the environment that this client names. Its own time zone is that of the system, because a
+# An engine inherits only these environment variables from the client that starts it. For each client,
+# it uses the environment that the client sends. Its own time zone is that of the system, because a
 # client without TZ expects that zone.
 _KEPT_VARIABLES = (
     *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "SSL_CERT_FILE"),
@@ -225,9 +226,9 @@ def _connect_to_running_engine(
 
 
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the variables for agents' directories that have other values in the engine than in this client.
+    """Return the variables for agents' directories whose values differ between the engine and this client.
 
-    The values differ if another client, for which the workspace was opened, still uses the workspace.
+    They differ if the workspace was opened for another client that still uses it.
     """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)

@@ -75,7 +75,7 @@ def run_engine(inherited: InheritedState | None = None) -> int:
         lock.write_engine_facts(socket_path)
         cache = paths.get_cache_home()
         write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
-        # The event loop closes the listener. Until the engine has started anew, clients wait at this one.
+        # The event loop closes the listener. Until the engine has restarted, clients wait on this copy.
         waiting = os.dup(listener.fileno())
         from kbtui.engine.engine_server import EngineServer
 
@@ -110,7 +110,7 @@ def run_engine(inherited: InheritedState | None = None) -> int:
 def _start_anew(state: InheritedState) -> NoReturn:
     """Replace the program of this process by a new engine. The process id, the lock and the socket stay.
 
-    Only this frees the hundreds of megabytes that the libraries of the model and of the vectors keep.
+    Nothing else frees the hundreds of megabytes that the libraries for the model and the vectors keep.
     """
     os.set_inheritable(state.listener, True)
     sys.stderr.flush()

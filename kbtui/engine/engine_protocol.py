@@ -317,5 +317,5 @@ def decode_frame_body(body: bytes) -> Any:
 
 
 def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
-    """Return the first message of a connection. Each side adds its `facts`."""
+    """Return the first message of a connection. `facts` are the fields that only one side sends."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

@@ -59,7 +59,7 @@ def read_resident_memory() -> int | None:
 
 
 HELLO_SECONDS = 10.0
-"""If a client does not send its greeting within this many seconds, the engine closes the connection."""
+"""If a client sends no hello message within this many seconds, the engine closes the connection."""
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
@@ -70,13 +70,14 @@ QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""A client that connects within this many seconds after a restart is taken for an earlier client.
-
-It lost its connection when the engine restarted itself to free memory, and does not need the model at once.
+"""A client that connects within this many seconds after a restart has probably lost its connection when
+the engine restarted itself to free memory. Such a client does not need the model at once.
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
-"""If more clients than this have connected but sent no greeting, the engine disconnects the first of them."""
+"""If more than this many clients are connected without having sent a hello message, the engine
+disconnects the one that connected first.
+"""
 
 
 class EngineServer:
@@ -124,7 +125,7 @@ class EngineServer:
         """Serve clients until there is a reason to end, and close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
-        # The path of the socket is unlinked by the process that created it, when it ends.
+        # The process that created the socket unlinks its path when it ends.
         options: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
         server = await asyncio.start_unix_server(self._serve_client, sock=self._listener, **options)
         for name in ("SIGTERM", "SIGINT"):

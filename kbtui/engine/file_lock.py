@@ -45,7 +45,7 @@ class FileLock:
         self._file.flush()
 
     def duplicate_descriptor(self) -> int:
-        """Return a file descriptor that holds the lock, too, and that a new program image inherits."""
+        """Return a file descriptor that also holds the lock, and that a new program image inherits."""
         descriptor = os.dup(self._file.fileno())
         os.set_inheritable(descriptor, True)
         return descriptor

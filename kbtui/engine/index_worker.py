@@ -135,7 +135,7 @@ class IndexWorker:
         return done
 
     def request_retry_of_unreadable_files(self) -> threading.Event:
-        """Request a refresh that also reads the files again that could not be read; see `request_index_refresh`."""
+        """Request a refresh that also retries unreadable files; see `request_index_refresh`."""
         self._is_retry_requested = True
         return self.request_index_refresh()
 

@@ -108,7 +108,9 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds until the engine has compared the index with the files once."""
 UNSCHEDULED_SECONDS = 120.0
-"""If no source has a schedule, the engine looks for one at this interval in seconds."""
+"""While no source has a schedule, the engine checks at this interval, in seconds, whether one has been
+added.
+"""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
@@ -116,7 +118,7 @@ LOG_SWEEP_SECONDS = 86_400.0
 class OpenWorkspace:
     """A workspace with its threads: they watch and index its files, and embed its passages.
 
-    `clients` are the clients that have sent their greeting. `operations` answer their requests; call
+    `clients` are the clients that have sent a hello message. `operations` answer their requests; call
     them within `client_environment.use()`.
     """
 
@@ -300,7 +302,7 @@ class OpenWorkspace:
             return None
         if is_changed:
             return "the settings have changed"
-        # The environment has changed, but it leads to the same settings.
+        # The environment has changed, but the settings are the same.
         self._environment = now
         return None
 

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 MAX_SEARCHES = 16
 """At most this many searches in one workspace run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""How long the engine waits for another process to unlock an index, and the interval of its requests to do so."""
+"""How many seconds the engine waits for another process to unlock an index, and the interval in seconds
+at which it asks for this.
+"""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """The engine restarts to free memory if nothing has needed the model for this many seconds.
 
@@ -174,7 +176,8 @@ class WorkspaceTable:
             slot.opening = asyncio.create_task(
                 self._open_workspace(slot, self._closings.get(index_directory))
             )
-            # Nobody may wait for it any more when it fails; asyncio would log that.
+            # Retrieve the exception: otherwise, asyncio logs it if no client waits any more when
+            # opening fails.
             slot.opening.add_done_callback(
                 lambda opening: opening.cancelled() or opening.exception()
             )
