@@ -84,7 +84,7 @@ _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 
 
 class GivenTextRow(NamedTuple):
-    """What the catalog stores about the text of a subject that a turn was given.
+    """What the catalog stores about a subject's text that was given to a turn.
 
     `extent` and `given` are None if the text is not known (see `citations/given_text.py`).
     """
@@ -574,7 +574,7 @@ class CatalogDatabase:
         return found
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map chunk numbers to entry id and turn number, but only those of chunks of a request or an answer."""
+        """Map the numbers of chunks of requests and answers to entry id and turn number. Leave out other chunks."""
         rows = self._db.execute(
             "SELECT number, entry_id, turn FROM chunks "
             f"WHERE number IN ({_make_sql_placeholders(numbers)}) "
@@ -660,7 +660,7 @@ class CatalogDatabase:
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
     def count_embeddable_chunks(self, *, hidden: bool) -> int:
-        """Count the chunks that get a vector; those of hidden entries count only if `hidden` is true."""
+        """Count the chunks that need a vector; those of hidden entries count only if `hidden` is true."""
         query = (
             "SELECT count(*) FROM chunks JOIN entries ON entries.id = entry_id "
             "WHERE embed AND hidden <= ?"

@@ -101,7 +101,7 @@ def check_package_import(name: str) -> None:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         package = name.replace("_", "-")
         try:
-            # A build for another computer has a suffix such as `+cpu`, which not every index knows.
+            # Drop a suffix such as `+cpu`, because not every package index has such builds.
             wanted = f"--force-reinstall --no-deps {package}=={version(name).partition('+')[0]}"
         except PackageNotFoundError:
             wanted = package
@@ -292,7 +292,9 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than this."""
+"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than
+this.
+"""
 
 _SAMPLE_TEXTS = (
     "a question",

@@ -45,15 +45,17 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""If the process ends while it embeds texts, another one is started for them. At most this many are started."""
+"""At most this many processes are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
-"""The methods are compared on this many texts."""
+"""How many texts are embedded to compare the methods."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
     "torch, 32 bits": TorchEmbedder,
     "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
     "onnxruntime": OnnxEmbedder,
 }
-"""The ways to embed texts, and how to load the model for each. The first one is exact."""
+"""Name of a method to embed texts -> the function that loads the model for it. The first method is
+exact.
+"""
 
 
 class EmbeddingProcessEnded(Exception):
@@ -362,6 +364,7 @@ def serve_embedding_requests() -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
-        # If memory gets short, Linux ends this process, which is started again, rather than another.
+        # If memory runs short, Linux should end this process, which can be started again, not another
+        # one.
         Path("/proc/self/oom_score_adj").write_text("500")
     serve_embedding_requests()

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """To find chunks without a vector, this many chunks are compared with the vector table at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""In a chunk's vector, each neighbour and the title have this weight. The chunk's own text has weight 1."""
+"""In a chunk's vector, each neighbour and the title have this weight. The chunk's own text has weight
+1.
+"""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written when there are `WRITE_ROWS` of them, or some time after the last write.
 
@@ -37,10 +39,9 @@ This time is `WRITE_SECONDS` at first. Each write makes it longer by the same am
 EMBEDDING_BATCH = 8
 """A model in the engine's own process embeds this many texts at a time."""
 BULK_CHUNKS, BULK_TEXTS = 500, 64
-"""When chunks are embedded in bulk, by another process on all cores.
-
-At least `BULK_CHUNKS` chunks must have no vector, and at least `BULK_TEXTS` texts of a slice must not be
-in the cache. With fewer, starting the process takes longer than it saves.
+"""Chunks are embedded in bulk (by another process, on all cores) if at least `BULK_CHUNKS` chunks have
+no vector and at least `BULK_TEXTS` texts of a slice are not in the cache. With fewer, starting the
+process takes longer than it saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
 """Chunks are embedded in slices of this many chunks, of one or more entries.
@@ -55,7 +56,7 @@ PAUSE_SECONDS = 2.0
 
 
 class PassageEmbedder(Protocol):
-    """What the queue needs of a model."""
+    """The method of an embedding model that the queue calls."""
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text."""
@@ -185,7 +186,7 @@ class EmbeddingQueue:
         return [number for number in numbers if number in missing]
 
     def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many chunks get a vector in total.
+        """Return two numbers of chunks: those that still lack a vector, and all that need one.
 
         Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
         """

@@ -271,7 +271,8 @@ def read_conversation_entry_parts(
             chunks = list(split(part.conversation))
             settled = _count_chunks_before_mark(part, chunks, split)
         except Exception as error:
-            # Another package's format may raise anything; the other entries must be indexed.
+            # A format from another package may raise any error; the other entries must still be
+            # indexed.
             yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
             return
         if part.start is None:
