@@ -158,9 +158,9 @@ TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
 
 
 class EntryTable(RowList):
-    """A table with a row for each entry. There may be tens of thousands of entries.
+    """A table with a row for each entry.
 
-    So the text of a row is made only when the row is drawn.
+    There may be tens of thousands of entries, so the text of a row is made only when the row is drawn.
     """
 
     def __init__(self) -> None:
@@ -402,7 +402,9 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All entry types seen so far. The type filter offers them even if the list does not contain them."""
+        """All entry types seen so far. The type filter offers them even if the list does not contain
+        them.
+        """
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
@@ -448,7 +450,7 @@ class EntriesScreen(ListDetailScreen):
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the list or the entry's details are loaded."""
         owner, action = self._find_key_action(key)
-        # A letter typed into the filter is bound by no widget, so its `owner` is None.
+        # No widget binds a letter that is typed into the filter, so its `owner` is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
         if is_typing or action in ACTIONS_WITHOUT_ENTRY:
             return False

@@ -122,7 +122,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the command (id, description) for creating a first topic or entry, in a list that may be empty."""
+    """Return the commands (id, description) that create a first topic or entry: one command or none."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods between which the command `days` switches, in days. The first one is shown at first."""
+"""The periods in days between which the command `days` switches. The screen starts with the first one."""
 LIST_LIMIT = 15
 """Each list on the screen has at most this many rows."""
 ORIGIN_LABELS = {

@@ -255,7 +255,7 @@ def _make_topic_rows(
 def _make_folder_and_subject_rows(
     topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
-    """Yield the rows of a topic's subjects, and of the directories in which the subjects are."""
+    """Yield the rows of a topic's subjects and of their folders."""
     by_slug = {subject.slug: subject for subject in subjects}
     for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:

@@ -79,18 +79,22 @@ def _make_mark_form(
 ) -> FormDialog:
     root, known = library.workspace.root, placed.mark if placed else None
     by = known.superseded_by if known else None
-    fields = [FormField("note", "note", known.note if known else "", "Optional: why, or what.")]
+    fields = [
+        FormField(
+            "note", "note", known.note if known else "", "Optional: a note, such as the reason."
+        )
+    ]
     if state == "superseded":
         about = "The reference that applies instead, such as jp-c17457886043:3 or topic/slug."
         fields.insert(0, FormField("by", "superseded by", by or "", about))
     if known is None or known.passage is None:
-        about = "Optional: a part of the text, to mark only that. Empty: the whole turn or call."
+        about = "Optional: a part of the text, to mark only this part instead of the whole turn or call."
         fields.append(FormField("passage", "passage", "", about))
 
     def save(values: FormValues) -> Mark:
         passage = values.get("passage") or (known.passage if known else None)
         if state == "superseded" and not values["by"]:
-            raise UsageError("say what applies instead")
+            raise UsageError("enter the reference that applies instead")
         chosen: MarkState = next(one for one in MARK_STATES if one == state)
         return library.mark(
             reference,

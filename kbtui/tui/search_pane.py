@@ -121,7 +121,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.hit, self.preview = hit, preview
 
     class AllPassagesRequested(Message):
-        """The user unfolded an entry, and the answer has only its best passage."""
+        """The user unfolded an entry of which the answer contains only the best passage."""
 
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
@@ -134,7 +134,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._unfolded: set[str] = set()
-        """The ids of the entries of which all hits are shown, not only the best one."""
+        """The ids of the unfolded entries. All their hits are shown, not only the best one."""
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 

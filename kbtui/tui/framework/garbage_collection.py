@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""After this many new entries in the library, all existing objects are excluded from garbage collection."""
+"""After this many new entries in the library, all existing objects are excluded from garbage
+collection.
+"""
 YOUNG_THRESHOLD = 2_000
 """This many new objects trigger a collection of young objects.
 
@@ -117,7 +119,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def free_document_in_background(document: Any) -> None:
-    """Free the memory of a large document in small steps, in a thread. So no key is delayed."""
+    """Free the memory of a large document in a thread, in small steps, so that no key is delayed."""
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()

@@ -210,7 +210,8 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar."""
         if self.styles.overflow_y == "auto" or self.styles.auto_dimensions:
-            # The scroll bar may appear or disappear, or the size of the view depends on its content.
+            # A new layout is needed if the scroll bar appears or disappears, or if the view's size
+            # depends on its content.
             self.virtual_size = size
         elif size != self.virtual_size:
             self.set_reactive(Widget.virtual_size, size)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""Of a conversation with at least this many bytes, the reader shows the beginning before the rest is read."""
+"""If a conversation has at least this many bytes, the reader shows its beginning before the rest is
+read.
+"""
 FIRST_BLOCKS = 20
 """The thread that loads a document lays out this many blocks, so that the first paint is fast."""
 
@@ -427,10 +429,13 @@ def _make_difference_document(
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
-    names = f"given to turn {found.turn}{when}", "gone now" if texts.now is None else "says now"
+    names = (
+        f"given to turn {found.turn}{when}",
+        "no longer exists" if texts.now is None else "current text",
+    )
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     head = [HeadingBlock("turn", turn, link=found.source)]
-    title = f"{cite.target}: given then, says now"
+    title = f"{cite.target}: given text and current text"
     remark = format_given_text_remark(found)
     document = build_difference_document(
         key, title, texts.given, texts.now, names, remark, head=head, screen_width=width

@@ -24,7 +24,9 @@ WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
 With the class `-one`, the screen shows one pane at a time.
 """
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that fits."""
+"""Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that
+fits.
+"""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
@@ -32,7 +34,9 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""In a wide terminal, the reader is at most this many cells wide. `kbtui.tcss` contains the same number."""
+"""In a wide terminal, the reader is at most this many cells wide. `kbtui.tcss` contains the same
+number.
+"""
 MIN_WIDTH = 16
 """A pane is at least this many cells wide. The reader is at least twice as wide."""
 
@@ -91,7 +95,7 @@ class PaneLayout:
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
         if name in ("citations", "library"):
             classes["citing"] = name == "citations"
-        # All at once: each change of a class of the screen computes the styles of all its widgets.
+        # Change all classes at once, because each change recomputes the styles of all widgets.
         self._screen.update_classes(classes)
 
     def focus_next_pane(self, step: int) -> None:

@@ -68,7 +68,9 @@ class SearchController:
         self._answered_query = ""
         self._limit = FIRST_HITS
         self._per_entry = 1
-        """How many hits of an entry a search requests: 1, or 0 for all after the user has unfolded one."""
+        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an
+        entry.
+        """
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""

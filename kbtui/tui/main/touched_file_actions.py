@@ -91,7 +91,7 @@ class TouchedFileActions:
             None,
         ):
             self._main.status.show_unavailable_key_message(
-                "Go to a tool call or a subject: its file has turns."
+                "Go to a tool call or a subject first, to list the turns of its file."
             )
             return
         self._run_with_activity_shown(

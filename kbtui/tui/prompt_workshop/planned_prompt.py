@@ -69,7 +69,8 @@ def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: b
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
-    # A text with fewer characters can have more tokens. Only in this case, the tokens have their own sign.
+    # A text with fewer characters can have more tokens. Only then do the tokens get a sign of their
+    # own.
     token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
     pattern = "{} characters ≈ {} tokens" if units else "{} ≈ {}"
     return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
@@ -214,10 +215,10 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Give a subject or topic the state of `mark`. If it already has this state, take the state away.
+        """Give a subject or topic the state of `mark`, or reset it if it already has this state.
 
-        If the state is taken away, the subject or topic gets the state that the files define (see
-        `knowledge`). If this is the state that was taken away, it gets the state "plain".
+        A reset subject or topic gets the state that the files define (see `knowledge`). If the files
+        define the state of `mark`, it gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

@@ -363,9 +363,8 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""Of one text, at most `MAX_SCANNED_PER_TEXT` characters are searched for secrets.
-
-Of one conversation, at most `MAX_SCANNED_TOTAL` characters are searched.
+"""At most `MAX_SCANNED_PER_TEXT` characters of a text, and `MAX_SCANNED_TOTAL` characters of a whole
+conversation, are searched for secrets.
 """
 
 
@@ -404,7 +403,9 @@ class _ConversationReaderDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The summaries in events of the kind "compaction". The document shows them where the events are."""
+        """The summaries in events of the kind "compaction". The document shows them where the events
+        are.
+        """
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -781,7 +782,7 @@ class _ConversationReaderDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with a compaction's summary where the agent wrote it. The model's view lacks the fold."""
+        """Add a fold with a compaction's summary where the agent wrote it. The model's view does not show it."""
         self.view = "user"
         words: Spans = [
             ("compacted here  ", "accent"),
@@ -812,7 +813,8 @@ class _ConversationReaderDocumentBuilder:
         )
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
-            # The question before the patch, and the files: the patch itself would fill the line.
+            # Show the question before the patch and the names of the files, because the patch would
+            # fill the line.
             said = sanitize_to_one_line(text.partition("```")[0].partition("--- ")[0][:200])
             names = ", ".join(dict.fromkeys(sanitize_to_one_line(one.path) for one in patches))
             words = [words[0], (f"{said}  ", "dim"), (names, "dim")]

@@ -27,16 +27,19 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ChangedWords, TextRange
 
 LINES_PER_BLOCK = 80
-"""A hunk with more lines than this is split into several blocks, so that only the visible ones are laid out."""
+"""A hunk with more lines than this is split into several blocks, so that only the visible ones are laid
+out.
+"""
 TWO_NUMBERS_WIDTH = 70
-"""In a reader that is narrower than this, each line has only one number.
-
-It is the number in the new file. For a removed line, it is the number in the old file.
+"""In a reader with fewer columns than this, a line has only one number: the one in the new file or, for
+a removed line, the one in the old file.
 """
 MAX_MARKED_CHARACTERS = 2_000
-"""In a line that is longer than this, no words are marked."""
+"""No words are marked in a line with more characters than this."""
 MAX_PAIRS = 100
-"""If there are more possible pairs of a removed and an added line, the lines are paired in order, without a search."""
+"""If there are more possible pairs of a removed and an added line, the lines are paired in order,
+without a search.
+"""
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
 
@@ -61,7 +64,7 @@ class DiffBlock(ReaderBlock):
     ) -> StyledLines:
         """Return the lines, wrapped, with numbers, colours and marked words.
 
-        The source line of each returned line is the number of this line in the new file.
+        The `source_line` of each returned line is its number in the new file.
         """
         texts = [sanitize(line[1:]).expandtabs(TAB_WIDTH) for line in self.lines]
         marks = [line[0] for line in self.lines]

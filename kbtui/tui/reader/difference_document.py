@@ -104,8 +104,8 @@ def build_difference_document(
 
     `names` are the names of both versions. Unchanged paragraphs that are far from a change are left
     out. `head` are the first blocks of the document. The changes are the blocks of the kind "change".
-    `screen_width` is the number of columns of the screen. On a wide screen, a reader shows the versions
-    side by side at a smaller width than on other screens.
+    `screen_width` is the number of columns of the screen. On a wide screen, the versions are shown side
+    by side even in a narrower reader.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")
@@ -208,7 +208,7 @@ def _lay_out_version(
     width: int,
     found: HighlightPattern | None,
 ) -> StyledLines:
-    """Return the lines of a version, each after `mark`. Without `ranges`, all its text has one role."""
+    """Return the lines of a version, each preceded by `mark`. Without `ranges`, all its text has one role."""
     if text is None:
         return []
     clean, marked = sanitize_text_and_move_ranges(text, list(ranges))

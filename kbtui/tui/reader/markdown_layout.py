@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""A section of plain text has at most this many characters, a section of Markdown at most twice as many."""
+"""A section of plain text has at most this many characters, a section of Markdown at most twice as
+many.
+"""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -108,8 +110,8 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
-            # A new block begins after a blank line, unless this line is indented (then it is part of a
-            # list item) or is the next item of a list that is still short enough.
+            # A new block begins after a blank line, unless the next line is indented (as in a list
+            # item) or is the next item of a list that is still short enough.
             new = (
                 blank
                 and not row[0].isspace()
@@ -297,8 +299,9 @@ def lay_out_markdown(
 ) -> StyledLines:
     """Lay out Markdown in lines of `width` cells. Raw HTML is shown as text, and images are not loaded.
 
-    `links` are the link definitions of the whole document. `breaks` keeps the line breaks inside paragraphs.
-    `first_line` is the number of the text's first line in its file. See `wrap_code_line` for `code_offset`.
+    `links` are the link definitions of the whole document. If `breaks` is true, line breaks inside
+    paragraphs are kept. `first_line` is the number of the text's first line in its file. See
+    `wrap_code_line` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""A document with more blocks than this is searched and freed in a thread, so that keys are not delayed."""
+"""A document with more blocks than this is searched and freed in a thread, so that keys are not
+delayed.
+"""
 
 
 @dataclass(eq=False)
@@ -71,7 +73,7 @@ class ReaderDocument:
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
     """Key of a fold -> the key of the fold around it, or None if there is no fold around it."""
     is_compacted: bool = field(init=False)
-    """Whether, because of a compaction, model and user see different blocks (`ReaderBlock.view`)."""
+    """Whether the user and the model see different blocks because of a compaction (`ReaderBlock.view`)."""
 
     @property
     def conversation_signature(self) -> str | None:
@@ -97,7 +99,7 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "changes", "folds", "links", "views" the document has. Some commands need one."""
+        """Which of "turns", "changes", "folds", "links", "views" the document has. Some commands need one of them."""
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
@@ -260,7 +262,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
 
 
 def describe_missing_line(document: ReaderDocument, line: int) -> str:
-    """Return the message that the shown text has no line with this number."""
+    """Return the message for a line number that the shown text does not have."""
     # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
