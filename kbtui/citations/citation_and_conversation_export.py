@@ -60,7 +60,7 @@ def format_given_text_remark(cite: Citation) -> str | None:
     """Return what is missing in the text that a turn was given; None if it was the whole subject."""
     remarks = {
         "cut": "The turn was given a shortened text; what comes after its end is not compared.",
-        "masked": "Secrets in the given text were masked; each mask is a difference.",
+        "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
         "part": "The turn was given only a part of the subject; the rest is not compared.",
     }
     return remarks.get(cite.given.extent) if cite.given else None

@@ -47,7 +47,7 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 
 
 class CitationKey(NamedTuple):
-    """What identifies a citation: the call, and what it cites."""
+    """What identifies a citation: the tool call, and the target that the call cites."""
 
     conversation: str
     turn: int
@@ -300,7 +300,7 @@ def _find_targets_cited_by_event(
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
-        # The tool may be another server's. Then its results name nothing that exists here.
+        # The tool may belong to another server, whose results name nothing that exists here.
         found = _find_targets_cited_by_kbtui_tool(match["tool"], event, targets)
         yield from (target for target in found if not target.gone)
 
@@ -403,7 +403,7 @@ def _find_learned_texts(
 def _split_tagged_subjects(result: str) -> dict[str, str]:
     """Return the texts between the tags of subjects, by the name in the tag."""
     result = result.replace("\r\n", "\n")
-    # A tag inside the text of a subject does not follow the end of another subject.
+    # Ignore tags inside the text of a subject: a real tag follows the end of another subject.
     first = len(result) - len(result.lstrip())
     tags = [
         tag

@@ -1,4 +1,4 @@
-"""Finds out what a turn did to files: which it read, changed, created, moved and deleted, and what it ran.
+"""Finds out which files a turn read, changed, created, moved and deleted, and which commands it ran.
 
 Everything is derived from the tool calls of the turn, by the names and the arguments of the tools. One
 table of tools serves all agents, as in `files_read_by_calls`. Calls that failed or have no result do not
@@ -172,7 +172,7 @@ CHANGE_ARGUMENTS = frozenset(
         "cmd",
     )
 )
-"""The arguments of a call whose content is in its changes."""
+"""The names of arguments whose content is also in the changes that a call made."""
 _COMMANDS = ("command", "cmd", "script")
 _DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _NOTHING_CHANGED = re.compile(
@@ -228,9 +228,9 @@ def list_file_actions(
 ) -> Iterator[tuple[Turn, FileAction]]:
     """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
 
-    A written file counts as created if no earlier action shows that there is a file with this path, even
-    if the agent says that it was created: JP says so of a file that it replaced. `known_paths` has the
-    paths of the files that exist after the earlier actions; it is updated.
+    JP reports that it created a file even if it replaced one. Such a file counts as changed if
+    `known_paths` has its path. `known_paths` has the paths of the files that exist after the earlier
+    actions; it is updated.
     """
     known = set() if known_paths is None else known_paths
     for turn in turns:
@@ -269,7 +269,7 @@ def list_file_actions(
                         _get_end_time(event) or turn.started_at,
                     ),
                 )
-        for path in applied:  # edits in a form that is not read, such as whole files
+        for path in applied:  # the edits have a form that kbtui does not read, such as whole files
             name = _resolve_path(path, None, working_directory, shorten_path)
             if applied[path] is False:
                 known.add(name)
@@ -339,7 +339,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
 def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
     """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
-    Of shell commands, only those with an apply-patch text are read.
+    Shell commands are read only if they contain an apply-patch text.
     """
     said = call.result.text if call.result is not None and not call.result.is_error else ""
     if call.name in SHELL_TOOLS:

@@ -181,7 +181,7 @@ def compare_given_text(
     `stored` is what `GivenText.make_stored_form` returned.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
-    # A note in the result may be a part of the subject after all, and a passage may be all of it.
+    # What looks like a note may belong to the subject, and a passage may be the whole subject.
     if digest in now.digests or (extent == "part" and given == now.compact):
         return CitedTextStateAndReason("unchanged")
     if extent != "whole" and _contains_given_text(now.compact, given):

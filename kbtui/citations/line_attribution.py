@@ -2,8 +2,8 @@
 
 The edits are undone from the newest to the oldest, beginning with the text as it is now. If the new
 text of an edit is found, the edit wrote the lines in which its new text differs from its old text, and
-undoing the edit gives the text before it. If the new text is not found as a whole, the edit wrote only
-those of its lines that are still in the text.
+undoing the edit gives the text before the edit. If the new text is not found as a whole, the edit wrote
+only those of its lines that are still in the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MIN_LETTERS = 12
 Otherwise a line such as `return None` would belong to any edit that has such a line.
 """
 _PLACES_MAX = 200
-"""Of all places at which a text occurs, at most this many are compared."""
+"""At most this many of the places at which a text occurs are compared."""
 
 
 class _TextPlace(NamedTuple):
@@ -146,8 +146,8 @@ def _find_place_of_new_text(
 ) -> _TextPlace | None:
     """Return the place of an edit's new text, or None if the text does not contain it.
 
-    Of several places, the one nearest to the edit's line is chosen. If the edit has no line, it is the
-    first place with a line that is looked for.
+    Of several places, the one nearest to the edit's line is chosen. If the edit has no line, the first
+    place that contains a wanted line is chosen.
     """
     new = edit.new.replace("\r\n", "\n")
     if not new.strip():
