@@ -137,7 +137,8 @@ class RegexGrepPattern:
         options.never_capture = True
         options.log_errors = False
         try:
-            # An expression in bytes is still one over characters, as the option `encoding` is UTF-8.
+            # An expression given as bytes still matches characters, because the option `encoding` is
+            # UTF-8.
             return re2.compile(pattern.encode("utf-8", "replace"), options)
         except re2.error as error:
             reason = error.args[0]
@@ -328,7 +329,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
     """Return whether the search includes an event: its role is in `scopes`, and it is not a JSON answer."""
     kind = event_kinds.EVENT_KINDS[event.kind]
-    # JP does not search answers to questions. Here, those in free text are searched.
+    # JP does not search answers to questions. kbtui searches the answers in free text.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
     return kind.role in scopes and not is_json_answer
 

@@ -50,7 +50,7 @@ FORMATS: tuple[ConversationFormat, ...] = (
 )
 """kbtui's own formats. Other packages can add more (`ENTRY_POINT_GROUP`)."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"
-"""Through entry points of this group, other packages add subclasses of `ConversationFormat`."""
+"""The group of the entry points through which other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
 """The agents whose conversations are read only if the settings name the agent.

@@ -170,7 +170,9 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""To find the original repository, at most this many clones are followed, each to the one that it was cloned from."""
+"""To find the original of a repository, at most this many steps are taken, each from a clone to the
+repository that it was cloned from.
+"""
 
 
 class ProjectIdentity(NamedTuple):
@@ -198,7 +200,7 @@ def identify_project(root: str) -> ProjectIdentity:
     address = ""
     for _ in range(MAX_CLONES_FOLLOWED):
         address = _read_origin_address(common)
-        # The original of a clone of a directory may itself be a clone.
+        # The directory that the repository was cloned from may itself be a clone.
         original = os.path.normpath(os.path.join(os.path.dirname(common), address))  # noqa: PTH118, PTH120
         found = _find_common_git_directory(original) if address and "//" not in address else None
         if found is None or found == common:

@@ -72,9 +72,8 @@ The first records can be longer than that, for example because they contain imag
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""Claude Code shortens folder names with more characters than this.
-
-Of such a name, only the first `_FOLDER_CHARACTERS` characters are compared.
+"""Claude Code shortens folder names with more characters than this. Only this many characters at the
+beginning of such a name are compared.
 """
 _NEW_SECONDS = 60.0
 """If a file has no complete line and has not changed for this many seconds, it is unusable."""
@@ -108,7 +107,9 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""Records of these types contain no part of the dialogue. Some contain titles, which are read separately."""
+"""Records of these types contain no part of the dialogue. Some contain titles, which are read
+separately.
+"""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -133,7 +134,9 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of the token counts that a message reports, in the order of the fields of `ConversationUsage`."""
+"""The keys of the token counts that a message reports, in the order of the fields of
+`ConversationUsage`.
+"""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
@@ -410,7 +413,7 @@ def _describe_files_without_working_directory(
                 else "the file has no readable record"
             )
         elif kinds <= _IGNORED_TYPES:
-            reason = None  # titles and snapshots of files without a dialogue
+            reason = None  # the file contains only titles and snapshots, no dialogue
         else:
             reason = "no record names the directory in which the session ran"
         is_new = time.time() - status.st_mtime < _NEW_SECONDS

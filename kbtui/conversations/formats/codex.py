@@ -103,7 +103,9 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches the start of instructions that Codex wrote, although they are stored as a message of the user."""
+"""Matches the start of instructions that Codex wrote, although they are stored as a message of the
+user.
+"""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
@@ -545,7 +547,7 @@ class CodexParser(JsonlConversationParser):
         elif kind not in {"world_state", "state"}:
             self.builder.add_unknown_event(kind, record, time)
 
-    # Events of the screen.
+    # Events for the screen.
 
     def _parse_event_message(
         self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None

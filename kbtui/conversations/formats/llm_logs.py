@@ -3,7 +3,7 @@
 Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages have
 rows of their own. The row of a message contains the hash of the message before it. The row of a turn
 contains the hashes of the last message of the request and of the last message of the answer. A database
-can contain both forms. So can a conversation, if it was continued after an update of `llm`.
+can contain both forms, and so can a conversation that was continued after an update of `llm`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
     Raises `WorkspaceError` if the database cannot be opened, or if a query within the block fails.
     """
-    # Import this only here: completion lists the conversations of all agents, and few have databases.
+    # Import this only here: completion lists the conversations of all agents, and few agents use
+    # databases.
     import sqlite3
 
     try:

@@ -92,8 +92,8 @@ class JpStoredConversation:
     def get_copy_to_read_metadata_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which the metadata is read.
 
-        This is the newest copy. Of an archived conversation, it is the copy in the workspace, if
-        there is one.
+        This is the newest copy. If an archived conversation has a copy in the workspace, it is that
+        copy.
         """
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
