@@ -190,7 +190,9 @@ FindingWithoutArea = (
 )
 """The fields of a `DiagnosticFinding` after `area`. The last ones may be missing."""
 MIN_TERMINAL_SIZE = (60, 15)
-"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
+"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough
+space.
+"""
 READING_SECONDS = 1.0
 """After this many seconds, the doctor reads no more conversations, but reports the errors in the index."""
 READING_BYTES = 8 << 20
@@ -461,7 +463,7 @@ def _diagnose_texts_of_conversations(
     errors = _get_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
-    # First those that are not indexed, or that have an error in the index.
+    # Check those first that are not indexed, or that have an error in the index.
     for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
         is_in_time = time.monotonic() < end and info.size <= READING_BYTES
         if info.id in errors and not is_in_time:

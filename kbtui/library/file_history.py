@@ -349,7 +349,7 @@ def describe_conversation_problems(problems: Mapping[str, str]) -> str:
 
 
 def resolve_file_name(workspace: Workspace, name: str, directory: str | None = None) -> str:
-    """Return the path of the file that a user names, as the actions of turns have it.
+    """Return the path of the file that a user names, in the form that the actions of turns have.
 
     `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
     """

@@ -429,8 +429,9 @@ class Library(SubjectVersionReader):
         """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
 
         An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
-        instead; only a topic must exist. Raises `UsageError` if `ref` names no turn or an argument is
-        invalid, and `NothingFound` if the turn does not exist or does not contain the passage.
+        instead; its target need not exist unless it is a topic. Raises `UsageError` if `ref` names no
+        turn or an argument is invalid, and `NothingFound` if the turn does not exist or does not
+        contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
@@ -445,7 +446,7 @@ class Library(SubjectVersionReader):
         )
 
     def _parse_superseding_reference(self, text: str) -> Ref:
-        """Parse what applies instead of a marked turn; raises `UsageError` if this is no reference."""
+        """Parse the reference to what applies instead of a marked turn; raises `UsageError` if it is invalid."""
         hint = "write a reference, such as jp-c17457886043:3 or topic/slug"
         if not text.strip():
             raise UsageError("the reference is empty", where="superseded by", hint=hint)

@@ -86,7 +86,7 @@ class SubjectVersionReader(ReferenceReader):
         return GivenAndCurrentText(cite, text, now)
 
     def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
-        """Return the texts that a subject had, newest first, and which turns were given which of them.
+        """Return the texts that a subject had, newest first, each with the turns that were given this text.
 
         The texts come from Git if the subject is in a repository, and from the conversations in which a
         turn was given the whole subject. A turn that was given only a part is listed with one version
