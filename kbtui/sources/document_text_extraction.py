@@ -43,7 +43,9 @@ MAX_LINKS = 5000
 _CONTENT_CLASSES = """
     vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
 """
-"""The CSS classes with which documentation tools and GitHub mark the element that contains a page's text."""
+"""The CSS classes with which documentation tools and GitHub mark the element that contains a page's
+text.
+"""
 _FURNITURE_TAGS = """
     script style noscript template svg button clipboard-copy nav iframe object dialog input select
     textarea
@@ -159,7 +161,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(node: Any) -> bool:
-    """Return whether an element is hidden. A tab panel never is, because the user can open it."""
+    """Return whether an element is hidden. A tab panel does not count as hidden, because the user can open it."""
     if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
     return node.get("hidden") is not None or node.get("aria-hidden") == "true"
@@ -315,7 +317,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Join lines. Of several blank lines in a row, only the first is kept, except in code."""
+    """Join lines, and replace several blank lines in a row by one, except in code."""
     kept: list[str] = []
     fence = ""
     for line in lines:
