@@ -236,7 +236,7 @@ class EntryCitationCount:
 
 @dataclass(slots=True)
 class OutdatedTurnWithTitle:
-    """An outdated turn: a subject has changed or is gone since it was given to the turn.
+    """An outdated turn, which was given a subject that has changed or is gone since.
 
     `ref` is the reference of the turn, and `title` the title of its conversation. `time` is the time of
     the call that returned the first of the subjects, in Unix seconds.

@@ -104,7 +104,7 @@ class MarkStore:
             known_place = places.get(earlier.id)
             is_same = known_place is not None and known_place[:2] == place[:2]
             if (is_same and earlier.passage == mark.passage) or earlier.id == mark.id:
-                # The anchor is made anew, so that it has the event's id if JP has written one since.
+                # Make a new anchor, so that it has the event's id if JP has written one since.
                 mark = mark._replace(id=earlier.id, created=earlier.created)
         self._save_marks([mark])
         return mark
@@ -133,9 +133,9 @@ class MarkStore:
         return saved
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add marks that were exported elsewhere. Of two marks with the same id, the one that was changed last is kept.
+        """Add marks that were exported elsewhere.
 
-        Returns how many marks were new or newer.
+        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were new or newer.
         """
         return self._save_marks(marks)
 
