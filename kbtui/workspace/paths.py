@@ -11,7 +11,7 @@ import stat
 import sys
 
 try:
-    # Avoid `hashlib`, which loads OpenSSL. The standard module `random` does the same.
+    # Avoid `hashlib`, which loads OpenSSL; the standard module `random` avoids it in the same way.
     if sys.version_info >= (3, 12):
         from _sha2 import sha256
     else:
@@ -174,9 +174,9 @@ def make_engine_socket_path() -> str:
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether this user runs the process at the other end.
+    """Return whether the process at the other end of a connection belongs to this user.
 
-    Only Linux says who runs it. On other systems, the result is always True.
+    Only Linux says whose process it is. On other systems, the result is always True.
     """
     if sys.platform != "linux":
         return True
