@@ -85,7 +85,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ToolParamet
 ANSWER_LIMIT = 60_000
 """A reply to an assistant has at most this many characters."""
 MIN_ANSWER_LIMIT = 1_000
-"""A caller cannot ask for replies that are shorter than this."""
+"""The smallest number of characters to which a caller can limit a reply."""
 _KIND_FILTER = map_filters_by_key("search")["in"]
 _CURRENT = _make_boolean_schema("Include the current conversation.")
 _AGENTS = _make_string_list_schema(
@@ -176,7 +176,7 @@ CONVERSATION_LIST = ToolDefinition(
         "labels": _LABELS,
         "file": _make_string_schema(
             "Only conversations in which a turn changed or read this file of the workspace, such as "
-            "src/main.py; with lines, such as src/main.py:12-20, only those whose edits wrote these lines. "
+            "src/main.py; with lines, such as src/main.py:12-20, only conversations whose edits wrote these lines. "
             "Each conversation then has `file_turns`: the turn, what it did to the file, and the request."
         ),
         "max_chars": _MAX_CHARS,
@@ -624,7 +624,9 @@ _QUERY_NOTICES = frozenset({
     "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of notices that only refer to the query. Their texts for assistants and for people are the same."""
+"""The codes of notices that only refer to the query. Their texts for assistants and for people are the
+same.
+"""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -88,7 +88,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""A short answer reserves this share of its `max_chars` characters instead."""
+"""If `max_chars` is small, this share of it is reserved instead."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
@@ -134,9 +134,9 @@ def answer_conversation_list(
     wrote these lines count.
 
     `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
-    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
-    if more would exceed `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset`
-    is too small.
+    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With
+    `masked`, secrets are masked. The page has fewer than `limit` conversations if more would exceed
+    `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
@@ -200,7 +200,7 @@ def _make_problems_notice(problems: Mapping[str, str]) -> ConversationToolNotice
 
 
 _FILE_TURNS_SHOWN = 20
-"""Of one conversation, at most this many turns that touched a file are listed, newest first."""
+"""At most this many turns of a conversation that touched a file are listed, newest first."""
 
 
 def _find_turns_of_file(
