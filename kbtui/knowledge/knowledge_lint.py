@@ -35,9 +35,11 @@ only if the first `CANDIDATE_RUNS` sequences of both samples have a sequence in 
 """
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are ignored."""
+"""Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are
+ignored.
+"""
 MAX_TEXTS_PER_RUN = 50
-"""If more texts than this have a sequence of words in common, kbtui does not compare them because of this sequence."""
+"""If more texts than this contain a sequence of words, the sequence is no reason to compare them."""
 
 _WORD = re.compile(r"\w+")
 
