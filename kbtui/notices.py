@@ -48,7 +48,7 @@ PAUSE_TEXTS: dict[PauseReason, str] = {
 }
 """Code of the reason for which embedding pauses -> the text that says so."""
 EmbeddedParts = dict[str, tuple[int, int]]
-"""Kind of entry, as a plural -> how many of its passages have a vector, and how many get one in total."""
+"""Kind of entry, as a plural -> how many of its passages have a vector, and how many need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
