@@ -49,8 +49,8 @@ LARGE_INDEX_CHUNKS = 50_000
 In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""In a large index, a search leaves out a term whose worth is less than this share of the best term's
-worth. The worth of a term is its weight times its rarity.
+"""The share of the best term's worth below which a term is left out of a search in a large index. The
+worth of a term is its weight times its rarity.
 """
 
 
@@ -247,13 +247,15 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 3
-"""For N results, a search first fetches this many times N rows, to find chunks of more entries."""
+"""A search for N results first fetches this many times N rows, to find chunks of more entries."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""Only this many of the best chunks are searched for pairs of adjacent words of the query."""
+"""How many of the best chunks are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
-"""A chunk that matches only near spellings gets at most this share of the lowest score of the other chunks."""
+"""A chunk that matches only near spellings gets at most this share of the lowest score of the other
+chunks.
+"""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
@@ -410,7 +412,9 @@ class _KeywordIndexQuery:
         self._archived = request.archived
         self.query = self._build_query_of_terms()
         self.near_query: Any = None
-        """The query in which rare words also match their near spellings; see `add_near_spellings_to_query`."""
+        """The query in which rare words also match their near spellings; see
+        `add_near_spellings_to_query`.
+        """
 
     def _build_query_terms(self) -> list[QueryTerm]:
         words = [part for word in self.words for part in self._builder.build_word_terms(word)]

@@ -81,14 +81,18 @@ MIN_NEAR_LETTERS = 4
 MIN_LETTERS_OF_FREE_START = 6
 """A near spelling of a word with fewer letters than this begins with the same letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""A word with at least this many letters, and no term at edit distance one, is compared with similar terms."""
+"""A word with at least this many letters, and no term at edit distance one, is compared with similar
+terms.
+"""
 NEAR_SPELLING_RATIO = 0.75
 """How similar such a term must be: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""At most this many terms are compared with a word, the most common ones. It limits the time of a search."""
+"""At most this many terms are compared with a word, the most common ones. It limits the time of a
+search.
+"""
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""To find the stem of an unfinished word, at most this many letters at its end are left out."""
+"""How many letters at the end of an unfinished word are left out at most, to find its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

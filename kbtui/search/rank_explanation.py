@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""To find the rank of a chunk that is not a hit, an explanation ranks this many chunks by meaning, and
-ten times as many by keywords.
+"""How many chunks an explanation ranks by meaning, to find the rank of a chunk that is not a hit. It
+ranks ten times as many by keywords.
 """
 
 

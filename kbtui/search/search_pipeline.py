@@ -169,7 +169,9 @@ class SearchRun:
         self.given_request = request
         """The request without the filters in its query. `request` has them, too."""
         self.exact_hit_count: int | None = None
-        """The number of keyword hits without those for near spellings; None before the search by keywords."""
+        """The number of keyword hits without those for near spellings; None before the search by
+        keywords.
+        """
         text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
@@ -521,7 +523,9 @@ it.
 PASSAGES_WITH_BONUS = 30
 """How many of the best passages get a bonus for their title and length."""
 SCORE_DIGITS = 4
-"""Fused scores are rounded to this many digits. Rounding errors of the legs must not change the order."""
+"""The number of digits of fused scores. They are rounded, so that rounding errors of the legs do not
+change the order.
+"""
 
 
 class LegScale:

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""To find similar passages by keywords, at most this many words of a text are searched for."""
+"""How many words of a text are searched for at most, to find similar passages by keywords."""
 MAX_PROSE_CHARACTERS = 600
-"""When similar passages are searched by meaning, the query is this many characters from the text's
-start.
+"""How many characters at the start of a text are the query when similar passages are searched by meaning.
 """
 
 
