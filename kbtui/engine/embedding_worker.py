@@ -44,9 +44,9 @@ limit, because embedding itself causes load.
 
 
 PAUSE_FILE = "embedding-paused"
-"""While the cache directory of a workspace has a file of this name, its passages are not embedded.
-
-The file remains when the engine ends, because the engine can end and start again unnoticed.
+"""The name of a file in the cache directory of a workspace. While the file exists, passages of the
+workspace are not embedded. The file remains when the engine ends, because the engine can end and start
+again unnoticed.
 """
 
 
@@ -126,8 +126,8 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 PREFERRED_HITS = 20
 """The entries of a search's best keyword hits, up to this many, are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
-"""If the model could not be loaded, a query starts another attempt only after this many seconds. Each
-further failure doubles the time, up to `RETRY_SECONDS_MAX`.
+"""How many seconds after a failure to load the model a query can start another attempt. Each further
+failure doubles the time, up to `RETRY_SECONDS_MAX`.
 """
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 

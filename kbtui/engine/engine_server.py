@@ -59,7 +59,7 @@ def read_resident_memory() -> int | None:
 
 
 HELLO_SECONDS = 10.0
-"""If a client sends no hello message within this many seconds, the engine closes the connection."""
+"""How many seconds the engine waits for a client's hello message before it closes the connection."""
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
@@ -75,7 +75,7 @@ the engine restarted itself to free memory. Such a client does not need the mode
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
-"""If more than this many clients are connected without having sent a hello message, the engine
+"""How many clients can be connected without having sent a hello message. If there are more, the engine
 disconnects the one that connected first.
 """
 

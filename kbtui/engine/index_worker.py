@@ -38,9 +38,8 @@ DAMAGE_CHECK_INTERVAL = 600.0
 DAMAGE_CHECK_VALIDITY = 60.0
 """Reports of possible damage within this many seconds of a damage check start no other check."""
 COMPACT_AT_ONCE_MAX = 2000
-"""If at most this many passages must be rewritten, an index is compacted after each refresh.
-
-This takes about 0.3 seconds.
+"""The maximum number of passages to rewrite with which an index is compacted after each refresh.
+Rewriting them takes about 0.3 seconds.
 """
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """An index with more passages to rewrite than `COMPACT_AT_ONCE_MAX` is compacted after a pause.

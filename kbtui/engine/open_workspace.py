@@ -108,8 +108,8 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds until the engine has compared the index with the files once."""
 UNSCHEDULED_SECONDS = 120.0
-"""While no source has a schedule, the engine checks at this interval, in seconds, whether one has been
-added.
+"""The interval in seconds at which the engine checks whether a schedule has been added, while no source
+has one.
 """
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""

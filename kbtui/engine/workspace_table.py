@@ -45,7 +45,7 @@ MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
 """
 END_SECONDS = 12.0
-"""Before it ends, an engine waits at most this many seconds for its workspaces to close."""
+"""How many seconds an engine that ends waits at most for its workspaces to close."""
 
 
 class WorkspaceSlot:
