@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
-"""To find chunks without a vector, this many chunks are compared with the vector table at a time."""
+"""How many chunks are compared with the vector table at a time, to find those without a vector."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""In a chunk's vector, each neighbour and the title have this weight. The chunk's own text has weight
-1.
+"""The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the
+weight 1.
 """
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written when there are `WRITE_ROWS` of them, or some time after the last write.
@@ -44,15 +44,13 @@ no vector and at least `BULK_TEXTS` texts of a slice are not in the cache. With 
 process takes longer than it saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
-"""Chunks are embedded in slices of this many chunks, of one or more entries.
-
-After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
-other process.
+"""How many chunks, of one or more entries, a slice has. After each slice, the queue checks whether it
+must start again. In bulk, a slice is one request to the other process.
 """
 FAILURES_MAX = 3
-"""If this many entries in a row cannot be embedded, the queue stops and raises the last error."""
+"""How many entries in a row may fail to be embedded before the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
-"""While the queue is paused, it checks at this interval, in seconds, whether it may continue."""
+"""The interval in seconds at which a paused queue checks whether it may continue."""
 
 
 class PassageEmbedder(Protocol):

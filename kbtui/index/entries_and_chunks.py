@@ -130,7 +130,7 @@ def _hash_strings(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""Scores count as equal if their relative difference is at most this. Rounding causes such differences."""
+"""The largest relative difference of scores that count as equal. Rounding causes such differences."""
 
 
 class RankedChunk(NamedTuple):
@@ -176,7 +176,9 @@ def sort_ranked_chunks(
 
 
 MIN_LEG_ENTRIES = 50
-"""If the best chunks belong to fewer entries than this, a leg adds the best chunks of other entries."""
+"""The number of entries to which the best chunks of a leg should belong. If they belong to fewer, the
+leg adds the best chunks of other entries.
+"""
 
 
 def select_best_chunks(ranked: Sequence[RankedChunk], limit: int) -> list[RankedChunk]:

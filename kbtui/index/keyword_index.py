@@ -36,7 +36,7 @@ KEYWORD_INDEX_VERSION = 10
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 CONTEXT_CHARACTERS = 600
-"""As the context of a chunk, this many characters before it and as many after it are indexed."""
+"""How many characters before a chunk, and as many after it, are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
 """At most this many terms are indexed for an argument of a tool call. Further terms cannot be found."""

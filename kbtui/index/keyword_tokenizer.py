@@ -40,9 +40,8 @@ _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH = 200
 """A compound word, such as a path, with more characters than this is not indexed in the field `code`."""
 MAX_PATH_ENDS = 5
-"""Of a path or dotted name, at most this many suffixes are indexed.
-
-The suffixes of `a/b/c.py` are `c.py` and `b/c.py`.
+"""How many suffixes of a path or dotted name are indexed at most. The suffixes of `a/b/c.py` are `c.py`
+and `b/c.py`.
 """
 
 

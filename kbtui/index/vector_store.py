@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are made."""
+"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are
+made.
+"""
 
 EXACT_ROWS = 10_000
 """A table with at least this many rows gets an index of one partition. Searches become 3 times as fast."""
@@ -71,11 +73,17 @@ An index with n partitions is rebuilt when the table needs n × `REINDEX_GROWTH`
 """
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""If the vector index has more parts than this, it is rebuilt. Each compaction of the table adds a part."""
+"""The maximum number of parts of the vector index. With more parts, it is rebuilt. Each compaction of
+the table adds a part.
+"""
 NARROW_ROWS = 50_000
-"""If at most this many rows match a filter, a search compares all of them and does not use the index."""
+"""The maximum number of rows matching a filter with which a search compares them all, without the
+index.
+"""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
-"""The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
+"""The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its
+files.
+"""
 KEEP_VERSIONS = timedelta(minutes=2)
 """How long old versions of the table are kept. Other threads may still read them."""
 
@@ -85,9 +93,9 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them with a vector is used.
 """
 MAX_FRAGMENTS = 24
-"""Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
+"""The number of fragments, or of new writes, above which the table is compacted without `force`."""
 OVERFETCH = 3
-"""For N results, a search fetches at least this many times N rows, to find chunks of more entries."""
+"""A search for N results fetches at least this many times N rows, to find chunks of more entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -366,4 +374,4 @@ _WIDE_FILTERS = {
     make_vector_filter_sql(hidden=True),
     make_vector_filter_sql(archived=True),
 }
-"""Filters that match nearly all rows, so the matching rows need not be counted."""
+"""Filters that match nearly all rows. The rows that match them need not be counted."""
