@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""If the user presses ctrl+c twice within this many seconds, kbtui quits."""
+"""The number of seconds within which two presses of ctrl+c quit kbtui."""
 
 
 class TuiStartOptions(NamedTuple):

@@ -234,7 +234,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""New rows or details are read this many seconds after the last change of the filter or the selection."""
+"""How many seconds after the last change of the filter or the selection new rows or details are read."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -247,7 +247,7 @@ ACTIONS_WITHOUT_ENTRY = {
 }
 """Actions that do not depend on the selected entry. Their keys do not wait until entries are loaded."""
 READ_AHEAD_ROWS = 100
-"""More rows are read when fewer than this many rows follow the selected row."""
+"""The number of rows after the selected row below which more rows are read."""
 
 
 # the details of an entry

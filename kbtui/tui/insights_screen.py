@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PERIODS = (30, 90, 7)
 """The periods in days between which the command `days` switches. The screen starts with the first one."""
 LIST_LIMIT = 15
-"""Each list on the screen has at most this many rows."""
+"""The maximum number of rows of each list on the screen."""
 ORIGIN_LABELS = {
     "dashboard": "from the TUI",
     "cli": "from the command line",

@@ -466,7 +466,7 @@ class _ConversationRowMaker:
 
 
 ROWS_AT_ONCE = 1_000
-"""If there are more subjects and conversations than this, a background thread makes the rows."""
+"""The number of subjects and conversations above which a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
 """The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
 

@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""After this many new entries in the library, all existing objects are excluded from garbage
+"""The number of new entries in the library after which all existing objects are excluded from garbage
 collection.
 """
 YOUNG_THRESHOLD = 2_000
-"""This many new objects trigger a collection of young objects.
-
-A repaint creates 20,000 objects, so it triggers up to ten collections.
+"""The number of new objects that triggers a collection of young objects. A repaint creates 20,000
+objects, so it triggers up to ten collections.
 """
 FULL_THRESHOLD = 500
-"""This many collections of Python's middle generation trigger a full collection."""
+"""The number of collections of Python's middle generation that triggers a full collection."""
 IDLE_SECONDS = 1.0
 """The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""If the last full collection took longer than this, the next one waits until the user is idle."""
+"""The duration in seconds of a full collection above which the next one waits until the user is idle."""
 FREED_PER_STEP = 100
 """A closed document is freed in steps of this many blocks or turns."""
 

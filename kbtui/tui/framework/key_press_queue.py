@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""If `KeyHandled` does not arrive within this many seconds, the next key is delivered anyway."""
+"""How many seconds the queue waits for `KeyHandled` before it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
 """A key waits at most this many seconds for unfinished work of the screen. Then the key is delivered."""
 RETRY_SECONDS = 0.01

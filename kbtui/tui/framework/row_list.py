@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NEAR_END_LINES = 3
 """A list counts as scrolled near its end if at most this many lines follow the visible lines."""
 WIDE_ROW = 36
-"""If the first line of a row has room for at least this many cells, it also shows `wide_right`."""
+"""The width in cells from which the first line of a row also shows `wide_right`."""
 
 
 @dataclass(slots=True)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""If a conversation has at least this many bytes, the reader shows its beginning before the rest is
-read.
+"""The size in bytes from which the reader shows the beginning of a conversation before the rest is read.
 """
 FIRST_BLOCKS = 20
 """The thread that loads a document lays out this many blocks, so that the first paint is fast."""

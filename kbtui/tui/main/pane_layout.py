@@ -34,8 +34,7 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""In a wide terminal, the reader is at most this many cells wide. `kbtui.tcss` contains the same
-number.
+"""The maximum width in cells of the reader in a wide terminal. `kbtui.tcss` contains the same number.
 """
 MIN_WIDTH = 16
 """A pane is at least this many cells wide. The reader is at least twice as wide."""

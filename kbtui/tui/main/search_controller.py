@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FULL_SEARCH_DELAY_SECONDS = 0.25
 """The full search, by keywords and by meaning, starts this many seconds after the query has changed."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""While a temporary index is being built, the query runs again at this interval, in seconds."""
+"""The interval in seconds at which the query runs again while a temporary index is being built."""
 FIRST_HITS = 20
 """A new query requests this many hits. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""While at least this many passages have no vector, the key that pauses embedding is shown."""
+"""The number of passages without a vector from which the key that pauses embedding is shown."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """Phase of the engine's work -> the word for this phase on the screen."""
 
@@ -262,7 +262,9 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches in it."""
+    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches
+    in it.
+    """
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 MAX_COUNTED_BYTES = 1_000_000
-"""If a subject has more bytes than this, its characters and tokens are estimated, not counted."""
+"""The size in bytes of a subject above which its characters and tokens are estimated, not counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
 """Subjects are read and counted until this many bytes are read. The sizes of the others are estimated."""
 SUBJECTS_PER_REPORT = 400
-"""Progress is reported each time this many subjects have been counted or skipped."""
+"""How many subjects are counted or skipped between two reports of progress."""
 
 
 class PromptSize(NamedTuple):

@@ -35,7 +35,7 @@ NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]
 WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
-"""Marks a subject or topic whose change is not written to `kb.toml` yet."""
+"""The sign of a subject or topic whose change is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
 """A list that is at least this many cells wide shows exact sizes. A narrower list shows rounded sizes."""

@@ -31,14 +31,14 @@ LINES_PER_BLOCK = 80
 out.
 """
 TWO_NUMBERS_WIDTH = 70
-"""In a reader with fewer columns than this, a line has only one number: the one in the new file or, for
-a removed line, the one in the old file.
+"""The width in cells from which the reader shows two numbers on each line. In a narrower reader, a line
+has only its number in the new file or, if it was removed, in the old file.
 """
 MAX_MARKED_CHARACTERS = 2_000
-"""No words are marked in a line with more characters than this."""
+"""The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""If there are more possible pairs of a removed and an added line, the lines are paired in order,
-without a search.
+"""The maximum number of possible pairs of a removed and an added line with which the best pairs are
+searched. With more, the lines are paired in order.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}

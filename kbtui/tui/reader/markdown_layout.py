@@ -519,7 +519,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""Inline marks that are inside more than this many other marks are not removed."""
+"""The nesting depth above which inline marks are not removed."""
 
 
 def strip_markdown_marks(
