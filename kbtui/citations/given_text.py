@@ -61,7 +61,7 @@ _WHITE_SPACE = re.compile(r"\s+")
 _NUMBERED_LINE = re.compile(r" *(\d+)[→\t](.*)")
 """Matches a line of Claude Code's tool `Read`."""
 _MAX_NUMBERED_LINES = 2_000
-"""`Read` returns at most this many lines of a file."""
+"""The maximum number of lines that Claude Code's tool `Read` returns of a file."""
 
 
 DIGEST_LENGTH = 32

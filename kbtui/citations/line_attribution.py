@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""Lines that are found without the rest of an edit must have this many letters and digits in total.
-
+"""How many letters and digits lines must have in total if they are found without the rest of an edit.
 Otherwise a line such as `return None` would belong to any edit that has such a line.
 """
 _PLACES_MAX = 200
