@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 CONTEXT_LINES = 3
 """A hunk that kbtui makes has at most this many unchanged lines before and after its changes."""
 MAX_COMPARED_LINES = 20_000
-"""Two texts with more lines than this together are not compared: all lines count as replaced."""
+"""The maximum number of lines that two texts may have together to be compared. In longer texts, all
+lines count as replaced.
+"""
 
 PatchAction = Literal["changed", "created", "moved", "deleted"]
 

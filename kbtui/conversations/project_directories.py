@@ -170,8 +170,8 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""To find the original of a repository, at most this many steps are taken, each from a clone to the
-repository that it was cloned from.
+"""The maximum number of steps from a clone to the repository that it was cloned from, when the original
+is looked for.
 """
 
 

@@ -50,9 +50,9 @@ TargetProblem = Literal["", "changed", "gone"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
-"""Longer passages and notes are cut to this many characters."""
+"""The numbers of characters to which longer passages and longer notes are cut."""
 MAX_SHORT_CHARACTERS = 400
-"""In answers to assistants, texts of a mark are cut to this many characters."""
+"""The number of characters to which texts of a mark are cut in answers to assistants."""
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
 """The largest number of a turn or call that an exported mark may have."""

@@ -72,11 +72,11 @@ The first records can be longer than that, for example because they contain imag
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""Claude Code shortens folder names with more characters than this. Only this many characters at the
-beginning of such a name are compared.
+"""The number of characters above which Claude Code shortens a folder's name. Only this many characters
+at the beginning of such a name are compared.
 """
 _NEW_SECONDS = 60.0
-"""If a file has no complete line and has not changed for this many seconds, it is unusable."""
+"""The number of seconds without a change after which a file without a complete line counts as unusable."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'

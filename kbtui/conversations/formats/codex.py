@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""If the first record does not name the working directory, this many bytes are searched for it."""
+"""How many bytes are searched for the working directory if the first record does not name it."""
 FIRST_REQUEST_BYTES = 8 << 20
 """How many bytes of a file are searched for the first request, which may follow long instructions."""
 TAIL_BYTES = 64 << 10
@@ -119,7 +119,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""If a call's result has no exit code, but starts with one of these texts, the call failed."""
+"""The beginnings of results without an exit code that show that the call failed."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "gemini-"
 HEAD_BYTES = 16 << 10
-"""To find out which session a file contains, this many bytes are read first."""
+"""How many bytes of a file are read first, to find out which session it contains."""
 REGISTRY_BYTES_MAX = 4 << 20
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -88,7 +88,7 @@ _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""Gemini CLI itself wrote these replies, although they are stored as replies of the model."""
+"""Replies that Gemini CLI itself wrote, although they are stored as replies of the model."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 

@@ -55,9 +55,9 @@ FIRST_BLOCK_BYTES = 16 << 10
 ABANDONED_SECONDS = 3600.0
 """An incomplete last line is a problem only if the file has not changed for this many seconds."""
 MARK_BYTES = 64 << 10
-"""Within a turn, the points at which reading can resume are at least this many bytes apart."""
+"""The minimum distance in bytes between two points of a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""In the saved state of a parser, at most this many items of each kind are kept: the last ones."""
+"""How many items of each kind the saved state of a parser keeps at most: the last ones."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -204,7 +204,9 @@ class JsonlConversationFormat(ConversationFormat):
     """A format with a file of JSON Lines per conversation: `ConversationInfo.events_path`."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
+    """The state of the file, and the digest and the hash object of its bytes before the last resume
+    point.
+    """
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
