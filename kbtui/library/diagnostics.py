@@ -194,12 +194,12 @@ MIN_TERMINAL_SIZE = (60, 15)
 space.
 """
 READING_SECONDS = 1.0
-"""After this many seconds, the doctor reads no more conversations, but reports the errors in the index."""
+"""How many seconds the doctor reads conversations. For the others, it reports the errors in the index."""
 READING_BYTES = 8 << 20
 """The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""If the disk of the index has fewer free bytes than this, the doctor says so."""
+"""The number of free bytes on the disk of the index below which the doctor reports a finding."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:

@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 
 FILE_BYTES_MAX = 8 << 20
-"""For a file with more bytes than this, kbtui does not find out which turns wrote its lines."""
+"""The maximum size in bytes of a file for which kbtui finds out which turns wrote its lines."""
 CLOCK_SECONDS = 60
-"""By its time stamp, an edit may be up to this many seconds later than the commit that contains it."""
+"""How many seconds the time stamp of an edit may be later than the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """The suffixes of conversation files that are searched for the names of a file before they are read.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""If the index is damaged, a call waits at most this many seconds until the engine has rebuilt it."""
+"""How many seconds a call waits at most until the engine has rebuilt a damaged index."""
 UPDATE_SECONDS = 10.0
 """A call waits at most this many seconds until the index is up to date with the files."""
 
