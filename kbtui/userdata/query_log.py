@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""If another process writes to the log for more than this many seconds, a search is not logged."""
+"""How many seconds another process may write to the log before a search is given up and not logged."""
 REPLACE_SECONDS = 600.0
-"""When a user completes a query, it replaces the incomplete query in the log.
-
-An incomplete query that was logged more than this many seconds ago is kept.
+"""The maximum age in seconds of an incomplete query in the log that the completed query replaces. An
+older one is kept.
 """
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
