@@ -393,7 +393,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 
 
 MAX_TITLE_WIDTH = 400
-"""In a reply, the titles of passages are cut to this many columns."""
+"""The width in columns to which titles of passages are cut in a reply."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 

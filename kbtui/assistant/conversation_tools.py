@@ -88,7 +88,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""If `max_chars` is small, this share of it is reserved instead."""
+"""The share of `max_chars` that is reserved instead if this is less than `_FRAME_LENGTH`."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
@@ -805,7 +805,9 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""No text of a turn is cut to fewer characters than this. A turn that is still too long loses events."""
+"""The smallest number of characters to which a text of a turn is cut. If the turn is still too long,
+events are left out.
+"""
 
 
 class _ShortenableText(NamedTuple):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_ARGUMENT_WIDTH = 200
-"""In the answer to `format_arguments`, each argument is cut to this width, in columns of the terminal."""
+"""The width in columns to which each argument is cut in the answer to `format_arguments`."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:

@@ -142,7 +142,7 @@ IDLE_SECONDS = 60.0
 """The server closes the index and disconnects from the engine this many seconds after the last call."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
-"""After the input has ended, the client has this many seconds to read the last answers."""
+"""How many seconds the client has to read the last answers after the input has ended."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
