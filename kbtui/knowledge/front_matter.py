@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_LINES = 200
 MAX_CHARACTERS = 20_000
-"""Front matter with more characters than this is refused. Parsing longer nested YAML can take seconds."""
+"""The maximum number of characters of front matter. Parsing longer nested YAML can take seconds."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)

@@ -39,7 +39,9 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 ignored.
 """
 MAX_TEXTS_PER_RUN = 50
-"""If more texts than this contain a sequence of words, the sequence is no reason to compare them."""
+"""How many texts can contain a sequence of words that is a reason to compare them. A more common
+sequence is no reason.
+"""
 
 _WORD = re.compile(r"\w+")
 
