@@ -10,10 +10,10 @@ TextRange = tuple[int, int]
 """A range of characters in a text: the first one, counted from 0, and the end (exclusive)."""
 
 SIMILAR_WORDS_SHARE = 0.4
-"""Two paragraphs are versions of one paragraph if at least this share of their words is equal."""
+"""The share of equal words from which two paragraphs count as versions of one paragraph."""
 
 _WORDS_MAX = 1500
-"""In a text with more words than this, difflib may ignore very frequent words, which saves time."""
+"""The number of words above which difflib may ignore a text's most frequent words, to save time."""
 _PAIRS_MAX = 10_000
 """The largest number of pairs of paragraphs that `_pair_similar_paragraphs` compares."""
 _WORD = re.compile(r"\w+|[^\w\s]")
