@@ -1,10 +1,23 @@
-"""Citations: which turn used which subject, passage, conversation or file."""
+"""Citations: which turn used which subject, passage, conversation or file.
 
-from kbtui.citations.citation_extraction import (
-    Citation,
-    Citations,
-    CitationTargetLookup,
-    extract_citations,
-)
+The names are imported on first use, because a search needs only the module `given_text`.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kbtui.citations.citation_extraction import (
+        Citation,
+        Citations,
+        CitationTargetLookup,
+        extract_citations,
+    )
 
 __all__ = ["Citation", "CitationTargetLookup", "Citations", "extract_citations"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("kbtui.citations.citation_extraction"), name)

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import format_file_text_for_assistant
 from kbtui.text import replace_surrogates, strip_escape_sequences
-from kbtui.text_difference import compare_paragraphs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +39,8 @@ UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
 
 GivenTextExtent = Literal["whole", "cut", "masked", "part"]
 
-_CUT_NOTE = re.compile(
+# The patterns are strings, which `re` compiles on first use: a search imports this module, and needs none.
+_CUT_NOTE = (
     r"\n\[(?:Lines [\d,]+ to [\d,]+ of [\d,]+\."
     r"|Line [\d,]+ of [\d,]+, cut after [\d,]+ of its [\d,]+ characters\."
     r"|… [\d,]+ characters are left out;)[^\n]*\]\s*\Z"
@@ -51,14 +49,14 @@ _CUT_NOTE = re.compile(
 
 Stored conversations contain old notes, so if the wording changes, keep the old wording here.
 """
-_TRUNCATED = re.compile(r"^[^\n]*[\[(<…][^\n]*\btruncated\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
+_TRUNCATED = r"(?mi)^[^\n]*[\[(<…][^\n]*\btruncated\b[^\n]*$"
 """Matches a line in which an agent says that it shortened a result."""
-_MASK = re.compile(r"\[masked: [^\]\n]{1,60}\]")
-_COMPACT_MASK = re.compile(r"\[masked:[^\]]{1,60}\]")
+_MASK = r"\[masked: [^\]\n]{1,60}\]"
+_COMPACT_MASK = r"\[masked:[^\]]{1,60}\]"
 """Matches a mask in a text from which the white space was removed."""
-_FENCED = re.compile(r"(`{3,})[^`\n]*\n(.*?)\n?(`{3,})\Z", re.DOTALL)
-_WHITE_SPACE = re.compile(r"\s+")
-_NUMBERED_LINE = re.compile(r" *(\d+)[→\t](.*)")
+_FENCED = r"(?s)(`{3,})[^`\n]*\n(.*?)\n?(`{3,})\Z"
+_WHITE_SPACE = r"\s+"
+_NUMBERED_LINE = r" *(\d+)[→\t](.*)"
 """Matches a line of Claude Code's tool `Read`."""
 _MAX_NUMBERED_LINES = 2_000
 """The maximum number of lines that Claude Code's tool `Read` returns of a file."""
@@ -87,7 +85,7 @@ class GivenText(NamedTuple):
     def text_without_fence(self) -> str:
         """The text without the code fence around it, if there is one."""
         plain = _normalize_text(self.text)
-        fenced = _FENCED.fullmatch(plain)
+        fenced = re.fullmatch(_FENCED, plain)
         return fenced[2] if fenced and fenced[1] == fenced[3] else plain
 
 
@@ -129,6 +127,9 @@ class ComparableText:
         """
         if self._digests is not None:
             return self._digests
+        # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
+        from kbtui.knowledge.subject_files import format_file_text_for_assistant
+
         learned = _normalize_text(format_file_text_for_assistant(self._lines, self._relative))
         return " ".join(dict.fromkeys(map(_hash_text, (self.plain, learned))))
 
@@ -148,10 +149,13 @@ def _normalize_text(text: str) -> str:
 
 
 def _compact_text(text: str) -> str:
-    return _WHITE_SPACE.sub("", strip_escape_sequences(text))
+    return re.sub(_WHITE_SPACE, "", strip_escape_sequences(text))
 
 
 def _hash_text(text: str) -> str:
+    # A search compares hashes from the catalog, and does not need OpenSSL.
+    from hashlib import sha256
+
     return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
 
 
@@ -194,7 +198,7 @@ def _contains_given_text(text: str, given: str) -> bool:
     if given in text:
         return True
     at = 0
-    for part in _COMPACT_MASK.split(given):
+    for part in re.split(_COMPACT_MASK, given):
         at = text.find(part, at)
         if at < 0:
             return False
@@ -205,9 +209,9 @@ def _contains_given_text(text: str, given: str) -> bool:
 def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
     """Make a `GivenText` from a result. Its text lacks the note that says that the text was cut."""
     extent: GivenTextExtent = "part" if is_part else "whole"
-    if cut := _CUT_NOTE.search(result) or _TRUNCATED.search(result):
+    if cut := re.search(_CUT_NOTE, result) or re.search(_TRUNCATED, result):
         return GivenText(result, result[: cut.start()], "cut")
-    if not is_part and _MASK.search(result):
+    if not is_part and re.search(_MASK, result):
         extent = "masked"
     return GivenText(result, result, extent)
 
@@ -226,7 +230,7 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
         body = rest.rpartition("\n")[0]
         return make_given_text(body, is_part=bool(names - {"path", "file_path"}))
     if call.name == "Read":
-        lines = list(map(_NUMBERED_LINE.fullmatch, text.rstrip("\n").split("\n")))
+        lines = [re.fullmatch(_NUMBERED_LINE, line) for line in text.rstrip("\n").split("\n")]
         numbered = [line for line in lines if line]
         if not numbered or not all(
             line and int(line[1]) == int(numbered[0][1]) + at
@@ -246,6 +250,8 @@ def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> st
     """
     if extent not in ("part", "cut"):
         return now
+    from kbtui.text_difference import compare_paragraphs
+
     compared = compare_paragraphs(given, now)
     while compared and compared[0].old is None:
         compared.pop(0)

@@ -105,7 +105,10 @@ def format_file_state(status: os.stat_result) -> str:
 
 def make_subject_id(topic: str, slug: str) -> str:
     """Return the entry id of a subject: `s` and 12 hex digits."""
-    return "s" + _hash_strings(topic, slug)[:12]
+    from kbtui.workspace.paths import sha256  # a search does not need OpenSSL
+
+    digest = sha256(f"{topic}\0{slug}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"s{digest[:12]}"
 
 
 def make_chunk_id(entry: str, text: str, repeat: int) -> str:
@@ -113,7 +116,10 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
 
     `repeat` is the number of earlier chunks of the entry that have the same text.
     """
-    return _hash_strings(entry, text, str(repeat))[:16]
+    from hashlib import sha256  # fast for long texts
+
+    parts = f"{entry}\0{text}\0{repeat}"
+    return sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def hash_embedded_text(text: str) -> bytes:
@@ -121,12 +127,6 @@ def hash_embedded_text(text: str) -> bytes:
     from hashlib import sha256
 
     return sha256(text.encode("utf-8", "replace")).digest()[:16]
-
-
-def _hash_strings(*parts: str) -> str:
-    from hashlib import sha256  # imported here because a search does not need it
-
-    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 SCORE_TOLERANCE = 5e-6

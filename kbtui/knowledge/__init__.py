@@ -1,7 +1,14 @@
-"""Topics and their subjects, what `learn` returns, and the `<knowledge>` section of the prompt."""
+"""Topics and their subjects, what `learn` returns, and the `<knowledge>` section of the prompt.
 
-from kbtui.knowledge.knowledge_loader import KnowledgeBase, load_knowledge
-from kbtui.knowledge.subject_files import read_subject_for_assistant, read_subject_text
+A module of this package is imported when one of its names is first used. A search needs only small ones.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kbtui.knowledge.knowledge_loader import KnowledgeBase, load_knowledge
+    from kbtui.knowledge.subject_files import read_subject_for_assistant, read_subject_text
 
 __all__ = [
     "KnowledgeBase",
@@ -9,3 +16,10 @@ __all__ = [
     "read_subject_for_assistant",
     "read_subject_text",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "subject_files" if name.startswith("read_subject") else "knowledge_loader"
+    return getattr(import_module(f"kbtui.knowledge.{module}"), name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui import errors
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
 from kbtui.library.index_and_engine_access import FIRST_INDEX_SECONDS, EngineEventListener
-from kbtui.library.subject_versions import SubjectVersionReader
+from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from kbtui.citations import Citations
+    from kbtui.citations import Citation, Citations
+    from kbtui.citations.citation_extraction import CitationKey
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
+    from kbtui.library.subject_versions import GivenAndCurrentText, SubjectVersion
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
     from kbtui.userdata.mark_store import MarkStore
@@ -72,7 +74,7 @@ def load_checked_settings() -> Settings:
     return settings
 
 
-class Library(SubjectVersionReader):
+class Library(ReferenceReader):
     """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
@@ -416,6 +418,31 @@ class Library(SubjectVersionReader):
         """
         self.update_index()
         return self.find_citations(ref)
+
+    def find_citation(self, key: CitationKey) -> Citation:
+        """Find a citation of an existing conversation; raises `NothingFound`."""
+        from kbtui.library.subject_versions import find_citation
+
+        return find_citation(self, key)
+
+    def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
+        """Read the text of a subject that a citing turn was given, and the text of the subject now.
+
+        Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
+        it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
+        """
+        from kbtui.library.subject_versions import read_given_and_current_text
+
+        return read_given_and_current_text(self, cite)
+
+    def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
+        """Return the texts that a subject had, newest first, each with the turns that were given this text.
+
+        Raises `NothingFound` if there is no such subject, and `KbtuiError` if it cannot be read.
+        """
+        from kbtui.library.subject_versions import list_subject_versions
+
+        return list_subject_versions(self, ref)
 
     def mark(
         self,

@@ -6,9 +6,15 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbtui.citations.given_text import (
+    ComparableText,
+    compare_given_text,
+    find_corresponding_text,
+)
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
+from kbtui.library.reference_reader import open_cited_subject
 from kbtui.refs import make_subject_ref
+from kbtui.workspace.git_history import find_git_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.citation_extraction import CitationKey
     from kbtui.knowledge.models import Subject
+    from kbtui.library.reference_reader import ReferenceReader
     from kbtui.refs import Ref
 
 
@@ -57,112 +64,106 @@ class SubjectVersion(NamedTuple):
     given_to: tuple[str, ...] = ()
 
 
-class SubjectVersionReader(ReferenceReader):
-    """Reads the texts of subjects that turns were given."""
+def find_citation(reader: ReferenceReader, key: CitationKey) -> Citation:
+    """Find a citation of an existing conversation; raises `NothingFound`."""
+    for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
+        if cite.key == key:
+            return cite
+    raise NothingFound(f"the turn does not cite {key.target} any more", where=key.conversation)
 
-    def find_citation(self, key: CitationKey) -> Citation:
-        """Find a citation of an existing conversation; raises `NothingFound`."""
-        for cite in self.extract_citations(self.load_conversation(key.conversation)):
-            if cite.key == key:
-                return cite
-        raise NothingFound(f"the turn does not cite {key.target} any more", where=key.conversation)
 
-    def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
-        """Read the text of a subject that a citing turn was given, and the text of the subject now.
+def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> GivenAndCurrentText:
+    """Read the text of a subject that a citing turn was given, and the text of the subject now.
 
-        Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
-        it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
-        """
-        from kbtui.citations.given_text import find_corresponding_text
+    Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
+    it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
+    """
+    given = cite.given or find_citation(reader, cite.key).given
+    if given is None:
+        raise NothingFound("it is not known what the turn was given", where=cite.source)
+    subject = open_cited_subject(reader.load_knowledge(), cite.target)
+    if subject is None:
+        return GivenAndCurrentText(cite, given.text_without_fence, None)
+    text = given.text.strip() if subject.is_prose else given.text_without_fence
+    now = find_corresponding_text(text, given.extent, subject.plain)
+    return GivenAndCurrentText(cite, text, now)
 
-        given = cite.given or self.find_citation(cite.key).given
-        if given is None:
-            raise NothingFound("it is not known what the turn was given", where=cite.source)
-        subject = open_cited_subject(self.load_knowledge(), cite.target)
-        if subject is None:
-            return GivenAndCurrentText(cite, given.text_without_fence, None)
-        text = given.text.strip() if subject.is_prose else given.text_without_fence
-        now = find_corresponding_text(text, given.extent, subject.plain)
-        return GivenAndCurrentText(cite, text, now)
 
-    def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
-        """Return the texts that a subject had, newest first, each with the turns that were given this text.
+def list_subject_versions(reader: ReferenceReader, ref: Ref) -> list[SubjectVersion]:
+    """Return the texts that a subject had, newest first, each with the turns that were given this text.
 
-        The texts come from Git if the subject is in a repository, and from the conversations in which a
-        turn was given the whole subject. A turn that was given only a part is listed with one version
-        that contains this part: the newest one that is not newer than the turn. Raises `NothingFound`,
-        and `KbtuiError` if the subject cannot be read.
-        """
-        from kbtui.citations.given_text import ComparableText, compare_given_text
-
-        subject = self.find_subject(ref)
-        versions, earlier_slugs = self._list_current_and_committed_versions(subject)
-        refs = [ref, *(make_subject_ref(subject.topic, slug) for slug in earlier_slugs)]
-        given: dict[int, list[str]] = {}
-        for cite in self._list_citations_with_given_texts(refs):
-            text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
-            if text is None:
-                continue
-            stored = text.make_stored_form()
-            matches = [
-                index
-                for index, one in enumerate(versions)
-                if compare_given_text(
-                    text.extent, stored, ComparableText(one.text, subject.relative)
-                ).state
-                != "changed"
-            ]
-            if not matches and text.extent == "whole":
-                is_prose = ComparableText(versions[0].text, subject.relative).is_prose
-                plain = text.text.strip() if is_prose else text.text_without_fence
-                versions.append(SubjectVersion(plain, time))
-                matches = [len(versions) - 1]
-            earlier = [
-                index for index in matches if time is None or (versions[index].time or 0.0) <= time
-            ]
-            if matches:
-                given.setdefault((earlier or matches)[0], []).append(cite.source)
-        versions = [
-            one._replace(given_to=tuple(dict.fromkeys(given.get(index, ()))))
+    The texts come from Git if the subject is in a repository, and from the conversations in which a
+    turn was given the whole subject. A turn that was given only a part is listed with one version
+    that contains this part: the newest one that is not newer than the turn. Raises `NothingFound`,
+    and `KbtuiError` if the subject cannot be read.
+    """
+    subject = reader.find_subject(ref)
+    versions, earlier_slugs = _list_current_and_committed_versions(reader, subject)
+    refs = [ref, *(make_subject_ref(subject.topic, slug) for slug in earlier_slugs)]
+    given: dict[int, list[str]] = {}
+    for cite in _list_citations_with_given_texts(reader, refs):
+        text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
+        if text is None:
+            continue
+        stored = text.make_stored_form()
+        matches = [
+            index
             for index, one in enumerate(versions)
+            if compare_given_text(
+                text.extent, stored, ComparableText(one.text, subject.relative)
+            ).state
+            != "changed"
         ]
-        versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
-        return versions
+        if not matches and text.extent == "whole":
+            is_prose = ComparableText(versions[0].text, subject.relative).is_prose
+            plain = text.text.strip() if is_prose else text.text_without_fence
+            versions.append(SubjectVersion(plain, time))
+            matches = [len(versions) - 1]
+        earlier = [
+            index for index in matches if time is None or (versions[index].time or 0.0) <= time
+        ]
+        if matches:
+            given.setdefault((earlier or matches)[0], []).append(cite.source)
+    versions = [
+        one._replace(given_to=tuple(dict.fromkeys(given.get(index, ()))))
+        for index, one in enumerate(versions)
+    ]
+    versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
+    return versions
 
-    def _list_current_and_committed_versions(
-        self, subject: Subject
-    ) -> tuple[list[SubjectVersion], list[str]]:
-        """Return the versions, and the slugs that the subject had in its topic before it was renamed."""
-        from kbtui.citations.given_text import ComparableText
-        from kbtui.workspace.git_history import find_git_history
 
-        text = self.read_subject_text(subject)
-        versions: list[SubjectVersion] = []
-        slugs: list[str] = []
-        history = find_git_history(str(self.workspace.root))
-        if history is not None and subject.path.is_relative_to(history.root):
-            path = str(subject.path.relative_to(history.root))
-            topic = path.removesuffix(subject.relative)
-            for one in history.list_file_versions(path):
-                if one.path != path and one.path.startswith(topic):
-                    slugs.append(os.path.splitext(one.path.removeprefix(topic))[0])  # noqa: PTH122
-                old = history.read_file(one.commit, one.path)
-                if old is not None:
-                    versions.append(
-                        SubjectVersion(old, one.time, one.commit, one.author, one.summary)
-                    )
-        if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
-            versions[0] = versions[0]._replace(is_current=True)
-        else:
-            versions.insert(0, SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True))
-        return versions, list(dict.fromkeys(slugs))
+def _list_current_and_committed_versions(
+    reader: ReferenceReader, subject: Subject
+) -> tuple[list[SubjectVersion], list[str]]:
+    """Return the versions, and the slugs that the subject had in its topic before it was renamed."""
+    text = reader.read_subject_text(subject)
+    versions: list[SubjectVersion] = []
+    slugs: list[str] = []
+    history = find_git_history(str(reader.workspace.root))
+    if history is not None and subject.path.is_relative_to(history.root):
+        path = str(subject.path.relative_to(history.root))
+        topic = path.removesuffix(subject.relative)
+        for one in history.list_file_versions(path):
+            if one.path != path and one.path.startswith(topic):
+                slugs.append(os.path.splitext(one.path.removeprefix(topic))[0])  # noqa: PTH122
+            old = history.read_file(one.commit, one.path)
+            if old is not None:
+                versions.append(SubjectVersion(old, one.time, one.commit, one.author, one.summary))
+    if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
+        versions[0] = versions[0]._replace(is_current=True)
+    else:
+        versions.insert(0, SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True))
+    return versions, list(dict.fromkeys(slugs))
 
-    def _list_citations_with_given_texts(self, refs: Iterable[Ref]) -> list[Citation]:
-        """Return the citations of a subject under all its references, with what the turns were given."""
-        found = [cite for ref in refs for cite in self.find_citing_turns(ref)]
-        extracted: dict[CitationKey, Citation] = {}
-        for conversation in dict.fromkeys(cite.conversation for cite in found):
-            with suppress(KbtuiError):
-                cites = self.extract_citations(self.load_conversation(conversation))
-                extracted.update((cite.key, cite) for cite in cites)
-        return [extracted[cite.key] for cite in found if cite.key in extracted]
+
+def _list_citations_with_given_texts(
+    reader: ReferenceReader, refs: Iterable[Ref]
+) -> list[Citation]:
+    """Return the citations of a subject under all its references, with what the turns were given."""
+    found = [cite for ref in refs for cite in reader.find_citing_turns(ref)]
+    extracted: dict[CitationKey, Citation] = {}
+    for conversation in dict.fromkeys(cite.conversation for cite in found):
+        with suppress(KbtuiError):
+            cites = reader.extract_citations(reader.load_conversation(conversation))
+            extracted.update((cite.key, cite) for cite in cites)
+    return [extracted[cite.key] for cite in found if cite.key in extracted]

@@ -15,7 +15,7 @@ from kbtui.search.hit_freshness import read_subject_file
 from kbtui.search.search_request_and_answer import OutdatedSubject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from kbtui.index.catalog_database import GivenTextRow
     from kbtui.index.entries_and_chunks import CatalogEntry
@@ -35,24 +35,6 @@ class OutdatedTurn(NamedTuple):
     subjects: list[OutdatedSubject]
 
 
-def find_outdated_subjects_of_turns(
-    workspace: Workspace,
-    reader: IndexReader,
-    turns: Collection[tuple[str, int]],
-    *,
-    hidden: bool = False,
-) -> dict[tuple[str, int], list[OutdatedSubject]]:
-    """Map each turn to the subjects that have changed since the turn was given them.
-
-    A turn is a pair of a conversation id and a turn number. Turns without such a subject are left out.
-
-    Hidden subjects count only if `hidden` is true.
-    """
-    rows = reader.find_citations_of_subjects_by_turns(turns)
-    found = group_outdated_turns(workspace, reader, rows, hidden=hidden)
-    return {(one.conversation, one.turn): one.subjects for one in found}
-
-
 def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
 ) -> list[OutdatedTurn]:
@@ -64,7 +46,10 @@ def list_outdated_turns(
 def group_outdated_turns(
     workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
 ) -> list[OutdatedTurn]:
-    """Return the outdated turns among those in `rows`, in the order of the rows."""
+    """Return the outdated turns among those in `rows`, in the order of the rows.
+
+    Hidden subjects count only if `hidden` is true.
+    """
     rows = list(rows)
     ids = {
         row.target: make_subject_id(*row.target.split("/", 1)) for row in rows if "/" in row.target

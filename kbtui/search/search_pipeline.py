@@ -464,13 +464,13 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
 def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Return the hits, each with the subjects that have changed since its turn was given them."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
-    if not turns:
+    rows = run.reader.find_citations_of_subjects_by_turns(turns)
+    if not rows:
         return hits
-    from kbtui.search.outdated_turns import find_outdated_subjects_of_turns
+    from kbtui.search.outdated_turns import group_outdated_turns
 
-    found = find_outdated_subjects_of_turns(
-        run.workspace, run.reader, turns, hidden=run.request.hidden
-    )
+    outdated = group_outdated_turns(run.workspace, run.reader, rows, hidden=run.request.hidden)
+    found = {(one.conversation, one.turn): one.subjects for one in outdated}
     return [
         hit._replace(outdated_subjects=found.get((hit.entry_id, hit.turn or 0), ())) for hit in hits
     ]

@@ -22,6 +22,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import replace_surrogates
+from kbtui.userdata import MARKS_FILE_NAME
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class MarkStore:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._file = SqliteFile(
-            workspace.data_dir / "marks.sqlite",
+            workspace.data_dir / MARKS_FILE_NAME,
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
             sync=True,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata import MARKS_FILE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
+    from kbtui.userdata.mark_store import MarkStore
     from kbtui.workspace import Workspace
 
-_MARK_FILTER = re.compile("mark(ed)?:", re.IGNORECASE)
+_MARK_FILTERS = ("mark:", "marked:")
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
@@ -23,9 +23,11 @@ def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str
 
     It is also empty if the marks cannot be read. `add_marks_to_hits` adds the notice that says so.
     """
-    if request.marks or _MARK_FILTER.search(request.query):
+    query = request.query.lower()
+    if request.marks or any(key in query for key in _MARK_FILTERS):
+        store = _open_mark_store(workspace)
         with suppress(KbtuiError):
-            return tuple(MarkStore(workspace).list_marked_turns())
+            return tuple(store.list_marked_turns()) if store else ()
     return ()
 
 
@@ -41,9 +43,10 @@ def add_marks_to_hits(
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {}
     for name, workspace in workspaces.items():
-        found[name], notice = MarkStore(workspace).map_marks_of_conversations(wanted)
-        if notice is not None:
-            answer = answer.add_notices(notice)
+        if store := _open_mark_store(workspace):
+            found[name], notice = store.map_marks_of_conversations(wanted)
+            if notice is not None:
+                answer = answer.add_notices(notice)
     if not any(found.values()):
         return answer
     hits = []
@@ -57,3 +60,19 @@ def add_marks_to_hits(
         ]
         hits.append(hit._replace(marks=marks) if marks else hit)
     return answer._replace(hits=hits)
+
+
+def _open_mark_store(workspace: Workspace) -> MarkStore | None:
+    """Return the store of the user's marks, or None if there is none yet.
+
+    Its module is imported only if there are marks, because the import takes 3 ms.
+    """
+    try:
+        (workspace.data_dir / MARKS_FILE_NAME).stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # The store reports that it cannot be read.
+    from kbtui.userdata.mark_store import MarkStore
+
+    return MarkStore(workspace)

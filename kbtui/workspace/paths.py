@@ -13,11 +13,11 @@ import sys
 try:
     # Avoid `hashlib`, which loads OpenSSL; the standard module `random` avoids it in the same way.
     if sys.version_info >= (3, 12):
-        from _sha2 import sha256
+        from _sha2 import sha256 as sha256
     else:
-        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+        from _sha256 import sha256 as sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
-    from hashlib import sha256
+    from hashlib import sha256 as sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

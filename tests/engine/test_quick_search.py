@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from running import run_command
-from support import Builder, asked, end_engine, kill_engine, said
+from support import Builder, asked, called, end_engine, kill_engine, said
 
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.userdata.user_data_store import UserData
@@ -116,7 +116,22 @@ def test_what_was_just_saved_is_found(served: Builder) -> None:
     assert run(served, "--mode", "lexical", "capybara")[0] == 1
 
 
-def list_modules_of_search(at: Builder, *words: str) -> set[str]:
+UNNEEDED_WITHOUT_ENGINE = {
+    "dataclasses",
+    "hashlib",
+    "kbtui.citations.citation_extraction",
+    "kbtui.conversations.models",
+    "kbtui.conversations.turn_marks",
+    "kbtui.index.chunk_splitter",
+    "kbtui.knowledge.knowledge_loader",
+    "kbtui.library.subject_versions",
+    "kbtui.text_difference",
+    "kbtui.userdata.mark_store",
+}
+"""Modules that a search in the client must not import, because importing takes most of its time."""
+
+
+def list_modules_of_search(at: Builder, *words: str, shown: str = "guide/start") -> set[str]:
     """Search for the aardvark in a new process; return the names of the modules it imported."""
     script = (
         "import sys; from kbtui.cli.main import main; code = main(sys.argv[1:]);"
@@ -125,7 +140,7 @@ def list_modules_of_search(at: Builder, *words: str) -> set[str]:
     asked_for = ["search", "-w", str(at.root), "--mode", "lexical", "aardvark", *words]
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"]
     done = subprocess.run([*command, *asked_for], capture_output=True, text=True, check=False)
-    assert "guide/start" in done.stdout, done.stderr
+    assert shown in done.stdout, done.stderr
     return set(done.stderr.split())
 
 
@@ -143,4 +158,16 @@ def test_it_imports_no_parsers_without_an_engine(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     held = list_modules_of_search(served)
     assert "tantivy" in held
-    assert not held & {"dataclasses", "kbtui.conversations.models", "kbtui.index.chunk_splitter"}
+    assert not sorted(held & UNNEEDED_WITHOUT_ENGINE)
+
+
+def test_it_imports_no_parsers_to_find_outdated_turns(
+    served: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hit's turn was given a subject that has changed since."""
+    given = called("t1", "fs_read_file", "```md\n# Start\n```", path="docs/guide/start.md")
+    served.conversation(2, [[asked("Is the aardvark awake?"), *given, said("Yes.")]])
+    settled(connect_or_start_engine(served.workspace)).stop_engine()
+    monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+    held = list_modules_of_search(served, shown="knowledge changed since")
+    assert not sorted(held & UNNEEDED_WITHOUT_ENGINE)
