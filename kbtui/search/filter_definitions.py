@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     FilterInput = Literal["search", "library", "entries"]
     """The input that a filter is typed in: the search, the library's filter or the entries' filter."""
     ValueKind = Literal[
-        "topic", "choice", "term", "title", "argument", "date", "text", "agent", "label"
+        "topic",
+        "choice",
+        "term",
+        "title",
+        "argument",
+        "date",
+        "text",
+        "agent",
+        "label",
+        "file",
+        "project",
     ]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
@@ -260,6 +270,14 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",),
         search="label", term="entry", library=_has_conversation_label,
+    ),
+    FilterDefinition(
+        "file", "only turns with a call that names this file: file:src/main.py, file:main.py", "file", ("files",),
+        search="file",
+    ),
+    FilterDefinition(
+        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",),
+        search="project",
     ),
     FilterDefinition(
         "mark", "only turns with this mark of yours: decided, rejected, superseded, any", "choice", ("marked",),

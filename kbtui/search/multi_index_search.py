@@ -139,7 +139,7 @@ class _MultiIndexSearch:
         runs = []
         for position, index in enumerate(self._indexes):
             with self._name_failing_index(position):
-                own = request._replace(marked=index.marked)
+                own = request._replace(marked=index.marked, project_name=index.project)
                 run = SearchRun(index.workspace, index.reader, own)
             runs.append(run)
             if not run.mistakes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.search.filter_definitions import (
     FilterDefinition,
@@ -12,6 +13,7 @@ from kbtui.search.filter_definitions import (
     map_filters_by_key,
     quote_filter_value,
 )
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,12 +103,27 @@ def _list_filter_values(
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]
-    if row.kind in {"term", "argument", "agent"} and reader is not None:
+    if row.kind in {"term", "argument", "agent", "file"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
+        if row.kind == "file":
+            return _list_file_names(searcher, part)
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, f"{count} passages") for term, count in terms]
     return list_fixed_filter_values(row)
+
+
+FILE_ARGUMENTS = ("path", "file_path", "filepath", "absolute_path", "filename", "file")
+"""Arguments of tool calls that name a file, in lower case as in the index."""
+
+
+def _list_file_names(searcher: Any, part: str) -> list[tuple[str, str]]:
+    """Return the files that begin with `part` and that tool calls name in an argument, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for argument in FILE_ARGUMENTS:
+        for term, count in searcher.terms_with_prefix("arg", f"{argument}={part}", limit=200):
+            counts[term.partition("=")[2]] += count
+    return [(name, format_counted_noun(count, "call")) for name, count in counts.most_common()]
 
 
 def list_fixed_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:

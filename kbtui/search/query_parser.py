@@ -159,6 +159,12 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
     return None
 
 
+_Turn = tuple[str, int | None]
+"""A turn, as the id of its conversation and its number."""
+
+TOOL_CALL_ROLE = "tool-call"
+MAX_CALLS_NAMING_FILE = 5000
+"""The filter `file:` looks at no more than this many calls whose arguments have the words of the path."""
 MAX_TITLED_ENTRIES = 2000
 """The filter `title:` selects at most this many entries, even if more titles match."""
 
@@ -175,8 +181,8 @@ class ArgumentAndExclusionFilters(NamedTuple):
 
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    turns: frozenset[tuple[str, int | None]] | None = None
-    without_turns: frozenset[tuple[str, int | None]] = frozenset()
+    turns: frozenset[_Turn] | None = None
+    without_turns: frozenset[_Turn] = frozenset()
     without_chunks: tuple[int, ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
@@ -251,6 +257,9 @@ class _QueryFilterApplier:
         self._args: list[tuple[str, ...]] = []
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
+        self._turns: set[_Turn] | None = None
+        """The only turns in which hits may be; None for all turns."""
+        self._without_turns: set[_Turn] = set()
         self._without_marks: list[str] = []
 
     def apply_filters_to_request(
@@ -270,33 +279,40 @@ class _QueryFilterApplier:
             entries = self._entries & set(held) if held else self._entries
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
         further = ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
-        further = self._select_marked_turns(further)
+        self._select_marked_turns()
+        further = self._limit_to_turns(further)
         return self._request, further, self._mistakes
 
-    def _select_marked_turns(
-        self, further: ArgumentAndExclusionFilters
-    ) -> ArgumentAndExclusionFilters:
-        """Limit the request to the turns with the wanted marks, and exclude those with unwanted ones."""
+    def _select_marked_turns(self) -> None:
+        """Select the turns with the wanted marks, and exclude those with unwanted ones."""
         if not (self._request.marks or self._without_marks):
-            return further
-        turns: dict[str, set[tuple[str, int | None]]] = {}
+            return
+        turns: dict[str, set[_Turn]] = {}
         for text in self._request.marked:
             state, _, reference = text.partition(" ")
             ref = parse_ref(reference)
             turns.setdefault(state, set()).add((ref.conversation or "", ref.turn))
         if self._request.marks:
-            wanted = set[tuple[str, int | None]]().union(
-                *(turns.get(state, ()) for state in self._request.marks)
-            )
-            numbers = self._reader.find_chunk_numbers_of_turns(wanted)
-            # No chunk has the number 0, so nothing is found if no turn has such a mark.
-            self._request = self._request._replace(chunks=tuple(numbers) or (0,))
-            further = further._replace(turns=frozenset(wanted))
-        unwanted = set[tuple[str, int | None]]().union(
-            *(turns.get(state, ()) for state in self._without_marks)
+            self._keep_turns(turn for state in self._request.marks for turn in turns.get(state, ()))
+        self._without_turns.update(
+            turn for state in self._without_marks for turn in turns.get(state, ())
         )
-        without = tuple(self._reader.find_chunk_numbers_of_turns(unwanted))
-        return further._replace(without_turns=frozenset(unwanted), without_chunks=without)
+
+    def _keep_turns(self, turns: Iterable[_Turn]) -> None:
+        kept = set(turns)
+        self._turns = kept if self._turns is None else self._turns & kept
+
+    def _limit_to_turns(self, further: ArgumentAndExclusionFilters) -> ArgumentAndExclusionFilters:
+        """Limit the request to the selected turns, and leave out the excluded ones."""
+        if self._turns is not None:
+            numbers = self._reader.find_chunk_numbers_of_turns(self._turns)
+            # No chunk has the number 0, so nothing is found if no turn is selected.
+            self._request = self._request._replace(chunks=tuple(numbers) or (0,))
+            further = further._replace(turns=frozenset(self._turns))
+        without = tuple(self._reader.find_chunk_numbers_of_turns(self._without_turns))
+        return further._replace(
+            without_turns=frozenset(self._without_turns), without_chunks=without
+        )
 
     def _add_query_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
         mistake = QueryMistake(part.start, part.end, message, hint)
@@ -337,6 +353,16 @@ class _QueryFilterApplier:
                 else:
                     until = min(moment, self._request.until or moment)
                     self._request = self._request._replace(until=until)
+            return
+        if row.kind == "project":
+            self._apply_project_filter(row, values, excluded=part.excluded)
+            return
+        if row.kind == "file":
+            turns = set[_Turn]().union(*map(self._find_turns_naming_file, values))
+            if part.excluded:
+                self._without_turns |= turns
+            else:
+                self._keep_turns(turns)
             return
         if row.kind == "title":
             entries = set().union(*map(self._find_entries_by_title, values))
@@ -410,6 +436,63 @@ class _QueryFilterApplier:
     def _open_keyword_indexes(self) -> list[Any]:
         sides = (False, True) if self._request.hidden else (False,)
         return [self._reader.open_keyword_index(hidden=hidden) for hidden in sides]
+
+    def _apply_project_filter(
+        self, row: FilterDefinition, values: Sequence[str], *, excluded: bool
+    ) -> None:
+        """Keep or exclude the searched project, or the conversations held in one of its worktrees.
+
+        Raises `FilterValueError` if nothing of the project is left. A search of all projects then leaves out
+        this workspace.
+        """
+        from kbtui.conversations.conversation_repository import list_conversations
+        from kbtui.conversations.project_directories import identify_project
+
+        name = self._request.project_name or identify_project(str(self._workspace.root)).name
+        is_project = any(value.casefold() in name.casefold() for value in values)
+        worktrees: dict[str, set[str]] = {}
+        if not is_project:
+            for info in list_conversations(self._workspace, counts=False):
+                if info.worktree:
+                    worktrees.setdefault(info.worktree, set()).add(info.id)
+        wanted = {value.casefold() for value in values}
+        entries = set[str]().union(
+            *(ids for worktree, ids in worktrees.items() if worktree.casefold() in wanted)
+        )
+        if is_project == excluded and (is_project or not entries):
+            if excluded:
+                raise FilterValueError(f"the filter excludes the project {name}", row.about)
+            raise row.make_unknown_value_error(values[0], [name, *sorted(worktrees)])
+        if excluded:
+            self._without.append(("entry", tuple(sorted(entries))))
+        elif not is_project:
+            self._entries = entries if self._entries is None else self._entries & entries
+
+    def _find_turns_naming_file(self, name: str) -> set[_Turn]:
+        """Return the turns with a tool call whose arguments contain the path `name`, whole or from a `/` on."""
+        from tantivy import Occur, Query
+
+        from kbtui.index.keyword_tokenizer import normalize_unicode
+        from kbtui.search.query_words import StemmingAnalyzer
+
+        name = name.removeprefix("./")
+        stems = StemmingAnalyzer(self._reader.language).stem_text(normalize_unicode(name))
+        numbers: list[int] = []
+        for index in self._open_keyword_indexes() if stems else ():
+            searcher, schema = index.searcher(), index.schema
+            words = (
+                Query.phrase_query(schema, "body", list(stems))
+                if len(stems) > 1
+                else Query.term_query(schema, "body", stems[0], "basic")
+            )
+            is_call = Query.term_query(schema, "role", TOOL_CALL_ROLE, "basic")
+            query = Query.boolean_query([(Occur.Must, words), (Occur.Must, is_call)])
+            hits = searcher.search(query, limit=MAX_CALLS_NAMING_FILE, count=False).hits
+            addresses = [address for _, address in hits]
+            numbers += searcher.fast_field_values("chunk", addresses)
+        whole = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w/-])")
+        chunks = self._reader.get_chunks_by_number(numbers).values()
+        return {(entry_id, chunk.turn) for chunk, entry_id in chunks if whole.search(chunk.text)}
 
     def _find_conversations_by_label(
         self, row: FilterDefinition, values: Sequence[str]

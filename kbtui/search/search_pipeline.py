@@ -116,12 +116,14 @@ def make_match_notices(
     from kbtui.search.excluding_filters import find_excluding_filters
 
     def count_matches(request: SearchRequest) -> int:
-        # Each index has its own marked turns.
+        # Each index has its own marked turns and its own project.
         wider = [
             SearchRun(
                 run.workspace,
                 run.reader,
-                request._replace(marked=run.given_request.marked),
+                request._replace(
+                    marked=run.given_request.marked, project_name=run.given_request.project_name
+                ),
             )
             for run in runs
         ]

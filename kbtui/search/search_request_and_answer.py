@@ -207,6 +207,7 @@ class SearchRequest(NamedTuple):
     * `zone`: the time zone of dates in the query; None means the time zone of this process.
     * `marks`: states of marks. If there are any, only turns with such a mark are searched.
     * `marked`: all marked turns, each as `STATE REFERENCE`. The engine sets it from the user's data.
+    * `project_name`: the name of the searched project. The engine sets it in a search of all projects.
     * `chunks`: chunk numbers. If there are any, only these chunks are searched.
     * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
       of these chunks that has a vector, and moves the vector of the query towards it.
@@ -225,6 +226,7 @@ class SearchRequest(NamedTuple):
     agents: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
+    project_name: str = ""
     chunks: tuple[int, ...] = ()
     since: datetime | None = None
     until: datetime | None = None

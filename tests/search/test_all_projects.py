@@ -128,6 +128,10 @@ def test_a_filter_that_only_one_workspace_knows_selects_it(three: dict[str, Buil
     index_here(three["woods"])
     found = search_all(three["alps"], "ibex", "topic:rare")
     assert [hit["project"] for hit in found["hits"]] == ["woods"]
+    found = search_all(three["alps"], "ibex", "project:coa")
+    assert [hit["project"] for hit in found["hits"]] == ["coast"]
+    found = search_all(three["alps"], "--", "ibex", "-project:coast,woods")
+    assert [hit["project"] for hit in found["hits"]] == ["alps"]
     _, err, code = on_pipe(["search", "--all", "ibex", "topic:nowhere"], cwd=three["alps"].root)
     assert code == 2
     assert b"nowhere" in err

@@ -98,6 +98,11 @@ CHAT, READ, LEARN = "jp-c17800000001:1", "jp-c17800000001:1.1", "jp-c17800000001
         ("label:area", {CHAT, READ, LEARN}),
         ("label:area=INDEX label:draft", {CHAT, READ, LEARN}),
         ("-label:area", {GUIDE, NOTE}),
+        ("file:docs/notes/lance.md", {CHAT, READ, LEARN}),
+        ("file:lance.md role:tool", {READ, LEARN}),
+        ("file:nce.md", set()),
+        ("-file:lance.md", {GUIDE, NOTE}),
+        ("project:ws topic:guide", {GUIDE}),
         ("before:2020-01-01", set()),
         ("-after:2020-01-01", set()),
         ("in:subjects after:1d", {GUIDE, NOTE}),
@@ -163,6 +168,8 @@ def test_exclusions_alone_are_neither_everything_nor_silent(
         ("tool:lern engine", "tool:lern", "unknown tool 'lern'", "learn"),
         ("role:bot engine", "role:bot", "unknown role 'bot'", "user"),
         ("engine before:soon", "before:soon", "not a date", "yesterday"),
+        ("engine project:other", "project:other", "unknown project 'other'", "ws"),
+        ("engine -project:ws", "-project:ws", "excludes the project ws", ""),
         ('engine title:""', 'title:""', "needs a value", ""),
     ],
 )
@@ -252,6 +259,8 @@ def test_an_unknown_topic_among_the_options_is_a_mistake_too(
         ("arg:pa", "path"),
         ("arg:path=la", "path=lance.md"),
         ("before:yes", "yesterday"),
+        ("file:la", "lance.md"),
+        ("proj", "project:"),
     ],
 )
 def test_what_is_begun_is_completed(
