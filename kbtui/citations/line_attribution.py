@@ -38,13 +38,12 @@ class _TextPlace(NamedTuple):
 
 
 def attribute_lines(
-    lines: Sequence[str], wanted: Iterable[int], edits: Sequence[FileEdit], *, exact: bool = False
+    lines: Sequence[str], wanted: Iterable[int], edits: Sequence[FileEdit]
 ) -> dict[int, int]:
     """Map the index of each line to the index of the edit that wrote the line.
 
     `edits` begins with the oldest edit. Only the lines with the indices `wanted` are looked for. Lines
-    that no edit wrote are left out. With `exact`, an edit counts only if it says which text it replaced
-    and if its whole new text is found.
+    that no edit wrote are left out.
     """
     edits = _complete_edits(edits)
     state = list(lines)
@@ -55,8 +54,6 @@ def attribute_lines(
         if not missing:
             break
         edit = edits[number]
-        if exact and edit.old is None:
-            continue
         new = split_lines(edit.new)
         written: list[int | None]
         place = _find_place_of_new_text(state, edit, origins, missing)
@@ -74,8 +71,6 @@ def attribute_lines(
                     written += ids
             state[place.first : place.end] = before
             origins[place.first : place.end] = kept
-        elif exact:
-            continue
         else:
             written = _find_remaining_lines(state, origins, edit, new)
         for line in written:

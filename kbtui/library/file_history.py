@@ -589,10 +589,8 @@ class _EditsOfTurns:
             committed = _split_file_lines(text)
             limit = time + CLOCK_SECONDS
             count = sum(self._get_time(action) <= limit for _, _, action in self._edits)
+            # Later edits cannot be in the commit, even if they wrote the same text.
             written = attribute_lines(committed, places, edits[:count])
-            if count < len(edits) and (left := places.keys() - written.keys()):
-                # The clock of the commit can be wrong, for example after a rebase with old dates.
-                written |= attribute_lines(committed, left, edits, exact=True)
             found |= {places[line]: edit for line, edit in written.items()}
         return found
 

@@ -206,6 +206,20 @@ def test_blame_of_lines_names_their_writers_and_the_lines_without_one(
     assert main([*where, "src/b.py", "--diff"]) == 0
 
 
+def test_an_edit_after_the_commit_of_a_line_did_not_write_the_line(
+    edited: Library, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = edited.workspace.root
+    run_git(root, "init")
+    run_git(root, "add", "lib")
+    run_git(root, "commit", "-m", "All of it")
+    (root / "lib/é.py").write_text(f"{(root / 'lib/é.py').read_text()}# later, by hand\n")
+    assert main(["-w", str(root), "blame", "lib/é.py:1-7"]) == 1
+    said = capfd.readouterr().err
+    assert "no turn wrote lines 1-6, which come from commit" in said
+    assert "no turn wrote line 7\n" in said
+
+
 @pytest.mark.parametrize("left", [0.3, 0.95])
 def test_blame_says_which_conversations_cannot_be_read_completely(
     edited: Library, capfd: pytest.CaptureFixture[str], left: float
