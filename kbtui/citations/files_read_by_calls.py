@@ -78,6 +78,34 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
     return []
 
 
+def find_only_printing_command(call: ConversationEvent) -> list[str] | None:
+    """Return the words of the command that a shell call ran, if it only prints one file; else None.
+
+    Changes of the directory before the command do not count.
+    """
+    arguments = call.arguments or {}
+    script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
+    if isinstance(script, list):
+        words = [word for word in script if isinstance(word, str)]
+        if not _is_shell_with_script(words):
+            return words if len(_list_printed_paths(words)) == 1 else None
+        script = words[2]
+    if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX or "<<" in script:
+        return None
+    commands = [words for words in _iterate_simple_commands(script) if words[0] != "cd"]
+    if len(commands) != 1 or len(_list_printed_paths(commands[0])) != 1:
+        return None
+    return commands[0]
+
+
+def _is_shell_with_script(words: list[str]) -> bool:
+    return (
+        len(words) == 3
+        and _SHELLS.fullmatch(words[0]) is not None
+        and words[1] in {"-c", "-lc", "-ic"}
+    )
+
+
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the texts in the first argument that has one of the names `keys`.
 
@@ -94,7 +122,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
     """Yield the files that a command line prints; `command` is its text or the list of its words."""
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
-        if len(words) == 3 and _SHELLS.fullmatch(words[0]) and words[1] in {"-c", "-lc", "-ic"}:
+        if _is_shell_with_script(words):
             command = words[2]
         else:
             yield from (FileRead(path, directory) for path in _list_printed_paths(words))

@@ -49,17 +49,13 @@ _CUT_NOTE = (
 
 Stored conversations contain old notes, so if the wording changes, keep the old wording here.
 """
-_TRUNCATED = r"(?mi)^[^\n]*[\[(<…][^\n]*\btruncated\b[^\n]*$"
+_TRUNCATED = r"(?mi)^[^\n]*[\[(<…][^\n]*\b(?:truncated|omitted \d+ of \d+ lines)\b[^\n]*$"
 """Matches a line in which an agent says that it shortened a result."""
 _MASK = r"\[masked: [^\]\n]{1,60}\]"
 _COMPACT_MASK = r"\[masked:[^\]]{1,60}\]"
 """Matches a mask in a text from which the white space was removed."""
 _FENCED = r"(?s)(`{3,})[^`\n]*\n(.*?)\n?(`{3,})\Z"
 _WHITE_SPACE = r"\s+"
-_NUMBERED_LINE = r" *(\d+)[→\t](.*)"
-"""Matches a line of Claude Code's tool `Read`."""
-_MAX_NUMBERED_LINES = 2_000
-"""The maximum number of lines that Claude Code's tool `Read` returns of a file."""
 
 
 DIGEST_LENGTH = 32
@@ -218,28 +214,11 @@ def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
 
 def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
     """Return the text of the only file that a call read; None if the form of the result is unknown."""
-    arguments, result = call.arguments or {}, call.result
-    if result is None:
-        return None
-    names = {name for name, value in arguments.items() if value is not None}
-    text = result.text.replace("\r\n", "\n")
-    if call.name == "fs_read_file":
-        first, _, rest = text.strip().partition("\n")
-        if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
-            return None
-        body = rest.rpartition("\n")[0]
-        return make_given_text(body, is_part=bool(names - {"path", "file_path"}))
-    if call.name == "Read":
-        lines = [re.fullmatch(_NUMBERED_LINE, line) for line in text.rstrip("\n").split("\n")]
-        numbered = [line for line in lines if line]
-        if not numbered or not all(
-            line and int(line[1]) == int(numbered[0][1]) + at
-            for at, line in enumerate(lines[: len(numbered)])
-        ):
-            return None
-        is_part = bool(names - {"file_path"}) or len(numbered) >= _MAX_NUMBERED_LINES
-        return make_given_text("\n".join(line[2] for line in numbered), is_part=is_part)
-    return None
+    # Searches, which need only the comparison, do not wait for this import.
+    from kbtui.citations.file_texts_in_results import extract_file_text
+
+    found = extract_file_text(call)
+    return None if found is None else make_given_text(found.text, is_part=found.is_part)
 
 
 def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> str:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from kbtui.citations.given_text import GivenTextExtent
 
-CATALOG_VERSION = 17
-"""The version of the tables. Increase it when the tables change, so that the index is rebuilt."""
+CATALOG_VERSION = 18
+"""The version of the tables. Increase it when the tables change, or what is found in conversations, so that the index is rebuilt."""
 
 CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

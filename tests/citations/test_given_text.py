@@ -116,14 +116,52 @@ def test_a_file_that_a_tool_returned_in_a_fence_or_with_line_numbers_is_compared
 ) -> None:
     text = "# Long\n\n```sh\nls\n```\n"
     knowledge = load(tmp_path, "a.md", text)
-    numbered = "".join(f"{number:6}→{line}\n" for number, line in enumerate(text.splitlines(), 1))
-    for tool, argument, result in (
-        ("fs_read_file", "path", f"```md\n{text}```\n"),
-        ("Read", "file_path", f"{numbered}\n<system-reminder>\nBe good.\n</system-reminder>\n"),
-    ):
-        path = {argument: "docs/guide/a.md"}
-        assert find_state(knowledge, text, tool, result, **path).state == "unchanged"
-        assert find_state(knowledge, text + "More.", tool, result, **path).state == "changed"
+
+    def number(form: str) -> str:
+        return "".join(f"{form.format(at)}{line}\n" for at, line in enumerate(text.splitlines(), 1))
+
+    file = "docs/guide/a.md"
+    codex = {"command": ["bash", "-lc", f"cd . && sed -n '1,200p' {file}"]}
+    tabbed = number("{:6}\t")
+    ended = "\n(End of file - total 5 lines)\n"
+    for tool, arguments, result in (
+        ("fs_read_file", {"path": file}, f"```md\n{text}```\n"),
+        ("Read", {"file_path": file}, f"{number('{:6}→')}\n<system-reminder>\nBe good.\n</system-reminder>\n"),
+        # Gemini CLI
+        ("read_file", {"absolute_path": file}, text),
+        ("read_many_files", {"paths": [file]}, f"--- /w/{file} ---\n\n{text}\n\n--- End of content ---"),
+        ("run_shell_command", {"command": f"cat {file}"}, f"Command: cat {file}\nDirectory: (root)\nOutput: {text}\nError: (none)\nExit Code: 0\nSignal: 0\nProcess Group PGID: 88\n"),
+        ("run_shell_command", {"command": f"cat {file}"}, f"Output: {text}\nProcess Group PGID: 88"),
+        # Codex
+        ("shell", codex, text),
+        ("shell", codex, f"/opt/brew.sh: line 60: cannot create temp file: Operation not permitted\n{text}"),
+        ("exec_command", {"cmd": f"nl -ba {file}"}, f"Chunk ID: 1a\nWall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n{tabbed}"),
+        ("shell_command", {"command": f"head -n 80 {file}"}, f"Exit code: 0\nWall time: 0 seconds\nOutput:\n{text}"),
+        ("read_file", {"file_path": file}, number("L{}: ")),
+        # opencode
+        ("read", {"filePath": file}, f"<file>\n{number('{:05}| ')}{ended}</file>"),
+        ("read", {"filePath": file}, f"<path>/w/{file}</path>\n<type>file</type>\n<content>\n{number('{}: ')}{ended}</content>\n\n<system-reminder>\nNo.\n</system-reminder>"),
+    ):  # fmt: skip
+        now = find_state(knowledge, text, tool, result, **arguments)
+        assert now.state == "unchanged", result
+        assert find_state(knowledge, text + "More.", tool, result, **arguments).state == "changed"
+
+
+def test_a_part_of_a_file_that_a_tool_returned_is_compared_as_a_part(tmp_path: Path) -> None:
+    text = "# Long\n\none\n\ntwo\n"
+    knowledge = load(tmp_path, "a.md", text)
+    file = "docs/guide/a.md"
+    for tool, arguments, result in (
+        ("shell", {"command": f"sed -n '1,3p' {file}"}, "# Long\n\none\n"),
+        ("read_file", {"absolute_path": file}, "\nIMPORTANT: The file content has been truncated.\nStatus: Showing lines 1-3 of 5 total lines.\nAction: no\n\n--- FILE CONTENT (truncated) ---\n# Long\n\none"),
+        ("read_file", {"file_path": file, "offset": 3, "limit": 1}, "L3: one"),
+        ("read", {"filePath": file, "offset": 1}, "<file>\n00002| \n00003| one\n\n(File has more lines. Use 'offset' parameter to read beyond line 3)\n</file>"),
+        ("shell", {"command": f"cat {file}"}, "# Long\n[... omitted 4 of 5 lines ...]\n"),
+    ):  # fmt: skip
+        now = find_state(knowledge, text, tool, result, **arguments)
+        assert now.state == "unknown", result
+        other = text.replace("one", "1").replace("Long", "Short")
+        assert find_state(knowledge, other, tool, result, **arguments).state == "changed"
 
 
 @given(texts)
