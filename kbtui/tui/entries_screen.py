@@ -35,7 +35,7 @@ from kbtui.text import (
     sanitize,
     sanitize_to_one_line,
 )
-from kbtui.tui.external_programs import copy_text_to_clipboards, open_web_address_in_browser
+from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards, open_web_address_in_browser
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (

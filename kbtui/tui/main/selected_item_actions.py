@@ -117,7 +117,7 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
-        from kbtui.tui.external_programs import copy_text_to_clipboards, format_copied_size
+        from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards, format_copied_size
 
         warning = copy_text_to_clipboards(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
@@ -274,7 +274,7 @@ class SelectedItemActions:
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
-        from kbtui.tui import external_programs
+        from kbtui.tui import browser_and_clipboard
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         app, status = self._main.screen.app, self._main.status
@@ -285,9 +285,9 @@ class SelectedItemActions:
                 self.copy_text(address, address)
             elif choice == "open":
                 if path:
-                    is_open = external_programs.open_in_default_program(str(path))
+                    is_open = browser_and_clipboard.open_in_default_program(str(path))
                 else:
-                    is_open = external_programs.open_web_address_in_browser(app, address)
+                    is_open = browser_and_clipboard.open_web_address_in_browser(app, address)
                 if is_open:
                     status.flash_message(f"opened {address} in the {program}")
                 else:
