@@ -22,7 +22,7 @@ from kbtui.knowledge.topic_scan import is_hidden_path, split_file_extension
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.knowledge.knowledge_loader import KnowledgeBase
+    from kbtui.knowledge.knowledge_base import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 

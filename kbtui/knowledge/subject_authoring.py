@@ -22,7 +22,7 @@ from kbtui.knowledge.subject_files import (
 )
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.knowledge_loader import KnowledgeBase
+    from kbtui.knowledge.knowledge_base import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
@@ -173,7 +173,7 @@ def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text:
     *folders, name = slug.split("/")
     path = create_directory_inside_workspace(root, base.joinpath(*folders)) / f"{name}.md"
     write_new_file(path, text)
-    from kbtui.knowledge.knowledge_loader import load_knowledge
+    from kbtui.knowledge.knowledge_base import load_knowledge
 
     for subject in load_knowledge(knowledge.workspace).list_subjects(topic.id):
         if os.path.realpath(subject.path) == os.path.realpath(path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.files import parse_toml, write_file_atomically
-from kbtui.knowledge.knowledge_loader import (
+from kbtui.knowledge.knowledge_base import (
     TOPIC_FIELDS,
     KnowledgeBase,
     load_knowledge,

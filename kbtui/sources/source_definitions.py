@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError, suggest_similar_key
-from kbtui.knowledge.knowledge_loader import find_superseded_file_problems
+from kbtui.knowledge.knowledge_base import find_superseded_file_problems
 from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
