@@ -8,7 +8,7 @@ finds the cache directory from environment variables. When an engine restarts it
 import os
 import sys
 
-from kbtui.engine.engine_process import InheritedState, run_engine
+from kbtui.engine.engine_main import InheritedState, run_engine
 
 if __name__ == "__main__":
     state = sys.argv[2:]

@@ -90,7 +90,7 @@ def test_what_is_shared_is_made_once_and_given_back_by_its_last_user() -> None:
 IMPATIENT = """
 from kbtui.engine import workspace_table
 workspace_table.MODEL_IDLE_SECONDS = 2.0
-from kbtui.engine.engine_process import run_engine
+from kbtui.engine.engine_main import run_engine
 run_engine()
 """
 """An engine that frees the memory of the model two seconds after it was last used."""

@@ -255,7 +255,7 @@ def scan_or_fail(path="."):
     return scan(path)
 
 os.scandir = scan_or_fail
-from kbtui.engine.engine_process import run_engine
+from kbtui.engine.engine_main import run_engine
 run_engine()
 os._exit(0)
 """

@@ -25,7 +25,7 @@ def slow_scan(path="."):
     return scan(path)
 
 os.scandir = slow_scan
-from kbtui.engine.engine_process import run_engine
+from kbtui.engine.engine_main import run_engine
 run_engine()
 """
 """An engine on a disk that needs three seconds to list the topic's directory."""

@@ -92,7 +92,7 @@ def run_engine(inherited: InheritedState | None = None) -> int:
         )
         asyncio.run(server.serve_clients())
         if server.should_restart and still_holds_lock_and_socket():
-            _start_anew(InheritedState(lock.duplicate_descriptor(), waiting, umask))
+            _restart_in_same_process(InheritedState(lock.duplicate_descriptor(), waiting, umask))
     except (KbtuiError, OSError) as error:
         write_engine_log_record(f"stopped: {error}")
         return 3
@@ -107,7 +107,7 @@ def run_engine(inherited: InheritedState | None = None) -> int:
     return 0
 
 
-def _start_anew(state: InheritedState) -> NoReturn:
+def _restart_in_same_process(state: InheritedState) -> NoReturn:
     """Replace the program of this process by a new engine. The process id, the lock and the socket stay.
 
     Nothing else frees the hundreds of megabytes that the libraries for the model and the vectors keep.
