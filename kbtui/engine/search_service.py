@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from kbtui.engine.all_projects import AllProjects
+    from kbtui.engine.all_projects_search import AllProjectsSearch
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.engine.engine_protocol import (
         EngineSearchReply,
@@ -131,10 +131,10 @@ class SearchService:
         self._last_used = 0.0
 
     @cached_property
-    def _projects(self) -> AllProjects:
-        from kbtui.engine.all_projects import AllProjects
+    def _projects(self) -> AllProjectsSearch:
+        from kbtui.engine.all_projects_search import AllProjectsSearch
 
-        return AllProjects(self._workspace, self._settings)
+        return AllProjectsSearch(self._workspace, self._settings)
 
     def answer_client_search(
         self, request: EngineSearchRequest, state: RefreshOutcome

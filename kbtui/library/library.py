@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ConversationToolsAndModels,
     )
     from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark, TurnMarks
-    from kbtui.engine.all_projects import AllProjects
+    from kbtui.engine.all_projects_search import AllProjectsSearch
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
@@ -83,10 +83,10 @@ class Library(ReferenceReader):
         """The notice that the index was repaired. The next answer will contain this notice."""
 
     @cached_property
-    def _all_projects(self) -> AllProjects:
-        from kbtui.engine.all_projects import AllProjects
+    def _all_projects(self) -> AllProjectsSearch:
+        from kbtui.engine.all_projects_search import AllProjectsSearch
 
-        return AllProjects(self.workspace, self.settings)
+        return AllProjectsSearch(self.workspace, self.settings)
 
     def close(self) -> None:
         """Close the indexes and the connections to the engine. A later call opens them again."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 
-class AllProjects:
+class AllProjectsSearch:
     """The indexes of all projects, seen from one workspace. They stay open until `close`."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
@@ -160,7 +160,7 @@ class ModelVectorSearch:
     If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.
     """
 
-    def __init__(self, projects: AllProjects, worker: EmbeddingWorker, wait: float) -> None:
+    def __init__(self, projects: AllProjectsSearch, worker: EmbeddingWorker, wait: float) -> None:
         self._projects, self._worker, self._wait = projects, worker, wait
         self._stores: dict[Path, VectorStore | None] = {}
 
