@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_free_memory
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
+from kbtui.engine.engine_workspace import EngineWorkspace
 from kbtui.engine.file_lock import take_file_lock
-from kbtui.engine.open_workspace import OpenWorkspace
 from kbtui.errors import EngineUnavailable, KbtuiError
 from kbtui.workspace import Workspace, load_settings, paths
 from kbtui.workspace.client_environment import ClientEnvironment
@@ -61,14 +61,14 @@ class WorkspaceSlot:
         self.index_directory = index_directory
         self.fingerprint = make_client_environment_fingerprint(client_environment)
         self.clients: set[ClientConnection] = set()
-        self.opening: asyncio.Task[OpenWorkspace]
+        self.opening: asyncio.Task[EngineWorkspace]
         self.lock: FileLock | None = None
         self.last_used = time.monotonic()
         self.threads = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
         self.periodic_work: asyncio.Task[None] | None = None
 
     @property
-    def opened(self) -> OpenWorkspace | None:
+    def opened(self) -> EngineWorkspace | None:
         """The workspace; None if it is not open yet, or could not be opened."""
         is_open = self.opening.done() and not self.opening.cancelled()
         return self.opening.result() if is_open and self.opening.exception() is None else None
@@ -112,7 +112,7 @@ class WorkspaceTable:
         """Create an empty table.
 
         `socket_path` is the path of the engine's socket. The other arguments are those of
-        `OpenWorkspace`.
+        `EngineWorkspace`.
         """
         self._loads_model_early = loads_model_early
         self._socket_path, self._umask, self._log = socket_path, umask, log
@@ -233,7 +233,7 @@ class WorkspaceTable:
             if slot.periodic_work is None or slot.periodic_work.done():
                 slot.periodic_work = asyncio.create_task(self._do_periodic_work(slot, opened))
 
-    async def _do_periodic_work(self, slot: WorkspaceSlot, opened: OpenWorkspace) -> None:
+    async def _do_periodic_work(self, slot: WorkspaceSlot, opened: EngineWorkspace) -> None:
         try:
             await opened.do_periodic_work()
         except Exception:
@@ -241,7 +241,7 @@ class WorkspaceTable:
 
     async def _open_workspace(
         self, slot: WorkspaceSlot, closing: asyncio.Task[None] | None
-    ) -> OpenWorkspace:
+    ) -> EngineWorkspace:
         """Wait until `closing` has closed the same workspace, and open it.
 
         Raises `KbtuiError` or `OSError`.
@@ -253,7 +253,7 @@ class WorkspaceTable:
             settings = await asyncio.get_running_loop().run_in_executor(
                 slot.threads, self._prepare_workspace, slot
             )
-            opened = OpenWorkspace(
+            opened = EngineWorkspace(
                 slot.workspace,
                 slot.client_environment,
                 settings,

@@ -12,7 +12,7 @@ from claude_sessions import answered, session_id, typed, write_session
 from support import Builder
 
 from kbtui.engine.client_connection import ClientConnection
-from kbtui.engine.open_workspace import OpenWorkspace
+from kbtui.engine.engine_workspace import EngineWorkspace
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings, load_settings
 from kbtui.workspace.client_environment import ClientEnvironment
@@ -51,12 +51,12 @@ class Person:
         path.write_text(text)
 
     @asynccontextmanager
-    async def open_workspace(self, settings: Settings) -> AsyncIterator[OpenWorkspace]:
+    async def open_workspace(self, settings: Settings) -> AsyncIterator[EngineWorkspace]:
         def end_never() -> None:
             pass
 
         with ThreadPoolExecutor(2) as pool:
-            opened = OpenWorkspace(
+            opened = EngineWorkspace(
                 self.builder.workspace,
                 self.client_environment,
                 settings,
@@ -71,7 +71,7 @@ class Person:
             finally:
                 await opened.stop_threads()
 
-    async def search(self, opened: OpenWorkspace, words: str) -> list[str]:
+    async def search(self, opened: EngineWorkspace, words: str) -> list[str]:
         """Search as the server does for a client; return the texts of the hits."""
         ours, theirs = socket.socketpair()
         with closing(theirs):

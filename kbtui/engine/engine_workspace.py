@@ -115,7 +115,7 @@ LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
 
-class OpenWorkspace:
+class EngineWorkspace:
     """A workspace with its threads: they watch and index its files, and embed its passages.
 
     `clients` are the clients that have sent a hello message. `operations` answer their requests; call
