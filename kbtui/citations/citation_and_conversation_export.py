@@ -47,7 +47,7 @@ UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
 """Reason why kbtui cannot find out whether a subject has changed -> the text that says so."""
 
 
-def format_cited_text_state(cite: Citation) -> str:
+def format_citation_state(cite: Citation) -> str:
     """Return a text that says whether the cited subject has changed since the citation; "" for other citations."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
@@ -247,7 +247,7 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
     """Describe a citing turn in one line: its reference, date, conversation, method and tool."""
     how = f"({cite.how}, {sanitize_to_one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
-    state = format_cited_text_state(cite)
+    state = format_citation_state(cite)
     return (
         f"{source}  {_format_citation_date(cite)}  {sanitize_to_one_line(cite.source_title)}  {how}"
         + (f"  {state}" if state else "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
 from kbtui.citations.given_text import (
-    CitedTextState,
+    CitationState,
     GivenText,
     UnknownStateReason,
     find_text_given_by_file_tool,
@@ -89,7 +89,7 @@ class Citation(NamedTuple):
     source_title: str = ""
     rewound: bool = False
     given: GivenText | None = None
-    state: CitedTextState | None = None
+    state: CitationState | None = None
     state_reason: UnknownStateReason | None = None
 
     @property

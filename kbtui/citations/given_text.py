@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import ConversationEvent
 
-CitedTextState = Literal["unchanged", "changed", "gone", "unknown"]
+CitationState = Literal["unchanged", "changed", "gone", "unknown"]
 """Whether a subject still has the text that a turn was given.
 
 * "unchanged": the subject still has exactly this text.
@@ -85,10 +85,10 @@ class GivenText(NamedTuple):
         return fenced[2] if fenced and fenced[1] == fenced[3] else plain
 
 
-class CitedTextStateAndReason(NamedTuple):
+class CitationStateAndReason(NamedTuple):
     """The state of a citation of a subject; `reason` is set if the state is "unknown"."""
 
-    state: CitedTextState
+    state: CitationState
     reason: UnknownStateReason | None = None
 
 
@@ -155,27 +155,27 @@ def _hash_text(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-def find_cited_text_state(
+def find_citation_state(
     extent: GivenTextExtent | None, stored: str | None, now: ComparableText | None
-) -> CitedTextStateAndReason:
+) -> CitationStateAndReason:
     """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
 
     `extent` and `stored` describe what the turn was given; both are None if this is not known. The
     state is "unknown" if the text in `now` must be read and cannot be read.
     """
     if now is None:
-        return CitedTextStateAndReason("gone")
+        return CitationStateAndReason("gone")
     if extent is None or stored is None:
-        return CitedTextStateAndReason("unknown", "tool")
+        return CitationStateAndReason("unknown", "tool")
     try:
         return compare_given_text(extent, stored, now)
     except KbtuiError:
-        return CitedTextStateAndReason("unknown", "unreadable")
+        return CitationStateAndReason("unknown", "unreadable")
 
 
 def compare_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableText
-) -> CitedTextStateAndReason:
+) -> CitationStateAndReason:
     """Return whether a subject, whose text is `now`, still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
@@ -183,10 +183,10 @@ def compare_given_text(
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # What looks like a note may belong to the subject, and a passage may be the whole subject.
     if digest in now.digests or (extent == "part" and given == now.compact):
-        return CitedTextStateAndReason("unchanged")
+        return CitationStateAndReason("unchanged")
     if extent != "whole" and _contains_given_text(now.compact, given):
-        return CitedTextStateAndReason("unknown", extent)
-    return CitedTextStateAndReason("changed")
+        return CitationStateAndReason("unknown", extent)
+    return CitationStateAndReason("changed")
 
 
 def _contains_given_text(text: str, given: str) -> bool:

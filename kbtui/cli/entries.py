@@ -564,9 +564,9 @@ def _format_differences(library: Library, cites: list[Citation]) -> dict[Citatio
 
 
 def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
-    from kbtui.citations.citation_and_conversation_export import format_cited_text_state
+    from kbtui.citations.citation_and_conversation_export import format_citation_state
 
-    state = format_cited_text_state(cite)
+    state = format_citation_state(cite)
     title = "" if cite.title == cite.target else f"  {sanitize_to_one_line(cite.title)}"
     target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
     rewound = ", rewound" if cite.rewound else ""

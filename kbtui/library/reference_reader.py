@@ -202,7 +202,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation; each has the current title of the cited entry or file."""
         from kbtui.citations import extract_citations
-        from kbtui.citations.given_text import find_cited_text_state
+        from kbtui.citations.given_text import find_citation_state
         from kbtui.conversations import conversation_repository
 
         titles = {
@@ -221,7 +221,7 @@ class ReferenceReader(IndexAndEngineAccess):
             if cite.kind == "subject":
                 given = cite.given
                 extent, stored = (given.extent, given.make_stored_form()) if given else (None, None)
-                state, reason = find_cited_text_state(extent, stored, read_subject(cite.target))
+                state, reason = find_citation_state(extent, stored, read_subject(cite.target))
                 cite = cite._replace(state=state, state_reason=reason)
             found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
@@ -250,7 +250,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
         from kbtui.citations import Citation
-        from kbtui.citations.given_text import find_cited_text_state
+        from kbtui.citations.given_text import find_citation_state
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -260,7 +260,7 @@ class ReferenceReader(IndexAndEngineAccess):
         )
         read_subject = cache(partial(open_cited_subject, self.load_knowledge()))
         states = [
-            find_cited_text_state(row[11], row[12], read_subject(row[5]))
+            find_citation_state(row[11], row[12], read_subject(row[5]))
             if row[4] == "subject"
             else (None, None)
             for row in rows

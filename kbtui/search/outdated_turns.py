@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.given_text import ComparableText, find_cited_text_state
+from kbtui.citations.given_text import ComparableText, find_citation_state
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.search.hit_freshness import read_subject_file
@@ -63,7 +63,7 @@ def group_outdated_turns(
         if entry is not None and entry.hidden and not hidden:
             continue
         now = texts[entry.id] if entry else None
-        state = find_cited_text_state(row.extent, row.given, now).state
+        state = find_citation_state(row.extent, row.given, now).state
         if state in ("changed", "gone"):
             key = row.conversation, row.turn
             turn = turns.setdefault(key, OutdatedTurn(*key, row.timestamp, []))

@@ -318,7 +318,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if cite.title and cite.title != cite.target:
             target = self._short_refs.get(cite.target, cite.target)
             below.append((f" · {sanitize_to_one_line(target)}", "dim"))
-        state = _describe_cited_text_state(cite)
+        state = _describe_citation_state(cite)
         states: list[Spans] = [[("    ", ""), state]] if state and not cite.gone else []
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         self._cites_of_rows[key] = cite
@@ -334,7 +334,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
         name: Spans = [(sanitize_to_one_line(cite.source_title or cite.source), "")]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
-        state = next((found for one in cites if (found := _describe_cited_text_state(one))), None)
+        state = next((found for one in cites if (found := _describe_citation_state(one))), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
@@ -383,7 +383,7 @@ def _describe_activity(activity: TurnActivity) -> Iterator[str]:
         yield format_counted_noun(len(activity.failures), "failure")
 
 
-def _describe_cited_text_state(cite: Citation) -> Span | None:
+def _describe_citation_state(cite: Citation) -> Span | None:
     """Return a text that says whether the cited subject has changed, or None if the state is not known."""
     if cite.gone or cite.state == "gone":
         return "gone", "warning"

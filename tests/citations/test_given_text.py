@@ -12,7 +12,7 @@ from test_citing import make_call, make_conversation
 
 from kbtui.assistant.assistant_tools import escape_citation_headers
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.given_text import ComparableText, find_cited_text_state
+from kbtui.citations.given_text import ComparableText, find_citation_state
 from kbtui.index.chunk_splitter import split_subject_into_chunks
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge
@@ -48,7 +48,7 @@ def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arg
     subject = knowledge.find_subject("guide", "a")
     assert subject is not None
     text = ComparableText(now, subject.relative)
-    return find_cited_text_state(found.extent, found.make_stored_form(), text)
+    return find_citation_state(found.extent, found.make_stored_form(), text)
 
 
 @settings(max_examples=60, deadline=None)
