@@ -128,7 +128,7 @@ def parse_host_and_port(url: str) -> tuple[str, int | str]:
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
 
 
-class CrawlUrlPrefixes:
+class AllowedUrlPrefixes:
     """The prefixes of the URLs that a crawl may fetch.
 
     If no prefixes are given, the only prefix is the directory of the first URL.

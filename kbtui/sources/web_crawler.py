@@ -18,7 +18,7 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.document_text_extraction import READABLE, TextExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
 from kbtui.sources.source_document_directory import FetchedDocument, make_document_name_from_url
-from kbtui.sources.url_policy import CrawlUrlPrefixes, normalize_url
+from kbtui.sources.url_policy import AllowedUrlPrefixes, normalize_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -53,7 +53,7 @@ class WebCrawler:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
         self._limits: SourceRunLimits = fetcher.limits
         self._start = normalize_url(run.source.url or "") or ""
-        self._bounds = CrawlUrlPrefixes(self._start, run.source.prefixes)
+        self._bounds = AllowedUrlPrefixes(self._start, run.source.prefixes)
         self._queue: deque[tuple[str, int]] = deque()
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}

@@ -277,7 +277,7 @@ def make_source_approval_details(
 
 def describe_source_actions(state: DocumentSourceStatus) -> list[str]:
     """Return texts that say what the source may do after its approval, one for each action."""
-    from kbtui.sources.url_policy import CrawlUrlPrefixes
+    from kbtui.sources.url_policy import AllowedUrlPrefixes
 
     source = state.source
     lines: list[str] = []
@@ -285,7 +285,7 @@ def describe_source_actions(state: DocumentSourceStatus) -> list[str]:
         lines.append(f"fetch {sanitize_to_one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
-            inside = CrawlUrlPrefixes(source.url or "", source.prefixes).description
+            inside = AllowedUrlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch pages up to {source.depth} {links} away, but only below {inside}")
         hosts = map(sanitize_to_one_line, source.allow_hosts)
         lines += [f"fetch from {host} even if it is in a private network" for host in hosts]
