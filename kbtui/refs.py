@@ -103,7 +103,7 @@ def make_jp_conversation_id(digits: str) -> str:
     return f"{JP_ID_PREFIX}{int(digits)}"
 
 
-def is_jp_conversation_id(number: int) -> bool:
+def is_valid_jp_id_number(number: int) -> bool:
     """Return whether a number is in the range of JP's conversation ids."""
     return 0 <= number <= _LARGEST_JP_ID
 

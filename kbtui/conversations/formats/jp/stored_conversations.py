@@ -17,7 +17,7 @@ from kbtui.errors import UsageError, WorkspaceError
 from kbtui.refs import (
     JP_ID_PREFIX,
     get_conversation_creation_time,
-    is_jp_conversation_id,
+    is_valid_jp_id_number,
     make_jp_conversation_id,
     parse_conversation_id,
 )
@@ -353,7 +353,7 @@ def _parse_id_from_directory_name(name: str) -> str | None:
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
-    return make_jp_conversation_id(digits) if is_jp_conversation_id(int(digits)) else None
+    return make_jp_conversation_id(digits) if is_valid_jp_id_number(int(digits)) else None
 
 
 def _find_nested_conversations(path: str) -> list[str]:
