@@ -46,7 +46,7 @@ class LineOrigin(NamedTuple):
     summary: str
 
 
-class FileName(NamedTuple):
+class EarlierFileName(NamedTuple):
     """An earlier path of a file, and the time of the commit that gave the file its next path."""
 
     path: str
@@ -89,7 +89,7 @@ class GitHistory:
         )  # fmt: skip
         return _parse_blame(output.decode("utf-8", "replace"), path) if output else []
 
-    def list_earlier_names(self, path: str) -> list[FileName]:
+    def list_earlier_names(self, path: str) -> list[EarlierFileName]:
         """Return the earlier paths of a file, newest first."""
         output = self._run_git(
             "log", "--follow", "-M", "--diff-filter=R", "--name-status", "--no-ext-diff",
@@ -103,7 +103,7 @@ class GitHistory:
             if text.startswith("\1"):
                 until = int(text[1:])
             elif text.startswith("R"):
-                names.append(FileName(next(words, ""), until))
+                names.append(EarlierFileName(next(words, ""), until))
                 next(words, None)
         return [name for name in names if name.path]
 
