@@ -28,7 +28,7 @@ def looks_like_reference(text: str) -> bool:
     return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
 
 
-class ScrollAnchor(NamedTuple):
+class ReadingPosition(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
     `key` and `block` are the key and the index of a block. `line` is the index of a line in this
@@ -59,7 +59,7 @@ class NavigationTarget(NamedTuple):
     ref: Ref | None = None
     words: tuple[str, ...] = ()
     text: str = ""
-    mark: ScrollAnchor | None = None
+    mark: ReadingPosition | None = None
     cite: CitationKey | None = None
 
     def shows_same_document(self, other: NavigationTarget | None) -> bool:

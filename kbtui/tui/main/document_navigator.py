@@ -134,7 +134,7 @@ class DocumentNavigator:
         """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
         if current is not None and current.shows_same_document(self.shown):
-            mark = self._pane.document_view.viewport.make_scroll_anchor()
+            mark = self._pane.document_view.viewport.make_reading_position()
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:

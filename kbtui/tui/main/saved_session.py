@@ -14,7 +14,7 @@ from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
     NavigationTarget,
-    ScrollAnchor,
+    ReadingPosition,
     make_navigation_target,
 )
 from kbtui.tui.search_pane import MODES
@@ -111,8 +111,10 @@ def _parse_saved_target(state: Any) -> NavigationTarget | None:
             target = make_navigation_target(parse_ref(str(state.get("ref") or "")))
         except KbtuiError:
             return None
-    anchor = ScrollAnchor(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
-    return target._replace(view=str(state.get("view", "read")), mark=anchor)
+    reading_position = (
+        ReadingPosition(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
+    )
+    return target._replace(view=str(state.get("view", "read")), mark=reading_position)
 
 
 class SavedSessionManager:

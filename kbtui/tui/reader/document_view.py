@@ -22,7 +22,7 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command import MOVE_BINDINGS
-from kbtui.tui.navigation_target import ScrollAnchor
+from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 
@@ -89,7 +89,7 @@ class DocumentViewport:
         self._block_tops: list[int] = []
         """The number of lines before each block, followed by the total. Empty if they must be counted again."""
         self._line_cache: LRUCache[int, StyledLines] = LRUCache(MAX_CACHED_BLOCKS)
-        self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
+        self._resize_reading_positions: tuple[ReadingPosition, ReadingPosition] | None = None
         self._resize_positions = (self.top, self.cursor)
 
     # blocks and their heights
@@ -213,37 +213,37 @@ class DocumentViewport:
         last = self._find_last_line_of_block(found)
         return min(position, last) if found == position.block else last
 
-    def make_scroll_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
-        """Return an anchor for a position, by default for the cursor."""
+    def make_reading_position(self, position: LinePosition | None = None) -> ReadingPosition:
+        """Return the reading position at a position of the layout, by default at the cursor."""
         block, line = position or self.cursor
         if block >= len(self.document.blocks):
-            return ScrollAnchor("", 0, 0, 0)
+            return ReadingPosition("", 0, 0, 0)
         letters = _count_letters_before_lines(self.get_block_lines(block)[:line])[-1]
-        return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
+        return ReadingPosition(self.document.blocks[block].key, block, line, letters)
 
-    def find_scroll_anchor_position(self, anchor: ScrollAnchor) -> LinePosition:
-        """Return the position in the current layout that an anchor marks."""
-        block, line = self.document.find_block_index(anchor.key), anchor.line
+    def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
+        """Return the position of a reading position in the current layout."""
+        block, line = self.document.find_block_index(reading_position.key), reading_position.line
         if block is None:
-            return self.find_nearest_visible_position(LinePosition(anchor.block))
+            return self.find_nearest_visible_position(LinePosition(reading_position.block))
         letters = _count_letters_before_lines(self.get_block_lines(block))
-        if line >= len(letters) - 1 or letters[line] != anchor.letters:
-            line = bisect_right(letters, anchor.letters) - 1
+        if line >= len(letters) - 1 or letters[line] != reading_position.letters:
+            line = bisect_right(letters, reading_position.letters) - 1
         return self.find_nearest_visible_position(LinePosition(block, line))
 
     # document and size
 
-    def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
-        """Show a document from the anchor `at`, or from its top if `at` is None."""
+    def show_document(self, document: ReaderDocument, at: ReadingPosition | None = None) -> None:
+        """Show a document from the reading position `at`, or from its top if `at` is None."""
         self.document = document
-        self._resize_anchors = None
+        self._resize_reading_positions = None
         self._toggled_folds = set()
         self.current_match = None
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
         self._discard_block_layouts()
         if at is not None:
-            self.top = self.cursor = self.find_scroll_anchor_position(at)
+            self.top = self.cursor = self.locate_reading_position(at)
         self.update_visible_lines()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
@@ -255,16 +255,16 @@ class DocumentViewport:
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
         following = self.should_follow_new_text and not is_same_file
-        top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
+        top, cursor = self.make_reading_position(self.top), self.make_reading_position()
         self.document = document
-        self._resize_anchors = None
+        self._resize_reading_positions = None
         self._toggled_folds &= document.fold_kinds.keys()
         self._discard_block_layouts()
         if following:
             self.go_to_last_line()
         else:
-            self.top = self.find_scroll_anchor_position(top)
-            self.cursor = self.find_scroll_anchor_position(cursor)
+            self.top = self.locate_reading_position(top)
+            self.cursor = self.locate_reading_position(cursor)
             self.update_visible_lines()
 
     @property
@@ -280,30 +280,36 @@ class DocumentViewport:
 
     def resize(self, width: int, height: int) -> None:
         """Change the size and stay at the current line."""
-        # Keep the same anchors while the size changes several times. With new anchors after each change, the
-        # position would drift, because each anchor would mark the start of a wrapped line.
+        # Keep the same reading positions while the size changes several times. With new ones after each change,
+        # the view would drift, because each of them would be at the start of a wrapped line.
         has_moved = self._resize_positions != (self.top, self.cursor)
-        anchors = None if has_moved else self._resize_anchors
+        reading_positions = None if has_moved else self._resize_reading_positions
         self.height = height
         if width != self.width:
-            if anchors is None and self.width:
-                anchors = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
+            if reading_positions is None and self.width:
+                reading_positions = (
+                    self.make_reading_position(self.top),
+                    self.make_reading_position(),
+                )
             self.width = width
             self._discard_block_layouts()
-        if anchors:
-            self.top, self.cursor = map(self.find_scroll_anchor_position, anchors)
+        if reading_positions:
+            self.top, self.cursor = map(self.locate_reading_position, reading_positions)
         self.update_visible_lines()
         self.keep_cursor_visible(1)
-        self._resize_anchors, self._resize_positions = anchors, (self.top, self.cursor)
+        self._resize_reading_positions, self._resize_positions = (
+            reading_positions,
+            (self.top, self.cursor),
+        )
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
         """Lay the document out again after a `with` block. The cursor keeps its line and its row on the screen."""
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        cursor = self.make_scroll_anchor()
+        cursor = self.make_reading_position()
         yield
         self._discard_block_layouts()
-        self.cursor = self.find_scroll_anchor_position(cursor)
+        self.cursor = self.locate_reading_position(cursor)
         self.top = self.find_position_lines_below(self.cursor, -row)
         self.update_visible_lines()
         self.keep_cursor_visible()
@@ -564,8 +570,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """The document that the view shows."""
         return self.viewport.document
 
-    def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
-        """Show a document from the anchor `at`, or from its top if `at` is None."""
+    def show_document(self, document: ReaderDocument, at: ReadingPosition | None = None) -> None:
+        """Show a document from the reading position `at`, or from its top if `at` is None."""
         self._fit_viewport_to_widget()
         self.viewport.show_document(document, at)
         self.redraw_after_viewport_change()
