@@ -1,4 +1,4 @@
-"""Loads the topics of a workspace from its configuration."""
+"""`KnowledgeBase`: the topics of a workspace, loaded from its configuration, and their subjects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts other programs: the browser, viewers, and programs that copy text to the clipboard."""
+"""Opens web addresses and files in other programs, and copies text to the clipboard."""
 
 from __future__ import annotations
 
