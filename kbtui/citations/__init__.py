@@ -7,7 +7,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kbtui.citations.citation_extraction import (
+    from kbtui.citations.tool_call_citations import (
         Citation,
         Citations,
         CitationTargetLookup,
@@ -20,4 +20,4 @@ __all__ = ["Citation", "CitationTargetLookup", "Citations", "extract_citations"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("kbtui.citations.citation_extraction"), name)
+    return getattr(import_module("kbtui.citations.tool_call_citations"), name)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kbtui.citations import Citation, Citations
-    from kbtui.citations.citation_extraction import CitationKey
+    from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations import Citation, Citations
-    from kbtui.citations.citation_extraction import CitationTargetLookup
     from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
@@ -227,7 +227,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return found
 
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
-        from kbtui.citations.citation_extraction import CitationTargetLookup
+        from kbtui.citations.tool_call_citations import CitationTargetLookup
         from kbtui.conversations.project_directories import list_project_directories
         from kbtui.index.entries_and_chunks import make_subject_id
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_extraction import CitationKey
+    from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.knowledge.models import Subject
     from kbtui.library.reference_reader import ReferenceReader
     from kbtui.refs import Ref

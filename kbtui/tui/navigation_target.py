@@ -10,7 +10,7 @@ from textual.message import Message
 from kbtui.refs import is_other_agents_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
-    from kbtui.citations.citation_extraction import CitationKey
+    from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Hit
 

@@ -18,7 +18,7 @@ from kbtui.assistant.assistant_tools import (
     format_search_answer,
 )
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
+from kbtui.citations.tool_call_citations import SEARCH_RESULT_HEADER
 from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,

@@ -119,7 +119,7 @@ def test_what_was_just_saved_is_found(served: Builder) -> None:
 UNNEEDED_WITHOUT_ENGINE = {
     "dataclasses",
     "hashlib",
-    "kbtui.citations.citation_extraction",
+    "kbtui.citations.tool_call_citations",
     "kbtui.conversations.models",
     "kbtui.conversations.turn_marks",
     "kbtui.index.chunk_splitter",

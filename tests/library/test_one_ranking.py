@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, kill_engine, said
 
 import kbtui
-from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
+from kbtui.citations.tool_call_citations import SEARCH_RESULT_HEADER
 from kbtui.errors import UsageError
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import open_workspace_at_root

@@ -22,7 +22,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument, is_start_position_l
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.citations.citation_extraction import CitationKey
+    from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
