@@ -123,7 +123,7 @@ UNNEEDED_WITHOUT_ENGINE = {
     "kbtui.conversations.models",
     "kbtui.conversations.turn_marks",
     "kbtui.index.chunk_splitter",
-    "kbtui.knowledge.knowledge_loader",
+    "kbtui.knowledge.knowledge_base",
     "kbtui.library.subject_versions",
     "kbtui.text_difference",
     "kbtui.userdata.mark_store",
