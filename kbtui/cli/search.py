@@ -62,6 +62,10 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
     add("--explain", action="store_true", help="explain the rank of each hit")
     add("--why", metavar="REF", help="explain why a subject or a turn is not a hit")
     add("--like", metavar="REF", help="find passages that are similar to a subject or a turn")
+    add("--save", metavar="NAME", help="save the search under a name, then run it")
+    text = "run the search that is saved under a name; without a name, list the saved searches"
+    add("--saved", nargs="?", const="", metavar="NAME", help=text)
+    add("--remove-saved", metavar="NAME", help="remove a saved search")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -72,6 +76,15 @@ def run_search_command(args: Namespace) -> int:
     -word excludes passages that contain the word.
     If a query begins with a dash, write `--` before it.
     """
+    if args.saved is not None or args.remove_saved is not None:
+        from kbtui.cli import saved_searches
+
+        _check_no_query_is_given(args)
+        if args.remove_saved is not None:
+            return saved_searches.remove_saved_search(args)
+        if not args.saved:
+            return saved_searches.list_saved_searches(args)
+        saved_searches.load_search_into_arguments(args)
     _check_search_arguments(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
@@ -89,6 +102,10 @@ def run_search_command(args: Namespace) -> int:
     else:
         answer = _search_with_engine_or_library(args.workspace, request)
     _raise_first_query_mistake(answer)
+    if args.save is not None:
+        from kbtui.cli.saved_searches import save_search_of_arguments
+
+        save_search_of_arguments(args)
     found = bool(answer["hits"] or answer.get("why"))
     if args.json:
         print_json_result({name: value for name, value in answer.items() if name != "details"})
@@ -167,7 +184,20 @@ def _search_with_library(
         return answer.as_engine_message()
 
 
+def _check_no_query_is_given(args: Namespace) -> None:
+    where = "--saved" if args.saved is not None else "--remove-saved"
+    if args.query or args.like or args.save is not None:
+        hint = "a saved search has its own query" if args.saved else None
+        raise UsageError(
+            "cannot be combined with a query, --like or --save", where=where, hint=hint
+        )
+    if args.saved is not None and args.remove_saved is not None:
+        raise UsageError("cannot be combined with --remove-saved", where=where)
+
+
 def _check_search_arguments(args: Namespace) -> None:
+    if args.save is not None and args.like:
+        raise UsageError("cannot be combined with --like", where="--save")
     if not args.query and not args.like:
         raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
     if args.like and (args.query or args.explain or args.why):

@@ -14,6 +14,7 @@ from kbtui.userdata.sqlite_file import SqliteFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kbtui.search.search_request_and_answer import Mode
     from kbtui.workspace import Workspace
 
 RunStatus = Literal["ok", "partial", "error"]
@@ -32,6 +33,10 @@ CREATE TABLE IF NOT EXISTS runs (
   entries INTEGER NOT NULL, added INTEGER NOT NULL, updated INTEGER NOT NULL, removed INTEGER NOT NULL,
   unchanged INTEGER NOT NULL, problems TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS saved_searches (
+  name TEXT PRIMARY KEY, query TEXT NOT NULL, mode TEXT NOT NULL, archived INTEGER NOT NULL,
+  hidden INTEGER NOT NULL, all_projects INTEGER NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, PRIMARY KEY (source, url)) WITHOUT ROWID
 """
 
@@ -44,6 +49,21 @@ class Bookmark(NamedTuple):
     note: str
     created: float
     changed: float
+
+
+class SavedSearch(NamedTuple):
+    """A search that the user has saved under a name. `query` contains its filters.
+
+    `archived`, `hidden` and `all_projects` are those of a `SearchRequest`. `created` is in Unix seconds.
+    """
+
+    name: str
+    query: str
+    mode: Mode = "hybrid"
+    archived: bool = False
+    hidden: bool = False
+    all_projects: bool = False
+    created: float = 0.0
 
 
 class FetchedAddressFacts(TypedDict, total=False):
@@ -181,6 +201,36 @@ class UserData:
         """Return all bookmarks, newest first."""
         rows = self._store.select_rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
+
+    def save_search(self, search: SavedSearch) -> bool:
+        """Save a search now; return whether it replaced another one with the same name."""
+        is_known = any(one.name == search.name for one in self.list_saved_searches())
+        self._execute_write_statement(
+            "INSERT OR REPLACE INTO saved_searches VALUES (?, ?, ?, ?, ?, ?, ?)",
+            *map(replace_surrogates, search[:3]),
+            *search[3:6],
+            time.time(),
+        )
+        return is_known
+
+    def list_saved_searches(self) -> list[SavedSearch]:
+        """Return the saved searches, sorted by name."""
+        rows = self._store.select_rows("SELECT * FROM saved_searches ORDER BY name")
+        return [
+            SavedSearch(*row)._replace(
+                archived=bool(row[3]), hidden=bool(row[4]), all_projects=bool(row[5])
+            )
+            for row in rows
+        ]
+
+    def remove_saved_search(self, name: str) -> bool:
+        """Remove a saved search; return False if there was none with this name."""
+        return (
+            self._execute_write_statement(
+                "DELETE FROM saved_searches WHERE name = ?", replace_surrogates(name)
+            )
+            > 0
+        )
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
         """Save the state of a front end under a name.

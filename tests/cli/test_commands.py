@@ -65,6 +65,22 @@ def test_search_finds_from_any_folder_below_and_writes_nothing_there(built: Buil
     assert tree_hash(built.root) == before
 
 
+def test_a_search_is_saved_by_name_with_its_options_and_removed(built: Builder) -> None:
+    words = ["search", "--mode", "lexical"]
+    first = run(built, *words, "--save", "big  ants", "aardvark", "--in", "subjects")
+    assert first.stdout
+    assert "saved as 'big ants'" in first.stderr
+    again = run(built, "search", "--saved", "big ants")
+    assert again.stdout == first.stdout
+    assert run(built, "search", "--saved").stdout == (
+        "big ants  aardvark in:subjects  --mode lexical\n"
+    )
+    assert run(built, "search", "--saved", "ants").returncode == 1
+    assert run(built, "search", "--saved", "big ants", "more").returncode == 2
+    assert run(built, "search", "--remove-saved", "big ants").returncode == 0
+    assert run(built, "search", "--saved").stdout == ""
+
+
 def test_search_json_has_the_documented_shape(built: Builder) -> None:
     found = json.loads(run(built, "search", "--json", "--mode", "lexical", "aardvark").stdout)
     assert list(found) == [
