@@ -49,9 +49,9 @@ def declare_engine_command_arguments(parser: ArgumentParser) -> None:
 def run_engine_command(args: Namespace) -> int:
     """Show or stop the engine, the process that keeps the indexes of all workspaces up to date.
 
-    The engine of a user serves all workspaces, so `stop` stops it for all of them. Screens and tools
-    that are running start it again. `pause` stops the embedding of this workspace's passages until you
-    run `continue`, even if another engine starts in between.
+    The engine of a user serves all workspaces, so `stop` stops it for all of them. Running screens and
+    tools start it again. `pause` stops the embedding of this workspace's passages until you run
+    `continue`, even if another engine starts in between.
     """
     if args.action in ("pause", "continue"):
         from kbtui.library import open_workspace

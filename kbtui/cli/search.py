@@ -245,9 +245,9 @@ def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
 
 
 CONTEXT_CHARACTERS = 60
-"""At most this many characters of a hit are shown before its first match."""
+"""The maximum number of characters of a hit that are shown before its first match."""
 EXCERPT_CHARACTERS = 240
-"""At most this many characters of a hit are shown in all."""
+"""The maximum number of characters of a hit that are shown in all."""
 MAX_TERMS_SHOWN = 12
 
 

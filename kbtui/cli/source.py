@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 _KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
 """Short name on the command line -> kind of source."""
 MAX_SKIPS_SHOWN = 5
-"""The maximum number of skipped documents that are printed for each reason. `--json` prints all of
-them.
-"""
+"""The maximum number of skipped documents that are printed for each reason. `--json` prints all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
