@@ -84,23 +84,20 @@ class FilterDefinition:
         self.about = about
         """What the filter selects. Help texts and completions show this text."""
         self.search = search
-        """The field of `SearchRequest` that stores the filter's values. If there is no such field, this
-        is `key`.
+        """The field of `SearchRequest` that stores the filter's values.
+
+        If there is no such field, this is `key`.
         """
         self.term = term
         """The field of the keyword index that contains the filter's values; "" if no field does."""
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """Returns whether a conversation in the library pane matches. None if that pane lacks this
-        filter.
-        """
+        """Returns whether a conversation in the library pane matches. None if that pane lacks this filter."""
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
-        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of
-        values.
-        """
+        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of values."""
         self.shown_choices = offered or tuple(self.choices)
         """The valid values that completions and hints show. `choices` may contain other spellings."""
         self.noun = noun or key

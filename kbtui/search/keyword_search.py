@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""An index with at least this many chunks counts as large.
+"""The number of chunks from which an index counts as large.
 
 In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""The share of the best term's worth below which a term is left out of a search in a large index. The
-worth of a term is its weight times its rarity.
+"""The share of the best term's worth below which a term is left out of a search in a large index.
+
+The worth of a term is its weight times its rarity.
 """
 
 
@@ -250,12 +251,10 @@ OVERFETCH_FACTOR = 3
 """A search for N results first fetches this many times N rows, to find chunks of more entries."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for pairs of adjacent words of the query."""
+"""The number of the best chunks that are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
-"""A chunk that matches only near spellings gets at most this share of the lowest score of the other
-chunks.
-"""
+"""The largest share of the other chunks' lowest score that a chunk gets if it matches only near spellings."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
@@ -292,10 +291,7 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query.
-
-        Each searched index has its own, because corrections differ.
-        """
+        """The analyzed words of the query. Each index has its own list, because the corrections differ."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
@@ -364,7 +360,7 @@ class KeywordSearch:
 
 
 def append_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
-    """Return a ranking followed by the chunks of another one that it lacks, with lower scores."""
+    """Append to a ranking the chunks of another ranking that it lacks, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
     if not found or not more:
@@ -412,9 +408,7 @@ class _KeywordIndexQuery:
         self._archived = request.archived
         self.query = self._build_query_of_terms()
         self.near_query: Any = None
-        """The query in which rare words also match their near spellings; see
-        `add_near_spellings_to_query`.
-        """
+        """The query in which rare words also match their near spellings; see `add_near_spellings_to_query`."""
 
     def _build_query_terms(self) -> list[QueryTerm]:
         words = [part for word in self.words for part in self._builder.build_word_terms(word)]

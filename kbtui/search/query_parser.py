@@ -166,7 +166,7 @@ TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
 """The filter `file:` looks at no more than this many calls whose arguments have the words of the path."""
 MAX_TITLED_ENTRIES = 2000
-"""The filter `title:` selects at most this many entries, even if more titles match."""
+"""The maximum number of entries that the filter `title:` selects, even if more titles match."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):

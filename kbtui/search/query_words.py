@@ -75,24 +75,23 @@ MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 MAX_CORRECTIONS = 3
 FEW_KEYWORD_HITS = 3
-"""A search with fewer keyword hits than this also searches for near spellings of its rare words."""
+"""The number of keyword hits below which a search also looks for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
-"""A word with fewer letters than this has no near spellings: too many other words are as near."""
+"""The minimum number of letters of a word that has near spellings. Too many other words are near a shorter one."""
 MIN_LETTERS_OF_FREE_START = 6
-"""A near spelling of a word with fewer letters than this begins with the same letter."""
+"""The number of letters of a word below which a near spelling must begin with the same letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""A word with at least this many letters, and no term at edit distance one, is compared with similar
-terms.
-"""
+"""The number of letters from which a word without a term at edit distance one is compared with similar terms."""
 NEAR_SPELLING_RATIO = 0.75
-"""How similar such a term must be: `difflib`'s ratio, from 0 to 1."""
+"""How similar such a term must be to the word: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""At most this many terms are compared with a word, the most common ones. It limits the time of a
-search.
+"""The maximum number of terms that are compared with a word, the most common ones.
+
+This limits the time of a search.
 """
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""How many letters at the end of an unfinished word are left out at most, to find its stem."""
+"""The maximum number of letters at the end of an unfinished word that are left out to find its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

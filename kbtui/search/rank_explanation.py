@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How many chunks an explanation ranks by meaning, to find the rank of a chunk that is not a hit. It
-ranks ten times as many by keywords.
+"""The number of chunks that an explanation ranks by meaning, to find the rank of a chunk that is not a hit.
+
+It ranks ten times as many by keywords.
 """
 
 

@@ -171,9 +171,7 @@ class SearchRun:
         self.given_request = request
         """The request without the filters in its query. `request` has them, too."""
         self.exact_hit_count: int | None = None
-        """The number of keyword hits without those for near spellings; None before the search by
-        keywords.
-        """
+        """The number of keyword hits without those for near spellings; None before the search by keywords."""
         text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
@@ -407,7 +405,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
 
 
 ANSWER_CHARACTERS = 600
-"""A hit on a request carries at most this many characters of the turn's final answer."""
+"""The maximum number of characters of a turn's final answer that a hit on its request carries."""
 LATER_MATCH_SHARE = 0.5
 """A later turn takes up the matter of a hit if it matches the query at least half as well as the hit."""
 
@@ -519,14 +517,13 @@ LEG_WEIGHT = 0.5
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
 """The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`. A shorter one gets a share of
-it.
-"""
+"""The number of bytes from which a passage gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
 PASSAGES_WITH_BONUS = 30
 """How many of the best passages get a bonus for their title and length."""
 SCORE_DIGITS = 4
-"""The number of digits of fused scores. They are rounded, so that rounding errors of the legs do not
-change the order.
+"""The number of digits of fused scores.
+
+They are rounded, so that rounding errors of the legs do not change the order.
 """
 
 
@@ -643,9 +640,7 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than
-this.
-"""
+"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than this."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:

@@ -24,12 +24,18 @@ Kind = Literal["subject", "conversation"]
 Freshness = Literal["fresh", "changed"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""A query with more characters than this is cut, and the answer contains a notice about it."""
+"""The maximum number of characters of a query.
+
+A longer query is cut, and the answer contains a notice about it.
+"""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""Each leg fetches up to this many hits. A request's `limit` changes neither this number nor the order."""
+"""The maximum number of hits that each leg fetches.
+
+A request's `limit` changes neither this number nor the order.
+"""
 MAX_HITS = 400
-"""An answer has at most this many hits. Both legs together fetch fewer, unless `depth` is raised."""
+"""The maximum number of hits of an answer. Both legs together fetch fewer, unless `depth` is raised."""
 
 if TYPE_CHECKING:
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""How many words of a text are searched for at most, to find similar passages by keywords."""
+"""The maximum number of words of a text that are searched for, to find similar passages by keywords."""
 MAX_PROSE_CHARACTERS = 600
-"""How many characters at the start of a text are the query when similar passages are searched by meaning.
+"""The number of characters at the start of a text that are the query when similar passages are searched
+by meaning.
 """
 
 
