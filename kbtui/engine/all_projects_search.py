@@ -155,7 +155,7 @@ class AllProjectsSearch:
 
 
 class ModelVectorSearch:
-    """The search by meaning for one search of all projects: a `VectorSearch` with the engine's model.
+    """A `VectorSearch` that uses the engine's model, for one search of all projects.
 
     If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.
     """

@@ -44,9 +44,10 @@ limit, because embedding itself causes load.
 
 
 PAUSE_FILE = "embedding-paused"
-"""The name of a file in the cache directory of a workspace. While the file exists, passages of the
-workspace are not embedded. The file remains when the engine ends, because the engine can end and start
-again unnoticed.
+"""The name of a file in the cache directory of a workspace.
+
+While the file exists, passages of the workspace are not embedded. The file remains when the engine
+ends, because the engine can end and start again unnoticed.
 """
 
 
@@ -124,10 +125,11 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The entries of a search's best keyword hits, up to this many, are embedded before all others."""
+"""The number of a search's best keyword hits whose entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
-"""How many seconds after a failure to load the model a query can start another attempt. Each further
-failure doubles the time, up to `RETRY_SECONDS_MAX`.
+"""The delay in seconds after a failure to load the model before a query starts another attempt.
+
+Each further failure doubles the delay, up to `RETRY_SECONDS_MAX`.
 """
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
@@ -437,9 +439,7 @@ class EmbeddingWorker:
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only
-        once.
-        """
+        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
         self._failed_at: float | None = None
         self._failures = 0
         """How many attempts to load the model have failed since the last one that succeeded."""

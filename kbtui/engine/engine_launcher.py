@@ -18,8 +18,7 @@ from kbtui.version import __version__
 from kbtui.workspace import paths
 
 LOCK_FILE = "engine.lock"
-"""The name of both kinds of lock file: the engine's in the cache directory, an index's in its directory.
-"""
+"""The name of both kinds of lock file: the engine's in the cache directory, an index's in its directory."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,9 +127,9 @@ def find_network_file_system_type(path: Path) -> str | None:
 
 
 START_SECONDS = 20.0
-"""How many seconds a client waits for the first answer of an engine that it started."""
+"""The time in seconds that a client waits for the first answer of an engine that it started."""
 SILENT_SECONDS = 5.0
-"""A client gives up after this many seconds if an engine listens but does not answer."""
+"""The time in seconds that a client waits for an engine that listens but does not answer."""
 
 # An engine inherits only these environment variables from the client that starts it. For each client,
 # it uses the environment that the client sends. Its own time zone is that of the system, because a

@@ -59,7 +59,10 @@ def read_resident_memory() -> int | None:
 
 
 HELLO_SECONDS = 10.0
-"""How many seconds the engine waits for a client's hello message before it closes the connection."""
+"""The maximum time in seconds that the engine waits for a client's hello message.
+
+Then it closes the connection.
+"""
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
@@ -70,13 +73,14 @@ QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""A client that connects within this many seconds after a restart has probably lost its connection when
-the engine restarted itself to free memory. Such a client does not need the model at once.
+"""The time in seconds after a restart in which clients that connect are assumed to have lost their
+connection when the engine restarted itself to free memory. They do not need the model at once.
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
-"""How many clients can be connected without having sent a hello message. If there are more, the engine
-disconnects the one that connected first.
+"""The maximum number of clients that are connected without having sent a hello message.
+
+If there are more, the engine disconnects the one that connected first.
 """
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 PACE_SECONDS = 30.0
-"""The pace of a phase of work is measured over about this many seconds."""
+"""The approximate number of seconds over which the pace of a phase of work is measured."""
 
 
 class PaceEstimator:
@@ -106,7 +106,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""A search waits at most this many seconds until the engine has compared the index with the files once."""
+"""The maximum time in seconds that a search waits until the engine has compared the index with the files once."""
 UNSCHEDULED_SECONDS = 120.0
 """The interval in seconds at which the engine checks whether a schedule has been added, while no source
 has one.

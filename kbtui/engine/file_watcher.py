@@ -173,7 +173,7 @@ ROOT_CHECK_SECONDS = 2.0
 A change of a file ends the pause.
 """
 ROOT_CHECK_SHARE = 50
-"""The pause after a check of the roots is at least this many times as long as the check.
+"""The minimum ratio of the pause after a check of the roots to the duration of the check.
 
 A change of a file ends the pause.
 """
@@ -186,8 +186,9 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
-"""How many seconds without a change pass before all files are compared with the index. The second value
-applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
+"""The time in seconds without a change after which all files are compared with the index.
+
+The second value applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
 """
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
 """The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.

@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 
 
 DAMAGE_CHECK_DELAY = 1.0
-"""The damage check after a refresh begins with a delay of this many seconds."""
+"""The delay in seconds between a refresh and its damage check."""
 DAMAGE_CHECK_INTERVAL = 600.0
 """A refresh is followed by a damage check, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""Reports of possible damage within this many seconds of a damage check start no other check."""
+"""The time in seconds after a damage check in which reports of possible damage start no other check."""
 COMPACT_AT_ONCE_MAX = 2000
-"""The maximum number of passages to rewrite with which an index is compacted after each refresh.
-Rewriting them takes about 0.3 seconds.
+"""The maximum number of passages that are rewritten after each refresh to compact an index.
+
+This takes about 0.3 seconds.
 """
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """An index with more passages to rewrite than `COMPACT_AT_ONCE_MAX` is compacted after a pause.
@@ -48,7 +49,7 @@ Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long 
 at most `COMPACT_SHARE` of one core.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The index is closed this many seconds after a refresh that changed it.
+"""The delay in seconds before the index is closed after a refresh that changed it.
 
 While an index is open, tantivy polls its files.
 """

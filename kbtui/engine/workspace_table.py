@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16
-"""At most this many searches in one workspace run at the same time. Others wait until one has ended."""
+"""The maximum number of searches in one workspace that run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""How many seconds the engine waits for another process to unlock an index, and the interval in seconds
-at which it asks for this.
+"""The maximum time in seconds that the engine waits for another process to unlock an index, and the
+interval in seconds at which it asks the process to do so.
 """
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """The engine restarts to free memory if nothing has needed the model for this many seconds.
@@ -45,7 +45,7 @@ MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
 """
 END_SECONDS = 12.0
-"""How many seconds an engine that ends waits at most for its workspaces to close."""
+"""The maximum time in seconds that an engine that ends waits for its workspaces to close."""
 
 
 class WorkspaceSlot:
