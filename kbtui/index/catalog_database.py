@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from kbtui.citations.given_text import GivenTextExtent
 
 CATALOG_VERSION = 18
-"""The version of the tables. Increase it when the tables change, or what is found in conversations, so that the index is rebuilt."""
+"""The version of the tables.
+
+Increase it when the tables change, or what is found in conversations, so that the index is rebuilt.
+"""
 
 CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -71,7 +74,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 TURN_TABLES = ("citations", "usage")
 """The tables of the catalog with rows about turns: what a turn cites, and how many tokens it used."""
 CONTEXT_CHUNKS = 2
-"""A chunk is indexed together with at most this many chunks before it, and at most as many after it."""
+"""The maximum number of chunks before a chunk, and after it, that are indexed together with it."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)

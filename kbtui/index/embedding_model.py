@@ -143,9 +143,9 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 
 
 BATCH_TOKENS = 512
-"""A batch has about this many tokens. Larger batches take more processor time for each text."""
+"""The approximate number of tokens of a batch. Larger batches take more processor time for each text."""
 CHARACTERS_PER_TOKEN = 4
-"""A token of English text has about this many characters."""
+"""The approximate number of characters of a token of English text."""
 
 
 def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:
@@ -290,11 +290,9 @@ class TorchEmbedder(Embedder):
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The packaged model reads at most this many tokens of a text and ignores the rest."""
+"""The number of tokens of a text that the packaged model reads. It ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than
-this.
-"""
+"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than this."""
 
 _SAMPLE_TEXTS = (
     "a question",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""At most this many processes are started, one after another, to embed the same texts."""
+"""The maximum number of processes that are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
 """How many texts are embedded to compare the methods."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
@@ -53,9 +53,7 @@ METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
     "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
     "onnxruntime": OnnxEmbedder,
 }
-"""Name of a method to embed texts -> the function that loads the model for it. The first method is
-exact.
-"""
+"""Name of a method to embed texts -> the function that loads the model for it. The first method is exact."""
 
 
 class EmbeddingProcessEnded(Exception):

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
-"""How many chunks are compared with the vector table at a time, to find those without a vector."""
+"""The number of chunks that are compared with the vector table at a time, to find those without a vector."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the
-weight 1.
-"""
+"""The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the weight 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written when there are `WRITE_ROWS` of them, or some time after the last write.
 
@@ -37,18 +35,22 @@ This time is `WRITE_SECONDS` at first. Each write makes it longer by the same am
 `WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.
 """
 EMBEDDING_BATCH = 8
-"""A model in the engine's own process embeds this many texts at a time."""
+"""The number of texts that a model in the engine's own process embeds at a time."""
 BULK_CHUNKS, BULK_TEXTS = 500, 64
 """Chunks are embedded in bulk (by another process, on all cores) if at least `BULK_CHUNKS` chunks have
 no vector and at least `BULK_TEXTS` texts of a slice are not in the cache. With fewer, starting the
 process takes longer than it saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
-"""How many chunks, of one or more entries, a slice has. After each slice, the queue checks whether it
-must start again. In bulk, a slice is one request to the other process.
+"""The number of chunks in a slice, which can be of several entries.
+
+After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
+other process.
 """
 FAILURES_MAX = 3
-"""How many entries in a row may fail to be embedded before the queue stops and raises the last error."""
+"""The number of consecutive entries that may fail to be embedded before the queue stops and raises the
+last error.
+"""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused queue checks whether it may continue."""
 

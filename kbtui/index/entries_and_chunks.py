@@ -176,8 +176,9 @@ def sort_ranked_chunks(
 
 
 MIN_LEG_ENTRIES = 50
-"""The number of entries to which the best chunks of a leg should belong. If they belong to fewer, the
-leg adds the best chunks of other entries.
+"""The number of entries to which the best chunks of a leg should belong.
+
+If they belong to fewer, the leg adds the best chunks of other entries.
 """
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""The text of a subject with more bytes than this is not indexed. The subject is still listed."""
+"""The maximum size in bytes of a subject whose text is indexed. A larger subject is still listed."""
 
 
 @dataclass
@@ -227,7 +227,7 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 BATCH_BYTES = 512 << 10
 """The approximate size of the parts in which a long conversation is indexed, in bytes."""
 WHOLE_BYTES_MAX = 2 << 20
-"""A conversation with at most this many bytes is indexed as a whole, not in parts."""
+"""The size in bytes up to which a conversation is indexed as a whole, not in parts."""
 UNFINISHED_SUFFIX = " …"
 """The `signature` of a conversation's entry ends with this until all parts are indexed."""
 

@@ -158,7 +158,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""The details of an entry show this many characters of a passage, unless the user asks for all of it."""
+"""The number of characters of a passage that the details of an entry show, unless the user asks for all of it."""
 
 
 @dataclass(frozen=True)

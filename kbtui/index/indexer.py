@@ -46,7 +46,7 @@ so that only later changes are applied at the next start.
 """
 
 MAX_STALE_SHARE = 2e-5
-"""A keyword index is rewritten when more than this share of its documents is stale.
+"""The share of stale documents above which a keyword index is rewritten.
 
 A stale document has been replaced, but BM25's statistics still count it. Each commit replaces the
 document that contains the catalog's sequence number, and so makes at least one document stale.
@@ -239,7 +239,7 @@ COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
 The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
 """
 PATIENCE_SECONDS = 0.5
-"""A refresh runs for at least this many seconds before a newer request can interrupt it."""
+"""The minimum time in seconds that a refresh runs before a newer request can interrupt it."""
 
 
 @dataclass

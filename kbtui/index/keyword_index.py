@@ -36,10 +36,10 @@ KEYWORD_INDEX_VERSION = 10
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 CONTEXT_CHARACTERS = 600
-"""How many characters before a chunk, and as many after it, are indexed as its context."""
+"""The number of characters before a chunk, and after it, that are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
-"""At most this many terms are indexed for an argument of a tool call. Further terms cannot be found."""
+"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

@@ -38,10 +38,11 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH = 200
-"""A compound word, such as a path, with more characters than this is not indexed in the field `code`."""
+"""The maximum number of characters of a compound word, such as a path, that is indexed in the field `code`."""
 MAX_PATH_ENDS = 5
-"""How many suffixes of a path or dotted name are indexed at most. The suffixes of `a/b/c.py` are `c.py`
-and `b/c.py`.
+"""The maximum number of suffixes of a path or dotted name that are indexed.
+
+The suffixes of `a/b/c.py` are `c.py` and `b/c.py`.
 """
 
 

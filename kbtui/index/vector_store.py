@@ -51,17 +51,16 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are
-made.
-"""
+"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are made."""
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets an index of one partition. Searches become 3 times as fast."""
+"""The number of rows from which a table gets an index of one partition. Searches become 3 times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""A table with at least this many rows gets an approximate index. An exact index would be too slow.
+"""The number of rows from which a table gets an approximate index.
 
-The approximate index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions. A
-search reads some of them, and finds 99 % of the rows that it should find (docs/performance.md).
+An exact index would be too slow. The approximate index stores one bit per dimension (RaBitQ, Gao and
+Long, 2024), in many partitions. A search reads some of them, and finds 99 % of the rows that it should
+find (docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
@@ -73,17 +72,14 @@ An index with n partitions is rebuilt when the table needs n × `REINDEX_GROWTH`
 """
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""The maximum number of parts of the vector index. With more parts, it is rebuilt. Each compaction of
-the table adds a part.
+"""The maximum number of parts of the vector index.
+
+With more parts, it is rebuilt. Each compaction of the table adds a part.
 """
 NARROW_ROWS = 50_000
-"""The maximum number of rows matching a filter with which a search compares them all, without the
-index.
-"""
+"""The maximum number of rows that a search with a filter compares one by one, without the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
-"""The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its
-files.
-"""
+"""The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
 """How long old versions of the table are kept. Other threads may still read them."""
 
