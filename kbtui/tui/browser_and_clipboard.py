@@ -45,7 +45,10 @@ def open_in_default_program(target: str) -> bool:
 
 
 MAX_TERMINAL_BYTES = 74_000
-"""A text with more bytes than this is not sent to the terminal, because common terminals do not copy it."""
+"""The maximum size in bytes of a text that is sent to the terminal's clipboard.
+
+Common terminals do not copy longer texts.
+"""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 MAX_ITEMS = 100
-"""The palette lists at most this many items."""
+"""The maximum number of items that the palette lists."""
 
 
 class CommandPaletteItem(NamedTuple):

@@ -271,9 +271,7 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""A key that does not exist. In Textual's keymap, which needs a key for every command, it means "no
-key".
-"""
+"""A key that does not exist. In Textual's keymap, which needs a key for every command, it means "no key"."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
-"""The screen reads at most this many rows at a time.
+"""The maximum number of rows that the screen reads at a time.
 
 Every read visits all entries of the index, so a few large reads are faster than many small ones.
 """
@@ -234,7 +234,9 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""How many seconds after the last change of the filter or the selection new rows or details are read."""
+"""The delay in seconds after the last change of the filter or the selection before new rows or details
+are read.
+"""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -402,9 +404,7 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All entry types seen so far. The type filter offers them even if the list does not contain
-        them.
-        """
+        """All entry types seen so far. The type filter offers them even if the list does not contain them."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:

@@ -63,7 +63,7 @@ HOME_KEYS = (
 """The commands that the home page shows, each with its id and a description."""
 RECENT_CONVERSATIONS = 5
 MAX_TERMS = 20
-"""An explanation of a rank lists at most this many matching terms."""
+"""The maximum number of matching terms that an explanation of a rank lists."""
 
 
 def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> HeadingBlock:

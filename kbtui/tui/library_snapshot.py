@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""The reading of details pauses after this many seconds, so that the lists on the screen can be updated."""
+"""The time in seconds for which details are read before a pause, in which the lists on the screen can
+be updated.
+"""
 
 
 class TopicWithSubjects(NamedTuple):

@@ -25,17 +25,18 @@ MIN_NEW_ENTRIES = 5_000
 collection.
 """
 YOUNG_THRESHOLD = 2_000
-"""The number of new objects that triggers a collection of young objects. A repaint creates 20,000
-objects, so it triggers up to ten collections.
+"""The number of new objects that triggers a collection of young objects.
+
+A repaint creates 20,000 objects, so it triggers up to ten collections.
 """
 FULL_THRESHOLD = 500
 """The number of collections of Python's middle generation that triggers a full collection."""
 IDLE_SECONDS = 1.0
-"""The user counts as idle after this many seconds without a key or mouse event."""
+"""The number of seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
 """The duration in seconds of a full collection above which the next one waits until the user is idle."""
 FREED_PER_STEP = 100
-"""A closed document is freed in steps of this many blocks or turns."""
+"""The number of blocks or turns of a closed document that are freed in one step."""
 
 _frozen_count = 0
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_MESSAGES = 3
-"""A key counts as handled after this many follow-up messages, which are sent one after another.
+"""The number of follow-up messages, sent one after another, after which a key counts as handled.
 
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds the queue waits for `KeyHandled` before it delivers the next key anyway."""
+"""The maximum time in seconds that the queue waits for `KeyHandled` before it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
-"""A key waits at most this many seconds for unfinished work of the screen. Then the key is delivered."""
+"""The maximum time in seconds that a key waits for unfinished work of the screen. Then the key is delivered."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""A list counts as scrolled near its end if at most this many lines follow the visible lines."""
+"""The number of lines below the visible ones up to which a list counts as scrolled near its end."""
 WIDE_ROW = 36
 """The width in cells from which the first line of a row also shows `wide_right`."""
 

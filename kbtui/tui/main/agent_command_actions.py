@@ -1,4 +1,4 @@
-"""Commands that continue the conversation of the current item in its agent: copied, or run after a yes."""
+"""Copies or runs the commands with which the agent of the current item's conversation continues it."""
 
 from __future__ import annotations
 

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The size in bytes from which the reader shows the beginning of a conversation before the rest is read.
-"""
+"""The size in bytes from which the reader shows the beginning of a conversation before the rest is read."""
 FIRST_BLOCKS = 20
-"""The thread that loads a document lays out this many blocks, so that the first paint is fast."""
+"""The number of blocks that the thread that loads a document lays out, so that the first paint is fast."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 

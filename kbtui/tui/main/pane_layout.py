@@ -24,9 +24,7 @@ WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
 With the class `-one`, the screen shows one pane at a time.
 """
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that
-fits.
-"""
+"""Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that fits."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
@@ -34,10 +32,9 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""The maximum width in cells of the reader in a wide terminal. `kbtui.tcss` contains the same number.
-"""
+"""The maximum width in cells of the reader in a wide terminal. `kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
-"""A pane is at least this many cells wide. The reader is at least twice as wide."""
+"""The minimum width of a pane in cells. The reader is at least twice as wide."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The TUI session is stored in the user data under this name."""
 MAX_TARGETS = 50
-"""At most this many places of the history are saved: those around the current place."""
+"""The maximum number of places of the history that are saved: those around the current place."""
 SAVE_SECONDS = 3.0
-"""The session is saved this many seconds after it has changed."""
+"""The delay in seconds before a changed session is saved."""
 
 
 @dataclass

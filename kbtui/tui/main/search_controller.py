@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from kbtui.tui.main.status_bar import KeyHintLine
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The full search, by keywords and by meaning, starts this many seconds after the query has changed."""
+"""The delay in seconds after a change of the query before the full search, by keywords and by meaning, starts."""
 REPEAT_INTERVAL_SECONDS = 2.0
 """The interval in seconds at which the query runs again while a temporary index is being built."""
 FIRST_HITS = 20
-"""A new query requests this many hits. Scrolling to the end of the list requests more."""
+"""The number of hits that a new query requests. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""A query is logged this many seconds after its answer. Opening a hit logs the query at once."""
+"""The delay in seconds after its answer before a query is logged. Opening a hit logs the query at once."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 
@@ -68,9 +68,7 @@ class SearchController:
         self._answered_query = ""
         self._limit = FIRST_HITS
         self._per_entry = 1
-        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an
-        entry.
-        """
+        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an entry."""
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""

@@ -246,7 +246,7 @@ INPUT_HINTS = {
 """Input id -> pairs of a key and what it does in this input. The id "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
-"""At most this many completions are shown in place of the key hints."""
+"""The maximum number of completions that are shown in place of the key hints."""
 
 CONTINUE_LABEL = "continue embedding"
 """The label of the command that pauses embedding, in key hints while embedding is paused."""
@@ -262,9 +262,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches
-    in it.
-    """
+    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches in it."""
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 MAX_NAMED_CONVERSATIONS = 500
-"""An event of the engine lists at most this many changed conversations.
+"""The maximum number of changed conversations that an event of the engine lists.
 
 If an event lists this many, further conversations may have changed.
 """

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """The size in bytes of a subject above which its characters and tokens are estimated, not counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""Subjects are read and counted until this many bytes are read. The sizes of the others are estimated."""
+"""The number of bytes of subjects that are read and counted. The sizes of the other subjects are estimated."""
 SUBJECTS_PER_REPORT = 400
-"""How many subjects are counted or skipped between two reports of progress."""
+"""The number of subjects that are counted or skipped between two reports of progress."""
 
 
 class PromptSize(NamedTuple):

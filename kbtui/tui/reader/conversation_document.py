@@ -194,7 +194,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""A conversation's details name at most this many tools, the most used ones first."""
+"""The maximum number of tools that a conversation's details name, the most used ones first."""
 
 
 def list_conversation_facts(
@@ -375,7 +375,10 @@ MARK_ROLES: dict[MarkState, str] = {
 }
 """State of a mark -> the style role of its line."""
 MAX_NOTICE_CHARACTERS = 100
-"""An agent's notice is folded if it has more characters than this or more than one line."""
+"""The maximum number of characters of an agent's notice that is not folded.
+
+A notice of several lines is always folded.
+"""
 
 
 class _ConversationReaderDocumentBuilder:
@@ -403,9 +406,7 @@ class _ConversationReaderDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The summaries in events of the kind "compaction". The document shows them where the events
-        are.
-        """
+        """The summaries in events of the kind "compaction". The document shows them where the events are."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0

@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ChangedWords, TextRange
 
 LINES_PER_BLOCK = 80
-"""A hunk with more lines than this is split into several blocks, so that only the visible ones are laid
-out.
+"""The number of lines above which a hunk is split into several blocks, so that only the visible ones
+are laid out.
 """
 TWO_NUMBERS_WIDTH = 70
-"""The width in cells from which the reader shows two numbers on each line. In a narrower reader, a line
-has only its number in the new file or, if it was removed, in the old file.
+"""The width in cells from which the reader shows two numbers on each line.
+
+In a narrower reader, a line has only its number in the new file or, if it was removed, in the old file.
 """
 MAX_MARKED_CHARACTERS = 2_000
 """The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""The maximum number of possible pairs of a removed and an added line with which the best pairs are
-searched. With more, the lines are paired in order.
+"""The maximum number of pairs of a removed and an added line that are compared to find the best ones.
+
+If there are more, the lines are paired in order.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}

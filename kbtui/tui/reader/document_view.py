@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_BLOCKS = 200
-"""The lines of at most this many blocks are cached."""
+"""The maximum number of blocks whose lines are cached."""
 
 
 class LinePosition(NamedTuple):
@@ -214,7 +214,7 @@ class DocumentViewport:
         return min(position, last) if found == position.block else last
 
     def make_reading_position(self, position: LinePosition | None = None) -> ReadingPosition:
-        """Return the reading position at a position of the layout, by default at the cursor."""
+        """Return the reading position of a line, by default of the line at the cursor."""
         block, line = position or self.cursor
         if block >= len(self.document.blocks):
             return ReadingPosition("", 0, 0, 0)
@@ -222,7 +222,7 @@ class DocumentViewport:
         return ReadingPosition(self.document.blocks[block].key, block, line, letters)
 
     def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
-        """Return the position of a reading position in the current layout."""
+        """Return the line at which a reading position is in the current layout."""
         block, line = self.document.find_block_index(reading_position.key), reading_position.line
         if block is None:
             return self.find_nearest_visible_position(LinePosition(reading_position.block))

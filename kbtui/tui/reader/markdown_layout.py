@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""A section of plain text has at most this many characters, a section of Markdown at most twice as
-many.
-"""
+"""The maximum number of characters of a section of plain text. A section of Markdown can have twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -164,7 +162,7 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""A text with more characters than this gets no syntax highlighting, which would take too long."""
+"""The maximum number of characters of a text with syntax highlighting, which takes too long for longer texts."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
@@ -271,7 +269,9 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line break after a line with fewer characters than this is kept: the author probably intended it."""
+"""The number of characters of a line below which the line break after it is kept: the author probably
+intended it.
+"""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""A document with more blocks than this is searched and freed in a thread, so that keys are not
-delayed.
-"""
+"""The number of blocks above which a document is searched and freed in a thread, so that keys are not delayed."""
 
 
 @dataclass(eq=False)
