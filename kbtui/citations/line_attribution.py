@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""How many letters and digits lines must have in total if they are found without the rest of an edit.
+"""The minimum number of letters and digits, in total, of lines that are found without the rest of an edit.
+
 Otherwise a line such as `return None` would belong to any edit that has such a line.
 """
 _PLACES_MAX = 200
-"""At most this many of the places at which a text occurs are compared."""
+"""The maximum number of places of a text that are compared."""
 
 
 class _TextPlace(NamedTuple):

@@ -223,7 +223,7 @@ _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
 """The JSON of an MCP server is recognized only if it starts within this many characters of a result."""
 QUOTE_CHARACTERS = 600
-"""A citation quotes at most this many characters of a passage."""
+"""The maximum number of characters of a passage that a citation quotes."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
