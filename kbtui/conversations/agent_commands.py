@@ -24,8 +24,8 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 * `fork`: continues a copy of it.
 * `attach`: begins a new conversation with turns of it as an attachment.
 """
-# An id that begins with `-` would be read as an option. Agents' own ids have these characters alone, and
-# files with other names are no sessions of theirs.
+# An id that begins with `-` would be read as an option. Agents' own ids contain only these characters,
+# and files with other names are not their sessions.
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 

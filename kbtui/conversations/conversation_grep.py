@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 LINE_LENGTH = 400
-"""A line with more characters than this is cut, so that only the text around its match is left."""
+"""The maximum number of characters of a line.
+
+A longer line is cut, so that only the text around its match is left.
+"""
 
 
 class GrepPattern(Protocol):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 WHOLE_BYTES_MAX = 8 << 20
-"""A conversation with more bytes than this is loaded in parts of this size, if its format allows it."""
+"""The size in bytes above which a conversation is loaded in parts of this size, if its format allows it."""
 
 
 @dataclass

@@ -42,9 +42,9 @@ Presence = Literal["projected", "user_local", "external"]
 TIME_SORTS = ("activity", "created", "updated")
 """The orders that sort conversations by a time; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""How many problems of events `Conversation.describe_problems` names at most. It counts the others."""
+"""The maximum number of problems of events that `Conversation.describe_problems` names. It counts the others."""
 MAX_NAMED_KINDS = 5
-"""How many unknown kinds `Conversation.describe_unknown_content` names at most. It counts the others."""
+"""The maximum number of unknown kinds that `Conversation.describe_unknown_content` names. It counts the others."""
 
 
 @dataclass(frozen=True)
@@ -396,9 +396,7 @@ class ReadingResumePoint:
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
-    """Further values that the format needs to resume reading at this position. They can be stored as
-    JSON.
-    """
+    """Further values that the format needs to resume reading at this position. They can be stored as JSON."""
     open_turn: "UnfinishedTurnState | None" = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 

@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""A hunk that kbtui makes has at most this many unchanged lines before and after its changes."""
+"""The number of unchanged lines before and after the changes of a hunk that kbtui makes."""
 MAX_COMPARED_LINES = 20_000
-"""The maximum number of lines that two texts may have together to be compared. In longer texts, all
-lines count as replaced.
+"""The maximum number of lines that two texts may have together to be compared.
+
+In longer texts, all lines count as replaced.
 """
 
 PatchAction = Literal["changed", "created", "moved", "deleted"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
-"""At most this many worktrees of a workspace are remembered: those that were found last."""
+"""The maximum number of worktrees of a workspace that are remembered: those that were found last."""
 _WORKTREES_FILE = "worktrees.json"
 
 

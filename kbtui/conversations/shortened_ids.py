@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 SHORT_ID_CHARACTERS = 8
-"""A shortened id has at least this many characters after the prefix that names the agent."""
+"""The minimum number of characters of a shortened id after the prefix that names the agent."""
 
 
 def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:

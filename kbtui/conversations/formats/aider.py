@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""How many bytes of a session are read at most, from its beginning."""
+"""The maximum number of bytes of a session that are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""How many bytes at the beginning and at the end of a session are compared, to notice changes."""
+"""The number of bytes at the beginning and at the end of a session that are compared, to notice changes."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")

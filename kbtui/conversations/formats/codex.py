@@ -84,14 +84,14 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""How many bytes are searched for the working directory if the first record does not name it."""
+"""The number of bytes that are searched for the working directory if the first record does not name it."""
 FIRST_REQUEST_BYTES = 8 << 20
 """How many bytes of a file are searched for the first request, which may follow long instructions."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the directories with sessions: year/month/day."""
 COPY_SECONDS = 1.0
-"""A record from less than this many seconds after a fork counts as copied from the original session."""
+"""The time in seconds after a fork during which records count as copied from the original session."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -103,9 +103,7 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches the start of instructions that Codex wrote, although they are stored as a message of the
-user.
-"""
+"""Matches the start of instructions that Codex wrote, although they are stored as a message of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )

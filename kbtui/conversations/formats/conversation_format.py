@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BEGINNING_BYTES = 1 << 20
 """How many bytes of a long conversation are read first, so that its first turns can be shown."""
 MIN_BYTES_FOR_PARTS = 128 << 10
-"""A conversation with at least this many bytes is read in parts. A smaller one is read as a whole."""
+"""The size in bytes from which a conversation is read in parts. A smaller one is read as a whole."""
 
 
 class UnusableConversationDirectory(NamedTuple):
@@ -91,9 +91,9 @@ class ConversationFormat(ABC):
     forks_at_turn = False
     """Whether a copy made by `make_fork_command` can end with any turn."""
     max_checked_bytes: int | None = 4 << 20
-    """When conversations are listed, those of at most this many bytes are checked for all problems.
+    """The maximum size in bytes of conversations that are checked for all problems when they are listed.
 
-    Larger conversations are checked for only some problems. None means that there is no limit.
+    Larger ones are checked for only some problems. None means that there is no limit.
     """
 
     @abstractmethod

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "gemini-"
 HEAD_BYTES = 16 << 10
-"""How many bytes of a file are read first, to find out which session it contains."""
+"""The number of bytes of a file that are read first, to find out which session it contains."""
 REGISTRY_BYTES_MAX = 4 << 20
 
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LINE_BYTES_MAX = 32 << 20
-"""A line with more bytes than this is skipped and reported as a problem."""
+"""The maximum size in bytes of a line. A longer line is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
 """A file is read in blocks. They double in size until they reach this maximum."""
 FIRST_BLOCK_BYTES = 16 << 10
@@ -57,7 +57,7 @@ ABANDONED_SECONDS = 3600.0
 MARK_BYTES = 64 << 10
 """The minimum distance in bytes between two points of a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""How many items of each kind the saved state of a parser keeps at most: the last ones."""
+"""The maximum number of items of each kind in the saved state of a parser: the last ones."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -204,9 +204,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format with a file of JSON Lines per conversation: `ConversationInfo.events_path`."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the file, and the digest and the hash object of its bytes before the last resume
-    point.
-    """
+    """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""At most this many messages of a turn are read, because a damaged database can link them in a circle."""
+"""The maximum number of messages of a turn that are read. A damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_FILE_BYTES = 64 << 20
-"""A JSON file with more bytes than this is not read."""
+"""The maximum size in bytes of a JSON file. A larger file is not read."""
 _SESSION_COLUMNS = (
     "id",
     "parent_id",

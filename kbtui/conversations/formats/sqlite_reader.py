@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK_SECONDS = 1.0
-"""How many seconds a query waits at most while an agent has locked the database."""
+"""The maximum time in seconds that a query waits while an agent has locked the database."""
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 

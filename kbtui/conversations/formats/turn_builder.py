@@ -33,7 +33,7 @@ READ_ERRORS = (
 """The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
-"""At most this many problems of a conversation are stored as text. Further problems are only counted."""
+"""The maximum number of problems of a conversation that are stored as text. Further problems are only counted."""
 
 
 class ProblemCollector:
@@ -79,9 +79,7 @@ class TurnBuilder(ProblemCollector):
         super().__init__(record_noun)
         self.turns_before = turns
         self.count = count
-        """The number of records read so far, including the records before the first record of this
-        builder.
-        """
+        """The number of records read so far, including the records before the first record of this builder."""
         self.turns: list[Turn] = []
         self.leading: list[ConversationEvent] = []
         self.model: str | None = None

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ReadingResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
-"""A conversation's file with more bytes than this is not read."""
+"""The maximum size in bytes of a conversation's file. A larger file is not read."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """Takes the place of an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""An `events.json` with at most this many bytes is read as a whole, not in blocks."""
+"""The size in bytes up to which an `events.json` is read as a whole, not in blocks."""
 BLOCK_BYTES = 1 << 20
 """The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
