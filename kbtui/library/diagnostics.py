@@ -190,11 +190,12 @@ FindingWithoutArea = (
 )
 """The fields of a `DiagnosticFinding` after `area`. The last ones may be missing."""
 MIN_TERMINAL_SIZE = (60, 15)
-"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough
-space.
-"""
+"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""How many seconds the doctor reads conversations. For the others, it reports the errors in the index."""
+"""The time in seconds for which the doctor reads conversations.
+
+For the others, it reports the errors in the index.
+"""
 READING_BYTES = 8 << 20
 """The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
 _ENTRIES_AT_ONCE = 10_000

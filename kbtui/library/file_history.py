@@ -64,7 +64,9 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file for which kbtui finds out which turns wrote its lines."""
 CLOCK_SECONDS = 60
-"""How many seconds the time stamp of an edit may be later than the commit that contains the edit."""
+"""The maximum number of seconds by which the time stamp of an edit may be later than the commit that
+contains it.
+"""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """The suffixes of conversation files that are searched for the names of a file before they are read.

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""How many seconds pass before this process connects again to an engine that did not answer."""
+"""The time in seconds before this process connects again to an engine that did not answer."""
 STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""How many seconds a call waits at most, by default, if there is no index yet."""
+"""The maximum time in seconds that a call waits, by default, if there is no index yet."""
 PATIENCE_SECONDS = 60.0
-"""How many seconds after the start of building a temporary index calls still wait for it."""
+"""The time in seconds after the start of building a temporary index during which calls wait for it."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -291,9 +291,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Updates are numbered. These are the numbers of the last requested and of the last finished
-        one.
-        """
+        """Updates are numbered. These are the numbers of the last requested and of the last finished one."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )

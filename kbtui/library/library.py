@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How many seconds a call waits at most until the engine has rebuilt a damaged index."""
+"""The maximum time in seconds that a call waits until the engine has rebuilt a damaged index."""
 UPDATE_SECONDS = 10.0
-"""A call waits at most this many seconds until the index is up to date with the files."""
+"""The maximum time in seconds that a call waits until the index is up to date with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
