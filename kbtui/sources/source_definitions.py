@@ -272,9 +272,7 @@ def _check_source_values(source: SourceDefinition) -> None:
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
 _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
-"""The extensions of files that count as programs. If a program changes, its source needs a new
-approval.
-"""
+"""The extensions of files that count as programs. If a program changes, its source needs a new approval."""
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:

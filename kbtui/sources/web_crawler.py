@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
-"""A robots.txt with more bytes than this counts as missing. RFC 9309 requires a limit of at least 500 KiB."""
+"""The maximum size in bytes of a robots.txt.
+
+A larger one counts as missing. RFC 9309 requires a limit of at least 500 KiB.
+"""
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
 MAX_FAILURES_IN_A_ROW = 10
 
