@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How many seconds another process may write to the log before a search is given up and not logged."""
+"""The maximum time in seconds that a search waits while another process writes to the log.
+
+Then it is not logged.
+"""
 REPLACE_SECONDS = 600.0
-"""The maximum age in seconds of an incomplete query in the log that the completed query replaces. An
-older one is kept.
+"""The maximum age in seconds of an incomplete query in the log that the completed query replaces.
+
+An older one is kept.
 """
 QUERY_CHARACTERS = 1000
-"""A longer query is cut to this many characters before it is logged."""
+"""The number of characters to which a longer query is cut before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""A session of the TUI is not saved if it has more than this many characters of JSON."""
+"""The maximum number of characters of JSON of a session of the TUI that is saved."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (
