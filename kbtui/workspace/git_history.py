@@ -14,9 +14,9 @@ from kbtui.workspace.client_environment import make_child_environment
 from kbtui.workspace.paths import find_git_root
 
 GIT_SECONDS = 20.0
-"""A call of `git` that takes more than this many seconds is ended."""
+"""The time limit in seconds of a call of `git`."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""If `git` prints more bytes than this, its output is not used."""
+"""The maximum number of bytes of output of `git` that is used."""
 _SAFE_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",

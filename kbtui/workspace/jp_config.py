@@ -27,11 +27,11 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions that a configuration file can have. They are tried in this order."""
 # The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
 MAX_SLOW_CHARACTERS = 100_000
-"""A YAML or JSON5 file with more characters than this is an error. Parsing it would take over a second."""
+"""The maximum number of characters of a YAML or JSON5 file. Parsing a longer one would take over a second."""
 MAX_LAYERS = 1_000
-"""A layer has at most this many files: its own file, and those that it loads through `extends`."""
+"""The maximum number of files of a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
-"""`extends` can lead from one file to the next at most this many times in a row."""
+"""The maximum number of times in a row that `extends` leads from one file to the next."""
 
 
 @dataclass(frozen=True)
