@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
 
 QUIT_SECONDS = 5.0
-"""How many seconds the TUI may take to quit before its process is terminated."""
+"""The time in seconds that the TUI has to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""The first output of at least this many bytes counts as the first paint of the screen.
+"""The minimum size in bytes of an output that counts as the first paint of the screen.
 
-Shorter outputs before the first paint only set up the terminal.
+Shorter outputs before it only set up the terminal.
 """
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
