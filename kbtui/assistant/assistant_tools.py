@@ -83,7 +83,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ToolParamet
 
 
 ANSWER_LIMIT = 60_000
-"""A reply to an assistant has at most this many characters."""
+"""The maximum number of characters of a reply to an assistant."""
 MIN_ANSWER_LIMIT = 1_000
 """The smallest number of characters to which a caller can limit a reply."""
 _KIND_FILTER = map_filters_by_key("search")["in"]
@@ -624,9 +624,7 @@ _QUERY_NOTICES = frozenset({
     "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of notices that only refer to the query. Their texts for assistants and for people are the
-same.
-"""
+"""The codes of notices that only refer to the query. Their texts for assistants and for people are the same."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -90,9 +90,9 @@ _FRAME_LENGTH = 10_000
 _FRAME_SHARE = 0.4
 """The share of `max_chars` that is reserved instead if this is less than `_FRAME_LENGTH`."""
 _MIN_HIT_LENGTH = 100
-"""A hit has at least this many characters of XML. A search collects no more hits than could fit."""
+"""The minimum number of characters of XML of a hit. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
-"""A search for a regular expression stops after this many seconds."""
+"""The time limit in seconds of a search for a regular expression."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -200,7 +200,7 @@ def _make_problems_notice(problems: Mapping[str, str]) -> ConversationToolNotice
 
 
 _FILE_TURNS_SHOWN = 20
-"""At most this many turns of a conversation that touched a file are listed, newest first."""
+"""The maximum number of a conversation's turns that are listed for a file, newest first."""
 
 
 def _find_turns_of_file(
@@ -805,8 +805,9 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""The smallest number of characters to which a text of a turn is cut. If the turn is still too long,
-events are left out.
+"""The smallest number of characters to which a text of a turn is cut.
+
+If the turn is still too long, events are left out.
 """
 
 

@@ -137,12 +137,12 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 T = TypeVar("T")
 
 MAX_CONCURRENT_CALLS = 8
-"""At most this many tool calls run at the same time, each in a thread. Further calls wait."""
+"""The maximum number of tool calls that run at the same time, each in a thread. Further calls wait."""
 IDLE_SECONDS = 60.0
-"""The server closes the index and disconnects from the engine this many seconds after the last call."""
+"""The delay in seconds after the last call before the server closes the index and disconnects from the engine."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
-"""How many seconds the client has to read the last answers after the input has ended."""
+"""The time in seconds that the client has to read the last answers after the input has ended."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
