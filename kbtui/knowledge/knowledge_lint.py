@@ -35,13 +35,9 @@ only if the first `CANDIDATE_RUNS` sequences of both samples have a sequence in 
 """
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are
-ignored.
-"""
+"""Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are ignored."""
 MAX_TEXTS_PER_RUN = 50
-"""How many texts can contain a sequence of words that is a reason to compare them. A more common
-sequence is no reason.
-"""
+"""The maximum number of texts with a common sequence of words that are compared because of this sequence."""
 
 _WORD = re.compile(r"\w+")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_PATTERN_CHARACTERS = 4096
-"""A pattern with more characters than this matches nothing."""
+"""The maximum number of characters of a pattern. A longer pattern matches nothing."""
 
 
 def is_glob_pattern(pattern: str) -> bool:

@@ -8,7 +8,9 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""At most this many directories of a topic are read through links, because links can multiply its paths."""
+"""The maximum number of a topic's directories that are read through links, because links can multiply
+its paths.
+"""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
