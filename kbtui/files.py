@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""A configuration file with more bytes than this is not read. Parsing this many bytes takes a second."""
+"""The maximum size in bytes of a configuration file.
+
+A larger file is not read, because parsing it takes more than a second.
+"""
 
 
 def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
@@ -148,7 +151,10 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""A dotted key with more parts than this is an error, because `tomllib` would take too long to parse it."""
+"""The maximum number of parts of a dotted key.
+
+More parts are an error, because `tomllib` would take too long to parse them.
+"""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

@@ -51,7 +51,7 @@ _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""A character keeps at most this many zero-width marks. More marks would cover other lines."""
+"""The maximum number of zero-width marks that a character keeps. More marks would cover other lines."""
 
 _current_policy: Policy = "strip"
 
