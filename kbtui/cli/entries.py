@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.library.subject_versions import SubjectVersion
+    from kbtui.refs import Ref
 
 _COLUMN_HEADINGS = (
     "cited 30d",
@@ -213,6 +214,8 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     history = actions.add_parser("history", help="list the versions of a subject")
     text = "below each version, print its changes in the format of `diff -u`"
     history.add_argument("--diff", action="store_true", help=text)
+    text = "print what changed between two versions: their numbers, beginnings of their commits, or `now`"
+    history.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help=text)
     for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
         command.add_argument("ref", metavar="REF", help=text)
@@ -406,6 +409,10 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         print_to_stderr(library.index_notices_text)
     versions = library.list_subject_versions(ref)
     print_git_problem(library.workspace)
+    if not versions[0].is_current:
+        print_to_stderr(f"{ref} no longer exists; these are its earlier versions")
+    if args.compare:
+        return _compare_subject_versions(ref, versions, args)
     turns = [turn for version in versions for turn in version.given_to]
     short_refs = library.open_index_reader().shorten_references(turns)
     library.close()
@@ -414,10 +421,14 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     for index, version in enumerate(versions):
         given = [short_refs.get(turn, turn) for turn in version.given_to]
         said = [version.author, version.summary] if version.commit else []
-        lines.append("  ".join([names[index], *(sanitize_to_one_line(one or "") for one in said)]))
+        number = f"{index + 1:>{len(str(len(versions)))}}"
+        lines.append(
+            "  ".join([number, names[index], *(sanitize_to_one_line(one or "") for one in said)])
+        )
         lines.append("\n")
         lines += [f"  given to {', '.join(given)}\n"] if given else []
         fact: dict[str, object] = {
+            "number": index + 1,
             "time": format_unix_time_as_iso(version.time),
             "commit": version.commit,
             "author": version.author,
@@ -435,6 +446,41 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
     return 0
+
+
+def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Namespace) -> int:
+    """Print what changed between two versions that the user names."""
+    from kbtui.text_difference import format_unified_difference
+
+    old, new = (_find_named_version(versions, name) for name in args.compare)
+    difference = format_unified_difference(
+        versions[old].text,
+        versions[new].text,
+        _name_subject_version(versions[old]),
+        _name_subject_version(versions[new]),
+    )
+    facts = {"ref": str(ref), "old": old + 1, "new": new + 1, "difference": difference}
+    print_text_or_json(sanitize(difference), facts, args.json)
+    if not difference and not args.json:
+        print_to_stderr("both versions have the same text")
+    return 0
+
+
+def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
+    """Return the index of the version with a number, the beginning of a commit, or the name `now`."""
+    if name == "now" and versions[0].is_current:
+        return 0
+    if name.isdecimal() and 1 <= int(name) <= len(versions):
+        return int(name) - 1
+    found = [
+        index
+        for index, one in enumerate(versions)
+        if len(name) >= 4 and one.commit and one.commit.startswith(name.lower())
+    ]
+    if len(found) != 1:
+        hint = f"name a version by its number (1 to {len(versions)}, 1 is the newest) or its commit"
+        raise UsageError(f"there is no version {name!r}", where="--compare", hint=hint)
+    return found[0]
 
 
 def _name_subject_version(version: SubjectVersion) -> str:

@@ -283,8 +283,12 @@ def blame_file(
     names = _FileNames(path)
     prefix = os.path.relpath(root, history.root) if history else "."
     prefix = "" if prefix == "." else prefix
+    committed = os.path.join(prefix, path)  # noqa: PTH118
     if history is not None and not os.path.isabs(path):  # noqa: PTH117
-        for earlier in history.list_earlier_names(os.path.join(prefix, path)):  # noqa: PTH118
+        committed = history.find_committed_path(committed)
+        if (known := _remove_prefix(committed, prefix)) is not None:
+            names.add_earlier_name(known, None)
+        for earlier in history.list_earlier_names(committed):
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
     found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
@@ -303,7 +307,7 @@ def blame_file(
     lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsOfTurns(found)
-    origins = _list_line_origins(history, os.path.join(prefix, path), text_lines)  # noqa: PTH118
+    origins = _list_line_origins(history, committed, text_lines)
     writers = edits.find_writing_edits(history, text_lines, wanted, origins)
     return FileTurnHistory(
         path,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library.reference_reader import ReferenceReader
     from kbtui.refs import Ref
+    from kbtui.workspace.git_history import GitHistory
 
 
 class GivenAndCurrentText(NamedTuple):
@@ -94,29 +95,62 @@ def list_subject_versions(reader: ReferenceReader, ref: Ref) -> list[SubjectVers
 
     The texts come from Git if the subject is in a repository, and from the conversations in which a
     turn was given the whole subject. A turn that was given only a part is listed with one version
-    that contains this part: the newest one that is not newer than the turn. Raises `NothingFound`,
-    and `KbtuiError` if the subject cannot be read.
+    that contains this part: the newest one that is not newer than the turn. If the subject no longer
+    exists, none of the versions is current.
+
+    Raises `NothingFound` if the subject does not exist and no version of it is known, and `KbtuiError`
+    if it cannot be read.
     """
-    subject = reader.find_subject(ref)
-    versions, earlier_slugs = _list_current_and_committed_versions(reader, subject)
-    refs = [ref, *(make_subject_ref(subject.topic, slug) for slug in earlier_slugs)]
+    try:
+        subject = reader.find_subject(ref)
+    except NothingFound:
+        if not _may_have_been_deleted(reader, ref):
+            raise
+        versions, refs, relative = _list_committed_versions_of_deleted_subject(reader, ref)
+        found = _add_given_versions(reader, [ref, *refs], versions, relative)
+        if not found:
+            raise
+        return found
+    versions, refs = _list_current_and_committed_versions(reader, subject)
+    return _add_given_versions(reader, [ref, *refs], versions, subject.relative)
+
+
+def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
+    """Return whether a subject that cannot be found is missing, and not only disabled."""
+    knowledge = reader.load_knowledge()
+    topic = knowledge.topics.get(ref.topic or "")
+    is_disabled = topic is not None and not topic.enable
+    return not is_disabled and knowledge.find_subject(ref.topic or "", ref.slug or "") is None
+
+
+def _add_given_versions(
+    reader: ReferenceReader,
+    refs: Iterable[Ref],
+    versions: list[SubjectVersion],
+    relative: str | None,
+) -> list[SubjectVersion]:
+    """Return the versions and those that only conversations have preserved, each with the turns that were given it.
+
+    `refs` are all references that the subject had. `relative` is its path in its topic; None if unknown.
+    """
     given: dict[int, list[str]] = {}
     for cite in _list_citations_with_given_texts(reader, refs):
         text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
         if text is None:
             continue
         stored = text.make_stored_form()
+        is_prose = relative is not None and ComparableText(text.text, relative).is_prose
+        plain = text.text.strip() if is_prose else text.text_without_fence
         matches = [
             index
             for index, one in enumerate(versions)
             if compare_given_text(
-                text.extent, stored, ComparableText(one.text, subject.relative)
+                text.extent, stored, ComparableText(one.text, relative or "")
             ).state
             != "changed"
+            or (relative is None and plain == one.text)
         ]
         if not matches and text.extent == "whole":
-            is_prose = ComparableText(versions[0].text, subject.relative).is_prose
-            plain = text.text.strip() if is_prose else text.text_without_fence
             versions.append(SubjectVersion(plain, time))
             matches = [len(versions) - 1]
         earlier = [
@@ -134,33 +168,64 @@ def list_subject_versions(reader: ReferenceReader, ref: Ref) -> list[SubjectVers
 
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
-) -> tuple[list[SubjectVersion], list[str]]:
-    """Return the versions, and the slugs that the subject had in its topic before it was renamed."""
+) -> tuple[list[SubjectVersion], list[Ref]]:
+    """Return the versions, and the references that the subject had in its topic before it was renamed."""
     text = reader.read_subject_text(subject)
     versions: list[SubjectVersion] = []
-    slugs: list[str] = []
+    refs: list[Ref] = []
     history = find_git_history(str(reader.workspace.root))
     if history is not None and subject.path.is_relative_to(history.root):
         path = str(subject.path.relative_to(history.root))
-        topic = path.removesuffix(subject.relative)
-        for one in history.list_file_versions(path):
-            if one.path != path and one.path.startswith(topic):
-                slugs.append(os.path.splitext(one.path.removeprefix(topic))[0])  # noqa: PTH122
-            old = history.read_file(one.commit, one.path)
-            if old is not None:
-                versions.append(SubjectVersion(old, one.time, one.commit, one.author, one.summary))
+        directory = path.removesuffix(subject.relative)
+        committed = history.find_committed_path(path)
+        versions, refs = _list_committed_versions(history, committed, directory, subject.topic)
     if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
         versions[0] = versions[0]._replace(is_current=True)
     else:
         versions.insert(0, SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True))
-    return versions, list(dict.fromkeys(slugs))
+    return versions, refs
+
+
+def _list_committed_versions_of_deleted_subject(
+    reader: ReferenceReader, ref: Ref
+) -> tuple[list[SubjectVersion], list[Ref], str | None]:
+    """Return the versions, the earlier references, and the path in the topic; all empty if Git has no such file."""
+    topic = reader.load_knowledge().topics.get(ref.topic or "")
+    root = str(reader.workspace.root)
+    history = find_git_history(root)
+    if topic is None or history is None:
+        return [], [], None
+    directory = os.path.relpath(os.path.join(root, topic.subjects), history.root)  # noqa: PTH118
+    directory = "" if directory == "." else f"{directory}/"
+    for path in history.list_paths(directory):
+        relative = path.removeprefix(directory)
+        folder, name = os.path.split(os.path.splitext(relative)[0])  # noqa: PTH122
+        if os.path.join(folder, name.removeprefix(".")) == ref.slug:  # noqa: PTH118
+            versions, refs = _list_committed_versions(history, path, directory, topic.id)
+            return versions, refs, relative
+    return [], [], None
+
+
+def _list_committed_versions(
+    history: GitHistory, path: str, directory: str, topic: str
+) -> tuple[list[SubjectVersion], list[Ref]]:
+    """Return the committed versions of a file, and the references to its earlier names in the topic's directory."""
+    versions: list[SubjectVersion] = []
+    slugs: list[str] = []
+    for one in history.list_file_versions(path):
+        if one.path.startswith(directory):
+            slugs.append(os.path.splitext(one.path.removeprefix(directory))[0])  # noqa: PTH122
+        old = history.read_file(one.commit, one.path)
+        if old is not None:
+            versions.append(SubjectVersion(old, one.time, one.commit, one.author, one.summary))
+    return versions, [make_subject_ref(topic, slug) for slug in dict.fromkeys(slugs)]
 
 
 def _list_citations_with_given_texts(
     reader: ReferenceReader, refs: Iterable[Ref]
 ) -> list[Citation]:
     """Return the citations of a subject under all its references, with what the turns were given."""
-    found = [cite for ref in refs for cite in reader.find_citing_turns(ref)]
+    found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]
     extracted: dict[CitationKey, Citation] = {}
     for conversation in dict.fromkeys(cite.conversation for cite in found):
         with suppress(KbtuiError):

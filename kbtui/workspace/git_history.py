@@ -1,17 +1,22 @@
 """Reads the history of a file from Git: its lines' commits, its earlier names, and its text in a commit.
 
 A repository can be hostile: its own configuration can name programs to run. Only commands that read
-committed objects are called, never ones that touch the working tree, because these run filters. Hooks,
+commits, the index and the names of files are called, never ones that read or write files of the working
+tree, because these run filters. Hooks,
 pagers, external diffs, text conversions, signatures and fetching are switched off.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.workspace.client_environment import make_child_environment
 from kbtui.workspace.paths import find_git_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 GIT_SECONDS = 20.0
 """The time limit in seconds of a call of `git`."""
@@ -30,6 +35,10 @@ _SAFE_SETTINGS = (
 )
 _KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"}
 _COMMIT_ID_LENGTHS = (40, 64)
+RENAMED_SIMILARITY = 0.5
+"""A file whose text equals at least this share of a deleted file's text is taken for the renamed file."""
+COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
+"""At most this many deleted files, each with at most this many bytes, are compared with a new file."""
 
 
 class LineOrigin(NamedTuple):
@@ -106,6 +115,70 @@ class GitHistory:
                 names.append(EarlierFileName(next(words, ""), until))
                 next(words, None)
         return [name for name in names if name.path]
+
+    def find_committed_path(self, path: str) -> str:
+        """Return the path that a file has in the current commit.
+
+        It differs from `path` if the file was renamed since, with `git mv` or without it. If the current
+        commit has no such file, the result is `path`.
+        """
+        if self._run_git("cat-file", "-e", f"HEAD:{path}") is not None:
+            return path
+        deleted = []
+        staged = self._list_output_words(
+            "diff-index", "--cached", "-M", "--diff-filter=DR", "--name-status", "-z", "HEAD"
+        )
+        for word in staged:
+            old = next(staged, "")
+            if word == "D":
+                deleted.append(old)
+            elif next(staged, "") == path:
+                return old
+        deleted += self._list_output_words("ls-files", "--deleted", "-z")
+        return self._find_most_similar_file(path, dict.fromkeys(deleted)) or path
+
+    def _find_most_similar_file(self, path: str, deleted: Iterable[str]) -> str | None:
+        """Return the deleted file whose committed text is most similar to the text of the file `path`.
+
+        The result is None if less than half of the lines of each are in the file. As in Git, this is the
+        limit for a renamed file.
+        """
+        from difflib import SequenceMatcher
+
+        from kbtui.files import read_regular_file
+
+        # Files with the same name or suffix first: renaming seldom changes them.
+        _, suffix = os.path.splitext(path)  # noqa: PTH122
+        candidates = sorted(deleted, key=lambda one: not one.endswith(suffix))
+        if not candidates:
+            return None
+        try:
+            data = read_regular_file(os.path.join(self.root, path), COMPARED_BYTES_MAX)  # noqa: PTH118
+        except OSError:
+            return None
+        lines = data.decode("utf-8", "replace").splitlines()
+        best, most = None, RENAMED_SIMILARITY
+        for old in candidates[:COMPARED_FILES_MAX]:
+            before = self.read_file("HEAD", old)
+            if before is None or len(before) > COMPARED_BYTES_MAX:
+                continue
+            matcher = SequenceMatcher(None, before.splitlines(), lines, autojunk=False)
+            if matcher.quick_ratio() >= most and (ratio := matcher.ratio()) >= most:
+                best, most = old, ratio
+        return best
+
+    def list_paths(self, directory: str) -> list[str]:
+        """Return the paths of all files that a directory has had in any commit, the last changed first."""
+        words = self._list_output_words(
+            "log", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv",
+            "--no-show-signature", "-z", "--format=", "--", directory or ".",
+        )  # fmt: skip
+        return list(dict.fromkeys(word.lstrip("\n") for word in words))
+
+    def _list_output_words(self, *arguments: str) -> Iterator[str]:
+        """Iterate over the words of an output whose words end with NUL."""
+        output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
+        return iter([word for word in output.split("\0") if word.strip("\n")])
 
     def list_file_versions(self, path: str) -> list[FileVersion]:
         """Return the commits that changed a file, newest first, also under its earlier paths.

@@ -245,10 +245,37 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     assert versions[2]["author"] == "Ada"
     assert "-At most ten.\n+At most eleven.\n" in versions[2]["difference"]
     lines = run(built, "entry", "history", "guide/limits").stdout.splitlines()
+    assert lines[0].startswith("1  ")
     assert lines[0].endswith("  now")
     assert lines[1].endswith("  from a conversation")
     assert lines[2] == f"  given to {turns[2]}"
     assert lines[3].endswith("  Ada  say eleven")
+    commit = versions[2]["commit"][:8]
+    for old, new in (("4", "now"), ("4", "1")):
+        shown = run(built, "entry", "history", "guide/limits", "--compare", old, new).stdout
+        assert "-At most ten.\n+At most many.\n" in shown
+    shown = run(built, "entry", "history", "guide/limits", "--compare", "2", commit).stdout
+    assert "-At most twelve.\n+At most eleven.\n" in shown
+    wrong = run(built, "entry", "history", "guide/limits", "--compare", "9", "1")
+    assert wrong.returncode == 2
+    assert "there is no version '9'" in wrong.stderr
+    # An uncommitted new name changes nothing else.
+    path.rename(path.with_name("bounds.md"))
+    shown = json.loads(run(built, "entry", "history", "guide/bounds", "--json").stdout)
+    assert [one["given_to"] for one in shown["versions"]] == [
+        [],
+        [turns[2]],
+        [turns[1]],
+        [turns[0]],
+    ]
+    (path.parent / "bounds.md").unlink()
+    gone = run(built, "entry", "history", "guide/limits", "--json")
+    assert "guide/limits no longer exists" in gone.stderr
+    versions = json.loads(gone.stdout)["versions"]
+    assert [one["given_to"] for one in versions] == [[turns[2]], [turns[1]], [turns[0]]]
+    assert not any(one["is_current"] for one in versions)
+    assert run(built, "entry", "history", "guide/other").returncode == 1
+    path.write_text(texts[3])
     # Without commits that can be read, the history says that it has only the other versions.
     shutil.rmtree(built.root / ".git/objects")
     done = run(built, "entry", "history", "guide/limits")

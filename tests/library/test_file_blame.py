@@ -220,6 +220,31 @@ def test_an_edit_after_the_commit_of_a_line_did_not_write_the_line(
     assert "no turn wrote line 7\n" in said
 
 
+@pytest.mark.parametrize("command", ["mv", "git mv", "git mv and edit"])
+def test_an_uncommitted_rename_is_followed(
+    edited: Library, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    root = edited.workspace.root
+    (root / "other.py").write_text("nothing = 'of the same'\n")
+    run_git(root, "init")
+    run_git(root, "add", "lib", "other.py")
+    run_git(root, "commit", "-m", "All of it", date="2027-01-01T00:00:00Z")
+    new = root / "é" / "new.py"
+    new.parent.mkdir()
+    if command == "mv":
+        (root / "lib/é.py").rename(new)
+        (root / "other.py").unlink()
+    else:
+        run_git(root, "mv", "lib/é.py", str(new))
+    if command.endswith("edit"):
+        new.write_text(f"{new.read_text()}# later, by hand\n")
+    assert main(["-w", str(root), "blame", "é/new.py:1-9", "--json"]) == 0
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["earlier_names"] == ["lib/é.py", "src/a.py"]
+    assert [turn["lines"] for turn in facts["turns"]] == [[[3, 5]], [[1, 2]]]
+    assert facts["unexplained"][0]["summary"] == "All of it"
+
+
 @pytest.mark.parametrize("left", [0.3, 0.95])
 def test_blame_says_which_conversations_cannot_be_read_completely(
     edited: Library, capfd: pytest.CaptureFixture[str], left: float
