@@ -85,7 +85,7 @@ def run_blame_command(args: Namespace) -> int:
 
 
 def print_git_problem(workspace: Workspace) -> None:
-    """Say on standard error that the workspace has a repository whose history cannot be read."""
+    """If the history of the workspace's repository cannot be read, print the reason on stderr."""
     from kbtui.workspace.git_history import find_git_problem
 
     if problem := find_git_problem(str(workspace.root)):
