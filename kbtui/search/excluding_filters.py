@@ -1,4 +1,4 @@
-"""Finds the filters that exclude everything that a query matches, so that front ends can name them."""
+"""Finds the filters that leave a search without hits, so that front ends can name them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds outdated turns, which were given a subject that has changed or is gone since.
+"""Finds outdated turns: turns whose given subjects have changed or are gone since.
 
 Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
 that was given a part of the subject, and only once.

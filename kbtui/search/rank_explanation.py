@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""The number of chunks that an explanation ranks by meaning, to find the rank of a chunk that is not a hit.
-
-It ranks ten times as many by keywords.
+"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit. By
+keywords, ten times as many are ranked.
 """
 
 
