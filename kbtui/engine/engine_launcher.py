@@ -18,7 +18,9 @@ from kbtui.version import __version__
 from kbtui.workspace import paths
 
 LOCK_FILE = "engine.lock"
-"""The name of both kinds of lock file: the engine's in the cache directory, an index's in its directory."""
+"""The name of both kinds of lock file: the engine's in the cache directory, an index's in its
+directory.
+"""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,7 +254,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient | None:
-    """Connect through the socket that the lock file names, or through the usual one if that fails.
+    """Connect to the socket named in the lock file or, if that fails, to the usual socket.
 
     Returns None if both fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
     """

@@ -1,8 +1,8 @@
 """Runs the engine's process: takes the lock, listens, serves clients and cleans up.
 
-The process takes the lock (`flock`) before it binds the socket. An engine that does not get the
-lock exits at once, and its client connects to the engine that has it. Only the holder of the lock
-unlinks the socket.
+The process takes the lock (`flock`) before it binds the socket. An engine without the lock exits at
+once, and its client connects to the engine that holds the lock. Only the holder of the lock unlinks the
+socket.
 """
 
 from __future__ import annotations

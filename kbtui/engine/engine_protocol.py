@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
         An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the path of
         the directory with all its indexes. `is_open` says whether the workspace is open, or is being
-        opened. `agent_variables` are the variables that set where agents store their conversations; if
-        the workspace was opened for another client, they are those of that client.
+        opened. `agent_variables` are the variables that say where agents store their conversations. If
+        the workspace was opened for another client, they have the values of that client.
         """
 
         hello: str

@@ -1,8 +1,8 @@
 """The workspaces that the engine has open: opens them on demand, and closes them when they are idle.
 
 There is at most one open workspace for each index directory, and the engine holds the lock of this
-directory. What happens in one workspace, such as an error or a slow disk, does not affect the others:
-each has its own threads, and only its own clients are disconnected when it is closed.
+directory. Each workspace has its own threads, and only its own clients are disconnected when it is
+closed. An error or a slow disk in one workspace therefore does not affect the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16
-"""The maximum number of searches in one workspace that run at the same time. Others wait until one has ended."""
+"""The maximum number of searches in one workspace that run at the same time. Others wait until one has
+ended.
+"""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""The maximum time in seconds that the engine waits for another process to unlock an index, and the
-interval in seconds at which it asks the process to do so.
+"""The time limit and the interval, in seconds, of the engine's requests to another process to unlock an
+index.
 """
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """The engine restarts to free memory if nothing has needed the model for this many seconds.
@@ -45,7 +47,7 @@ MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
 """
 END_SECONDS = 12.0
-"""The maximum time in seconds that an engine that ends waits for its workspaces to close."""
+"""The maximum time in seconds that an ending engine waits for its workspaces to close."""
 
 
 class WorkspaceSlot:
