@@ -158,7 +158,7 @@ def _split_large_block(
 
 
 def _split_long_line(line: str, max_size: int) -> Iterator[str]:
-    """Yield the parts of a long line, which is split between sentences or words where possible."""
+    """Split a long line, if possible between sentences or words, and yield its parts."""
     at = 0
     while (
         count_weighted_characters(line[at : at + max_size]) > max_size or len(line) - at > max_size

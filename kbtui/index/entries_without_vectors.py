@@ -1,4 +1,4 @@
-"""The list of entries that lack vectors, which clients can read without LanceDB.
+"""The list of entries without vectors, in a file that clients can read without LanceDB.
 
 The list is in a small SQLite file next to the vectors. The file also has the number of a catalog
 transaction: the last one that the list covers. An entry in the list lacks vectors. An entry that

@@ -312,7 +312,7 @@ def _count_chunks_before_mark(
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks of a part that are before its mark, where the next part starts."""
+    """Count the chunks of a part before its mark, which is where the next part starts."""
     mark = part.mark
     if mark is None:
         return 0

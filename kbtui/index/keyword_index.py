@@ -39,7 +39,9 @@ CONTEXT_CHARACTERS = 600
 """The number of characters before a chunk, and after it, that are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
-"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
+"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be
+found.
+"""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
@@ -340,8 +342,8 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return the end of the text before a chunk, the chunk's text and the start of the text after it.
 
-    The result is for the field `context`. If it did not contain the chunk's own text, a chunk without
-    neighbours would have no text in this field, match fewer words than other chunks, and rank lower
+    The result is for the field `context`. Without the chunk's own text, a chunk without neighbours
+    would have no text in this field. It would match fewer words than other chunks and rank lower
     (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
