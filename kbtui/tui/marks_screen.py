@@ -1,4 +1,4 @@
-"""The marks screen, in which the user opens, changes and removes marks, and the dialog that edits a mark."""
+"""The marks screen, which lists marks to open, change and remove, and the dialog that edits a mark."""
 
 from __future__ import annotations
 

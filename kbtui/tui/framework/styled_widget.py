@@ -98,7 +98,7 @@ def make_label_without_markup(text: str) -> Content:
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return the keys that the settings assign to commands, by command id, with the names that Textual uses."""
+    """Return the keys from the settings: command id -> the names of the keys in Textual."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 

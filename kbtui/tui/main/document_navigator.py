@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The size in bytes from which the reader shows the beginning of a conversation before the rest is read."""
+"""The size in bytes from which the reader shows the beginning of a conversation before the rest is
+read.
+"""
 FIRST_BLOCKS = 20
-"""The number of blocks that the thread that loads a document lays out, so that the first paint is fast."""
+"""The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -420,7 +422,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares two texts of a subject: the one that a turn was given, and the current one."""
+    """Make the document that compares a subject's text given to a turn with its current text."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
 

@@ -162,8 +162,8 @@ def find_compacted_turn_parts(conversation: Conversation) -> dict[int, Compacted
     Several compactions can cover a turn:
 
     - If some of them have a summary, only the latest of these applies.
-    - Otherwise, the reasoning is missing if one of them removes it, and the latest one that changes tool calls
-      decides which parts of the calls are missing.
+    - Otherwise, the reasoning is missing if any of them removes it. The latest one that changes tool
+      calls decides which parts of the calls are missing.
 
     Of compactions with the same time, the last one in the file is the latest.
     """
@@ -406,7 +406,9 @@ class _ConversationReaderDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The summaries in events of the kind "compaction". The document shows them where the events are."""
+        """The summaries in events of the kind "compaction". The document shows them where the events
+        are.
+        """
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ChangedWords, TextRange
 
 LINES_PER_BLOCK = 80
-"""The number of lines above which a hunk is split into several blocks, so that only the visible ones
-are laid out.
+"""The maximum number of lines of a block. A longer hunk is split, so that only its visible blocks are
+laid out.
 """
 TWO_NUMBERS_WIDTH = 70
 """The width in cells from which the reader shows two numbers on each line.
@@ -129,7 +129,7 @@ def _find_changed_words_of_lines(
 def _pair_similar_lines(
     texts: Sequence[str], removed: TextRange, added: TextRange
 ) -> Iterator[tuple[int, int, ChangedWords]]:
-    """Yield each removed line with the added line that is most similar to it, and the words that differ."""
+    """Yield each removed line with the most similar added line, and the words that differ."""
     olds = [n for n in range(*removed) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     news = [n for n in range(*added) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     compares_all = len(olds) * len(news) <= MAX_PAIRS
