@@ -172,7 +172,7 @@ CHANGE_ARGUMENTS = frozenset(
         "cmd",
     )
 )
-"""The names of arguments whose content is also in the changes that a call made."""
+"""The names of arguments whose content is also part of the call's changes."""
 _COMMANDS = ("command", "cmd", "script")
 _DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _NOTHING_CHANGED = re.compile(

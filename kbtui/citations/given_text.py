@@ -176,7 +176,7 @@ def find_citation_state(
 def compare_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableText
 ) -> CitationStateAndReason:
-    """Return whether a subject, whose text is `now`, still has the text that a turn was given.
+    """Return whether a subject with the text `now` still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
     """
@@ -203,7 +203,7 @@ def _contains_given_text(text: str, given: str) -> bool:
 
 
 def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
-    """Make a `GivenText` from a result. Its text lacks the note that says that the text was cut."""
+    """Make a `GivenText` from a result. The note about a cut is removed from its text."""
     extent: GivenTextExtent = "part" if is_part else "whole"
     if cut := re.search(_CUT_NOTE, result) or re.search(_TRUNCATED, result):
         return GivenText(result, result[: cut.start()], "cut")
