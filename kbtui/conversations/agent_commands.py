@@ -52,7 +52,7 @@ def list_agent_commands(
     """Return what the agent of a conversation can do with it, in the order of `CommandPurpose`.
 
     `turn` is the turn from which a fork continues, or that is attached; None means the whole
-    conversation. The files of an agent can contain anything, so there are no commands if the id
+    conversation. The files of an agent can contain anything. There are therefore no commands if the id
     could be read as an option, or if a word has a character that terminals do not show.
     """
     conversation_format = get_conversation_format(info)

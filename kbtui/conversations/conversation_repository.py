@@ -163,9 +163,9 @@ def find_conversation(
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the parts before and after `~` can both be shortened. A reference that
-    is not to a conversation, or that matches none, is returned unchanged. Raises `UsageError` if
-    several conversations match.
+    In the id of a subagent, the parts before and after `~` can both be shortened. If the reference
+    names no conversation, or none matches, it is returned unchanged. Raises `UsageError` if several
+    conversations match.
     """
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):

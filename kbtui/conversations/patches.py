@@ -83,7 +83,7 @@ _FENCE_END = re.compile(r"```[ \t]*(?:\n|\Z)")
 
 
 def find_unified_diffs(text: str) -> Iterator[PatchInText]:
-    """Yield the unified diffs in a text, such as a tool result. A diff that was cut off ends where it was cut."""
+    """Yield the unified diffs in a text, such as a tool result. A truncated diff ends at the cut."""
     position = 0
     while (header := _FILE_HEADER.search(text, position)) is not None:
         position = header.end()

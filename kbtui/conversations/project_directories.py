@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
-"""The maximum number of worktrees of a workspace that are remembered: those that were found last."""
+"""The maximum number of remembered worktrees of a workspace: those that were found last."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -140,7 +140,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 def _list_removed_worktrees(
     workspace: Workspace, existing: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the root of each worktree that was removed, and the path that the workspace had in it."""
+    """Return the root of each removed worktree, and the path of the workspace in it."""
     return [
         (top, path)
         for top, path in _read_remembered_worktrees(workspace)

@@ -52,7 +52,9 @@ MAX_SESSION_BYTES = 256 << 20
 """The maximum number of bytes of a session that are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""The number of bytes at the beginning and at the end of a session that are compared, to notice changes."""
+"""The number of bytes at the beginning and at the end of a session that are compared, to notice
+changes.
+"""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -213,7 +215,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
     for project in projects.directories:
         path = os.path.normpath(os.path.join(project.path, expand_user(chosen)))  # noqa: PTH118
         is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
-        # The sessions in a file that several projects share do not say to which project they belong.
+        # If several projects share a file, its sessions do not say to which project they belong.
         if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
             continue
         seen.add(path)

@@ -108,7 +108,9 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""Records of these types contain no part of the dialogue. Some contain titles, which are read separately."""
+"""Records of these types contain no part of the dialogue. Some contain titles, which are read
+separately.
+"""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -133,7 +135,9 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of the token counts that a message reports, in the order of the fields of `ConversationUsage`."""
+"""The keys of the token counts that a message reports, in the order of the fields of
+`ConversationUsage`.
+"""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
@@ -357,7 +361,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders whose names say that they contain sessions of a project."""
+    """Return the folders that contain sessions of a project according to their names."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [

@@ -103,7 +103,9 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches the start of instructions that Codex wrote, although they are stored as a message of the user."""
+"""Matches the start of instructions that Codex wrote, although they are stored as a message of the
+user.
+"""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
@@ -117,7 +119,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""The beginnings of results without an exit code that show that the call failed."""
+"""The beginnings by which the result of a failed call is recognized if it has no exit code."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}

@@ -79,7 +79,7 @@ class ConversationFormat(ABC):
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
     `load_conversation`. The other methods have defaults, which read a conversation as a whole.
-    A method that takes a `ConversationInfo` is called only with objects that this format made.
+    Methods with a parameter `info` are called only with objects that this format made.
     """
 
     name: str

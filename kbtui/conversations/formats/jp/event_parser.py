@@ -180,7 +180,7 @@ class ConversationEventParser(ProblemCollector):
     # one method for each type of element
 
     def _parse_text_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
-        """Parse an event that has a text and the fields that `EVENT_KINDS` lists for its kind."""
+        """Parse an event with a text and the fields that `EVENT_KINDS` lists for its kind."""
         event = self._append_event(kind, index, element, element.get("content"), "content")
         if names := EVENT_KINDS[kind].fields:
             event.fields = {name: element[name] for name in names if name in element}
