@@ -94,14 +94,14 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"checked when they were indexed, so not checked now: {_format_count_finding(values, 'conversation')}"
+        f"not checked again, because indexing has checked them: {_format_count_finding(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
         f"{values['directory']}: skipped: {_format_count_finding(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
     ),
     "conversations_unchecked": lambda values: (
-        f"{_format_count_finding(values, 'conversation')} not checked, because not indexed yet; run `kbtui index`, then `kbtui doctor` again"
+        f"{_format_count_finding(values, 'conversation')} not indexed yet and not checked; run `kbtui index`, then `kbtui doctor` again"
     ),
     "directory_not_writable": "the directory of the {name} is not writable: {directory}",
     "directory_skipped": "{directory}: skipped: {detail}",
@@ -123,7 +123,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
     "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",
     "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
-    "index_counted": "{subjects} subjects that are not disabled, {conversations} conversations, {chunks} passages, {citations} citations",
+    "index_counted": "{subjects} subjects (without disabled ones), {conversations} conversations, {chunks} passages, {citations} citations",
     "index_damaged": "{detail}; `kbtui index` rebuilds the index",
     "keywords_only": _format_keywords_only_finding,
     "knowledge_counted": _format_knowledge_counts,

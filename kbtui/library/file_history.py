@@ -62,10 +62,10 @@ if TYPE_CHECKING:
 
 
 FILE_BYTES_MAX = 8 << 20
-"""The maximum size in bytes of a file for which kbtui finds out which turns wrote its lines."""
+"""The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""The maximum number of seconds by which the time stamp of an edit may be later than the commit that
-contains it.
+"""The tolerance in seconds for edits whose time stamp is later than that of the commit that contains
+them.
 """
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
@@ -97,8 +97,8 @@ class FileTurn(NamedTuple):
     """A turn that changed or read a file.
 
     - `request` is what the user asked in the turn; "" if the turn has no request.
-    - `actions` are the turn's actions on the file, in order. If the user asked for lines, these are only
-      the actions that wrote some of them, and `lines` are the lines that they wrote.
+    - `actions` are the turn's actions on the file, in order. If the user asked for lines, only the
+      actions that wrote some of them are included, and `lines` are the lines that they wrote.
     - `time` is the time of the last action; None if the agent stores no times.
     """
 
@@ -268,7 +268,7 @@ def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
 def blame_file(
     workspace: Workspace, name: str, lines: LineRange | None = None, directory: str | None = None
 ) -> FileTurnHistory:
-    """Find the turns that changed or read a file under any of the names that it has had, newest first.
+    """Find the turns that changed or read a file, under any of its names, newest first.
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
     these lines of the current file. Raises `NothingFound` if the file does not exist and no turn has read
@@ -324,7 +324,7 @@ def split_file_name_and_lines(
 ) -> tuple[str, LineRange | None]:
     """Split `src/a.py:12-20` into the name of the file and the lines, which are None if there are none.
 
-    Raises `UsageError` for an invalid range, also if the text after the last colon is no range but the text
+    Raises `UsageError` for an invalid range. Text after the last colon counts as a range if the text
     before it is the name of an existing file, relative to `directory` or to the workspace.
     """
     bases = [base for base in (directory, str(workspace.root)) if base]
@@ -346,7 +346,7 @@ _PROBLEMS_NAMED_MAX = 3
 
 
 def describe_conversation_problems(problems: Mapping[str, str]) -> str:
-    """Return a sentence that says which conversations cannot be read completely, and why."""
+    """Return a sentence that names the conversations that cannot be read completely, with the reasons."""
     count = format_counted_noun(len(problems), "conversation")
     parts = [f"{id_}: {problem}" for id_, problem in problems.items()]
     more = len(parts) - _PROBLEMS_NAMED_MAX
@@ -355,7 +355,7 @@ def describe_conversation_problems(problems: Mapping[str, str]) -> str:
 
 
 def resolve_file_name(workspace: Workspace, name: str, directory: str | None = None) -> str:
-    """Return the path of the file that a user names, in the form that the actions of turns have.
+    """Return the path of the file that a user names, in the same form as in the actions of turns.
 
     `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
     """

@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
-    """Return the values of the notice that says that the engine cannot be reached."""
+    """Return the values of the notice about an engine that cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
 
@@ -291,7 +291,9 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Updates are numbered. These are the numbers of the last requested and of the last finished one."""
+        """Updates are numbered. These are the numbers of the last requested and of the last finished
+        one.
+        """
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
@@ -334,7 +336,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """Notices that say that this index is temporary, and why kbtui uses it.
+        """Notices that this index is temporary, with the reason why kbtui uses it.
 
         If the configuration is invalid, a further notice says so.
         """
