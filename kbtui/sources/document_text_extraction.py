@@ -43,7 +43,7 @@ MAX_LINKS = 5000
 _CONTENT_CLASSES = """
     vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
 """
-"""The CSS classes with which documentation tools and GitHub mark the element that contains a page's text."""
+"""The CSS classes of the element that contains a page's text, for documentation tools and GitHub."""
 _FURNITURE_TAGS = """
     script style noscript template svg button clipboard-copy nav iframe object dialog input select
     textarea
@@ -170,7 +170,7 @@ def _list_css_classes(node: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element whose class or role says that it is the page's main text, or None."""
+    """Return the element that is the page's main text by its class or role, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [node for node in elements if not _list_css_classes(node).isdisjoint(classes)]
     if named:

@@ -76,7 +76,7 @@ def make_source_run_limits(settings: Settings) -> SourceRunLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return a phrase that says that a document is larger than `max_bytes`.
+    """Return the message about a document that is larger than `max_bytes`.
 
     `size` is the document's size in bytes, None if it is unknown.
     """
