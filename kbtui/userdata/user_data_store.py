@@ -250,7 +250,7 @@ class UserData:
         return json.loads(rows[0][0]) if rows else None
 
     def save_source_approval(self, source: str, digest: str) -> None:
-        """Record that the user has approved a source whose configuration has the hash `digest`."""
+        """Record that the user has approved the source configuration with the hash `digest`."""
         self._execute_write_statement(
             "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", digest, source, time.time()
         )
