@@ -45,7 +45,7 @@ class ClientEnvironment:
 
 
 def make_thread_with_client_environment(target: Callable[[], object], name: str) -> Thread:
-    """Return a daemon thread that runs in the client environment in which this function is called."""
+    """Return a daemon thread that runs in the caller's client environment."""
     return Thread(target=copy_context().run, args=(target,), name=name, daemon=True)
 
 

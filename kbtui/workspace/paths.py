@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
-`kbtui search` imports this module and must start fast. So the module imports `pathlib` and
-`kbtui.errors`, which take long to import, only where it needs them.
+`kbtui search` imports this module and must start fast. Importing `pathlib` and `kbtui.errors` takes
+long, so the module imports them only where it needs them.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def find_local_time_zone() -> tzinfo | None:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that changes with the settings and variables that affect answers."""
+    """Return a text that changes whenever settings or variables that affect answers change."""
     # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:

@@ -43,7 +43,7 @@ class Workspace:
 
     @property
     def kbtui_directory(self) -> Path:
-        """The directory `.kbtui`, where kbtui's configuration is if there is no `.jp`; it may not exist.
+        """The directory `.kbtui`, which contains kbtui's configuration if there is no `.jp`. It may not exist.
 
         kbtui creates the directory with the first file that the user writes into it.
         """
