@@ -303,9 +303,9 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
-    `problems` has the mistakes found. `files` has every configuration file that was read, and every
-    file that would have been read if it existed. Each topic's directory is read once; call
-    `load_knowledge` again to see changes.
+    `problems` has the mistakes found. `files` has the configuration files that were read, and missing
+    files that would be read if they existed. Each topic's directory is read once; call `load_knowledge`
+    again to see changes.
     """
 
     def __init__(

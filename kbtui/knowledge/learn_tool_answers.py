@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
-"""The maximum number of characters of the list that names the subjects that do not fit into an answer."""
+"""The maximum number of characters of the list of subjects that do not fit into an answer."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a shortened subject."""
 MAX_SUGGESTED_TOPICS = 3

@@ -37,7 +37,7 @@ _EDITORS = {
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""Arguments with which an editor opens the file PATH at LINE -> the editors that accept these arguments."""
+"""Arguments that make an editor open the file PATH at LINE -> the editors that accept them."""
 
 
 class MissingTitleError(UsageError):
@@ -140,7 +140,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint that contains the path of the draft, where the user's text is."""
+    """Return the error with a hint that names the file in which the user's text is."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)

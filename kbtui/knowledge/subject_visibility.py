@@ -40,7 +40,7 @@ def has_unclosed_bracket(pattern: str) -> bool:
 
 @lru_cache(256)
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
-    """Return a function whose result is true for the slugs that a pattern matches.
+    """Return a function that tests whether a slug matches a pattern.
 
     Patterns and slugs consist of components, separated by `/`. The component `**` matches any number of
     components; at the end of a pattern, it matches at least one. Inside a component, `**` means `*`.
