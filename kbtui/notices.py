@@ -46,7 +46,7 @@ PAUSE_TEXTS: dict[PauseReason, str] = {
     "busy": "paused because the computer is busy",
     "user": "paused",
 }
-"""Code of the reason for which embedding pauses -> the text that says so."""
+"""Code of the reason for a pause of embedding -> its text."""
 EmbeddedParts = dict[str, tuple[int, int]]
 """Kind of entry, as a plural -> how many of its passages have a vector, and how many need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
@@ -148,7 +148,7 @@ NOTHING_INDEXED = (
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "", hint: str | None = None) -> Notice:
-    """Return the notice that says that only keyword search was possible, and why."""
+    """Return the notice that only keyword search was possible, with the reason."""
     values: NoticeValues = {"cause": cause, "detail": detail}
     return Notice("keywords_only", {**values, "hint": hint} if hint else values)
 

@@ -37,7 +37,7 @@ def test_damage_is_named_whether_it_is_read_or_indexed(
     index.refresh_index()
     index.close()
     monkeypatch.setattr(diagnostics, "READING_SECONDS", seconds)
-    unread = ("ok", "checked when they were indexed, so not checked now: 2 conversations")
+    unread = ("ok", "not checked again, because indexing has checked them: 2 conversations")
     assert findings(root) == [
         ("ok", "2 conversations, 0 archived"),
         DAMAGED,
@@ -56,4 +56,4 @@ def test_conversations_that_nobody_has_read_are_counted(
     write_session(home, root, session_id(2), [typed("Hello"), typed("again")])
     monkeypatch.setattr(diagnostics, "READING_SECONDS", 0.0)
     assert [state for state, _ in findings(root)] == ["ok", "ok", "note"]
-    assert findings(root)[2][1].startswith("1 conversation not checked, because not indexed yet;")
+    assert findings(root)[2][1].startswith("1 conversation not indexed yet and not checked;")
