@@ -12,7 +12,7 @@ from kbtui.text import LEG_NAMES, format_counted_noun
 NoticeCode = Literal[
     "configuration_invalid", "filter_without_value", "filters_leave_nothing", "index_behind",
     "index_mended", "keywords_only", "marks_unreadable", "meaning_only", "near_spellings",
-    "newest_first", "other_directories", "nothing_to_look_for",
+    "newest_first", "no_other_workspaces", "other_directories", "nothing_to_look_for",
     "passages_pending", "private_index", "query_cut", "query_mistake", "search_not_logged",
     "unknown_filter", "workspace_left_out", "workspaces_unwatched",
 ]  # fmt: skip
@@ -56,6 +56,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "marks_unreadable": "marks are not shown: {detail}; `kbtui doctor` says what to do",
     "meaning_only": "no text contains these words; closest by meaning",
     "newest_first": "no words to search for; showing the newest hits first",
+    "no_other_workspaces": "this is the only workspace that you have opened",
     "other_directories": "conversations may be missing, because the engine was started with a different {variables} and cannot restart while other clients use it; `kbtui engine stop` stops it",
     "nothing_to_look_for": "nothing to search for: add a word",
     "passages_pending": "{total:,} passages are not searchable by meaning yet",

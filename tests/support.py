@@ -164,6 +164,18 @@ class Builder:
         return folder
 
 
+def index_without_engine(built: Builder) -> None:
+    """Build the index without an engine, and register the workspace as an engine does."""
+    from kbtui.index.indexer import WorkspaceIndexWriter
+    from kbtui.userdata.workspace_registry import register_workspace
+    from kbtui.workspace import Settings
+
+    writer = WorkspaceIndexWriter(built.workspace, Settings())
+    writer.refresh_index()
+    writer.close()
+    register_workspace(built.workspace, Settings())
+
+
 def write_json(path: Path, value: object) -> None:
     """As JP writes: pretty, to a file beside it, renamed over the target."""
     fresh = path.with_name(path.name + ".tmp")

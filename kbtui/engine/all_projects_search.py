@@ -99,6 +99,8 @@ class AllProjectsSearch:
             indexes.append(
                 SearchedIndex(one.workspace, reader, one.project, one.project_key, marked)
             )
+        if len(registered) == 1 and indexes:
+            notices.append(Notice("no_other_workspaces"))
         if not any(one.workspace.root == self._workspace.root for one in registered):
             excluded = KbtuiError("the setting [workspaces] exclude leaves it out")
             notices.append(_make_left_out_notice(self._workspace, excluded))

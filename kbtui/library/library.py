@@ -13,12 +13,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
-from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
+from kbtui.errors import (
+    EngineUnavailable,
+    IndexUnavailable,
+    KbtuiError,
+    UsageError,
+    WorkspaceError,
+)
 from kbtui.library.index_and_engine_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
-from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
+from kbtui.workspace import (
+    Settings,
+    Workspace,
+    find_workspace,
+    load_settings,
+    open_workspace_at_root,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +111,13 @@ class Library(ReferenceReader):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def open_library_of_workspace(self, root: Path) -> Self:
+        """Return the library of another workspace, with the same settings. Raises `WorkspaceError`."""
+        if not root.is_dir():
+            hint = "`kbtui workspaces` lists the workspaces"
+            raise WorkspaceError("the directory does not exist", where=str(root), hint=hint)
+        return type(self)(open_workspace_at_root(root), self.settings)
 
     @property
     def index_notices_text(self) -> str | None:

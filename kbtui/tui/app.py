@@ -211,7 +211,8 @@ class KbtuiApp(App[None]):
             self.call_later(self.action_quit)
             return
         self._last_quit = monotonic()
-        main = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
+        screens = reversed(self.screen_stack)
+        main = next((one for one in screens if isinstance(one, MainScreen)), None)
         if main is not None:
             main.status.flash_message("Nothing selected. Press Ctrl+C again to quit.")
 

@@ -103,7 +103,9 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *MOVE_COMMANDS,
     *add_scope_to_commands(
         "everywhere",
-        define_command("search", "slash", "search", "Search everything.", 10, is_immediate=True),
+        define_command("search", "slash", "search", "Search everything in this workspace.", 10, is_immediate=True),
+        define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
+        define_command("return", "escape", "back to the other workspace", "Return to the workspace from which a hit was opened.", 11, needs="visit", palette=False, action="return_to_former_workspace"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
@@ -396,6 +398,8 @@ def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():
+        if key == "escape":
+            continue  # A pane that has nothing to end passes this key on.
         outer_scopes = ["everywhere"] if scope in SCOPES and scope != "everywhere" else []
         if scope == "moving":
             outer_scopes = [one for one in (*SCOPES, *SCREENS) if one != scope]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.search.search_request_and_answer import RankExplanation, SearchLegRank
+    from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
@@ -244,6 +244,26 @@ def build_problem_document(
     """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     return ReaderDocument(key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint))
+
+
+def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
+    """Return the preview of a hit of another workspace: where it is, and its passage."""
+    where: Facts = [
+        ("Project", [(sanitize_to_one_line(hit.project or ""), "")]),
+        ("Workspace", [(sanitize_to_one_line(hit.workspace or ""), "")]),
+        ("Passage", [(sanitize_to_one_line(hit.ref), "link")]),
+    ]
+    where += [("Also in", [(sanitize_to_one_line(root), "")]) for root in hit.also_in]
+    title = sanitize_to_one_line(hit.title)
+    text = sanitize(hit.text)
+    blocks: list[ReaderBlock] = [
+        FactTableBlock("where", where),
+        MarkdownBlock("text", text, above=1)
+        if hit.kind == "subject"
+        else ParagraphBlock("text", [(text, "")], above=1),
+        _make_paragraph("how", "Open the hit to read all of it in its workspace.", "dim", above=1),
+    ]
+    return ReaderDocument(key, title, blocks)
 
 
 def build_main_help_document(

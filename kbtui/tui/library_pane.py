@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.highlighter import Highlighter
 from textual import on
+from textual.actions import SkipAction
 from textual.containers import Vertical
 from textual.widgets import Input
 
@@ -693,6 +694,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if self.filter.display:
             self.screen.set_focus(self.list)
             self.filter.hide_input()
+        else:
+            raise SkipAction
 
 
 class _FilterErrorHighlighter(Highlighter):

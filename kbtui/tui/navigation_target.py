@@ -46,7 +46,8 @@ class NavigationTarget(NamedTuple):
     """A place: a document to open in the reader, and a position in it.
 
     * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
-      conversation, or `difference:…` for what has changed since a citation.
+      conversation, `difference:…` for what has changed since a citation, or `passage:…` for a hit of
+      another workspace.
     * `ref` is its reference, which may also name lines, a turn or a call.
     * `text` is the text of a passage to go to.
     * `words` are words to highlight.
@@ -98,5 +99,10 @@ def make_difference_target(key: CitationKey) -> NavigationTarget:
 
 def make_hit_target(hit: Hit) -> NavigationTarget:
     """Return the place in the reader that shows a hit; the matches of the hit are highlighted there."""
-    words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
-    return make_navigation_target(hit.target)._replace(words=words, text=hit.text)
+    target = make_navigation_target(hit.target)
+    return target._replace(words=list_words_of_hit(hit), text=hit.text)
+
+
+def list_words_of_hit(hit: Hit) -> tuple[str, ...]:
+    """Return the words of a hit that the query found, each once."""
+    return tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))

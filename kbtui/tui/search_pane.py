@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -19,7 +20,7 @@ from kbtui.text import (
     sanitize_to_one_line,
 )
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
-from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     add_style_role,
     measure_cell_width,
@@ -39,9 +40,10 @@ from kbtui.tui.framework.text_widgets import (
     WrappedParagraphs,
 )
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -59,6 +61,7 @@ MODES: dict[Mode, str] = {
 MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
 """The codes of the notices that are shown above the hits: they say how far the hits match the query."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
+PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
 
 class SearchInput(CompletingInput):
@@ -91,19 +94,35 @@ class SearchInput(CompletingInput):
 class SearchBar(Horizontal):
     """The top line: the search input, and the name of the workspace."""
 
-    def __init__(self, workspace: str) -> None:
+    def __init__(self, workspace: str, former: str = "") -> None:
+        """Create the line. `former` is the workspace to which the user can return, or ""."""
         super().__init__(id="search-bar")
-        self._workspace = workspace
+        self._workspace, self._former = workspace, former
+        self._sign = LeftAndRightTextLine(id="search-sign")
+
+    def show_search_scope(self, all_projects: bool) -> None:
+        """Show whether the input searches all projects or this workspace."""
+        self._set_sign(all_projects)
+        entry = self.query_one("#search", SearchInput)
+        entry.placeholder = PLACEHOLDER_OF_ALL_PROJECTS if all_projects else PLACEHOLDER
+
+    def _set_sign(self, all_projects: bool) -> None:
+        command = "search_all" if all_projects else "search"
+        spans: Spans = [(find_key_label_of_command(command, get_configured_keys(self)), "key")]
+        if all_projects:
+            spans.append((" all projects", "accent"))
+        self._sign.set_edge_texts(spans)
+        self._sign.styles.width = 3 + measure_cell_width(spans)
 
     def compose(self) -> ComposeResult:
         """Yield the label of the key that starts a search, the input, and the workspace's name."""
-        sign = LeftAndRightTextLine(id="search-sign")
-        sign.left = [(find_key_label_of_command("search", get_configured_keys(self)) or "/", "key")]
-        sign.styles.width = 3 + measure_cell_width(sign.left)
-        yield sign
+        self._set_sign(False)
+        yield self._sign
         yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
         name = LeftAndRightTextLine(id="workspace")
         name.left = [(sanitize_to_one_line(self._workspace), "strong"), (" kbtui", "dim")]
+        if self._former:
+            name.left.insert(0, (f"{sanitize_to_one_line(self._former)} › ", "dim"))
         name.styles.width = measure_cell_width(name.left) + 2
         yield name
 
@@ -133,8 +152,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._summary = LeftAndRightTextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
-        self._unfolded: set[str] = set()
-        """The ids of the unfolded entries. All their hits are shown, not only the best one."""
+        self._unfolded: set[tuple[str | None, str]] = set()
+        """The entries, by project and id, of which all hits are shown, not only the best one."""
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 
@@ -185,14 +204,19 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
         """Yield a row for the best hit of each entry. If the entry is unfolded, yield its other hits next."""
-        groups: dict[str, list[Hit]] = {}
-        for hit in answer.hits:
-            groups.setdefault(hit.entry_id, []).append(hit)
-        for entry_id, hits in groups.items():
+        groups: dict[tuple[str | None, str], list[Hit]] = {}
+        for hit in _group_by_project(answer.hits):
+            groups.setdefault(_identify_entry(hit), []).append(hit)
+        project = workspace = None
+        for entry, hits in groups.items():
+            if hits[0].project != project:
+                project, workspace = hits[0].project, hits[0].workspace
+                yield _make_project_row(hits[0])
             refs = [answer.short_refs.get(hit.ref, hit.ref) for hit in hits]
-            is_unfolded = entry_id in self._unfolded
+            is_unfolded = entry in self._unfolded
             more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
-            yield self._make_hit_row(hits[0], refs[0], more)
+            other = hits[0].workspace if hits[0].workspace != workspace else None
+            yield self._make_hit_row(hits[0], refs[0], more, other)
             if is_unfolded:
                 for hit, ref in zip(hits[1:], refs[1:], strict=True):
                     yield self._make_further_hit_row(hit, ref)
@@ -202,13 +226,13 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         row, answer = self.list.selected_row, self.answer
         if row is None or answer is None:
             return
-        entry_id = row.data.entry_id
-        hits = [hit for hit in answer.hits if hit.entry_id == entry_id]
-        if entry_id in self._unfolded:
-            self._unfolded.remove(entry_id)
+        entry = _identify_entry(row.data)
+        hits = [hit for hit in answer.hits if _identify_entry(hit) == entry]
+        if entry in self._unfolded:
+            self._unfolded.remove(entry)
             self._show_hits(select=hits[0].chunk_id)
         elif row.data.entry_passages > 1:
-            self._unfolded.add(entry_id)
+            self._unfolded.add(entry)
             self._show_hits()
             if answer.left_out:
                 self.post_message(self.AllPassagesRequested())
@@ -264,11 +288,15 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
-        elif entries := len({hit.entry_id for hit in answer.hits}):
+        elif entries := len({_identify_entry(hit) for hit in answer.hits}):
             passages = answer.total + answer.left_out
             if passages > entries:
                 left.append((f" · {passages:,} passages", "dim"))
                 left[0] = (format_counted_noun(entries, "hit"), "")
+        projects = Counter(hit.project for hit in answer.hits if hit.project)
+        if len(projects) > 1:
+            counts = ", ".join(f"{name} {count}" for name, count in projects.items())
+            left.append((f" · {sanitize_to_one_line(counts)}", "dim"))
         if answer.omitted:
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
@@ -292,8 +320,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         width = max(20, self.list.scrollable_content_region.width - 4)
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 
-    def _make_hit_row(self, hit: Hit, ref: str, more: int) -> ListRow:
-        """Return the row of the best hit of an entry; `more` is how many other passages are folded."""
+    def _make_hit_row(self, hit: Hit, ref: str, more: int, workspace: str | None) -> ListRow:
+        """Return the row of the best hit of an entry; `more` is how many other passages are folded.
+
+        `workspace` is the workspace to name in the row, or None.
+        """
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         # The signs stand before the title, because a narrow row cuts what is after it.
         title: Spans = [mark, *_list_mark_signs(hit), (sanitize_to_one_line(hit.title), "strong")]
@@ -307,6 +338,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((f" again in turn {hit.later_turn}", "dim"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
+        if workspace:
+            title.append((f" in {_shorten_home(workspace)}", "dim"))
         width, where = self._measure_hit_row(ref)
         lines = 1 if hit.answer else 2
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
@@ -329,6 +362,32 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def action_open_selected_row(self) -> None:
         if row := self.list.selected_row:
             self.post_message(self.HitOpened(row.data, preview=False))
+
+
+def _identify_entry(hit: Hit) -> tuple[str | None, str]:
+    """Return a value that is equal for all hits of an entry. Two projects can have the same entry id."""
+    return hit.project, hit.entry_id
+
+
+def _group_by_project(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits project by project, in the order of the best hit of each project."""
+    first: dict[str | None, int] = {}
+    for hit in hits:
+        first.setdefault(hit.project, len(first))
+    return sorted(hits, key=lambda hit: first[hit.project])
+
+
+def _make_project_row(hit: Hit) -> ListRow:
+    """Return the heading of a project, with the workspace of its best hit."""
+    name = sanitize_to_one_line(hit.project or "")
+    return make_heading_row(f"project:{name}", name, _shorten_home(hit.workspace or ""))
+
+
+def _shorten_home(path: str) -> str:
+    """Return a path for the screen, with `~` for the user's home directory."""
+    home = get_user_home().rstrip("/")
+    is_inside = bool(home) and path.startswith(f"{home}/")
+    return sanitize_to_one_line(f"~{path[len(home) :]}" if is_inside else path)
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:

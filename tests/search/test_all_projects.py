@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from running import on_pipe
-from support import Builder, asked, kill_engine, said
+from support import Builder, asked, index_without_engine, kill_engine, said
 
 from kbtui.library import open_workspace
 from kbtui.search.multi_index_search import SearchedIndex, search_indexes
@@ -25,16 +25,6 @@ def make_workspace(root: Path, **subjects: str) -> Builder:
     return built
 
 
-def index_here(built: Builder) -> None:
-    """Build the index without an engine, and register the workspace as an engine does."""
-    from kbtui.index.indexer import WorkspaceIndexWriter
-
-    writer = WorkspaceIndexWriter(built.workspace, Settings())
-    writer.refresh_index()
-    writer.close()
-    register_workspace(built.workspace, Settings())
-
-
 @pytest.fixture
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Builder]]:
     """Three indexed workspaces; the engine of the first one answers."""
@@ -45,7 +35,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         "woods": make_workspace(tmp_path / "woods", cat="# Cat\n\nThe lynx sleeps.\n"),
     }
     for one in built.values():
-        index_here(one)
+        index_without_engine(one)
     yield built
     kill_engine(built["alps"])
 
@@ -95,7 +85,7 @@ def test_hidden_disabled_and_excluded_subjects_stay_out(
     three["woods"].subject("notes/den.md", "# Den\n\nThe den of the ibex.\n")
     three["woods"].topics(notes={"disabled": ["den"]})
     for name in ("coast", "woods"):
-        index_here(three[name])
+        index_without_engine(three[name])
     assert {hit["ref"] for hit in search_all(three["alps"], "ibex")["hits"]} == {
         "notes/goat:1-3",
         "notes/bird:1-3",
@@ -112,7 +102,7 @@ def test_hidden_disabled_and_excluded_subjects_stay_out(
 
 def test_a_passage_of_several_workspaces_is_one_hit(three: dict[str, Builder]) -> None:
     three["coast"].subject("notes/goat.md", "# Goat\n\nThe ibex climbs.\n")
-    index_here(three["coast"])
+    index_without_engine(three["coast"])
     hits = search_all(three["alps"], "climbs")["hits"]
     assert [(hit["project"], hit["also_in"]) for hit in hits] == [
         ("alps", [str(three["coast"].root)])
@@ -125,7 +115,7 @@ def test_a_passage_of_several_workspaces_is_one_hit(three: dict[str, Builder]) -
 def test_a_filter_that_only_one_workspace_knows_selects_it(three: dict[str, Builder]) -> None:
     three["woods"].topics(notes={}, rare={})
     three["woods"].subject("rare/ibex.md", "# Rare\n\nAn ibex in the woods.\n")
-    index_here(three["woods"])
+    index_without_engine(three["woods"])
     found = search_all(three["alps"], "ibex", "topic:rare")
     assert [hit["project"] for hit in found["hits"]] == ["woods"]
     found = search_all(three["alps"], "ibex", "project:coa")
@@ -144,7 +134,7 @@ def test_without_an_engine_the_client_answers(
     three: dict[str, Builder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     three["coast"].conversation(1, [[asked("Where is the ibex?"), said("On the coast.")]])
-    index_here(three["coast"])
+    index_without_engine(three["coast"])
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
     with open_workspace(three["alps"].root) as library:
         found = library.search_by_keywords(SearchRequest("ibex", all_projects=True))
@@ -165,7 +155,7 @@ def test_a_word_is_as_rare_as_in_all_projects_together(tmp_path: Path) -> None:
     indexes = []
     for name, group in groups.items():
         built = make_workspace(tmp_path / name, **group)
-        index_here(built)
+        index_without_engine(built)
         reader = IndexReader(built.workspace.cache_dir)
         indexes.append(SearchedIndex(built.workspace, reader, name, name))
     request = SearchRequest("ibex lynx", mode="lexical")
@@ -180,7 +170,7 @@ def test_a_word_is_as_rare_as_in_all_projects_together(tmp_path: Path) -> None:
 def test_each_workspace_has_its_own_marks(three: dict[str, Builder]) -> None:
     for name in ("alps", "coast"):
         three[name].conversation(1, [[asked("Which ibex?"), said("The grey ibex.")]])
-        index_here(three[name])
+        index_without_engine(three[name])
     with open_workspace(three["coast"].root) as library:
         library.mark("jp-c17800000001:1", "decided", note="grey")
     # The turn of both workspaces is one hit.

@@ -110,6 +110,8 @@ def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
     for scope in SCOPES:
         scopes = {scope, "everywhere"} | ({"moving"} if scope != "everywhere" else set())
         keys = [key for c in MAIN_SCREEN_COMMANDS if c.scope in scopes for key in c.keys.split(",")]
+        # Esc ends the innermost step, and is passed on if a pane has nothing to end.
+        keys = [key for key in keys if key != "escape"]
         assert len(keys) == len(set(keys)), (scope, sorted(keys))
     assert {binding.id for binding in make_key_bindings_of_scopes(*SCOPES)} == {
         command.id for command in MAIN_SCREEN_COMMANDS

@@ -11,11 +11,18 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
     build_home_document,
+    build_passage_document,
     build_problem_document,
     build_topic_document,
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
-from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
+from kbtui.tui.navigation_target import (
+    HOME,
+    NavigationTarget,
+    list_words_of_hit,
+    looks_like_reference,
+    make_navigation_target,
+)
 from kbtui.tui.reader.reader_blocks import HeadingBlock, TextRangeBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, is_start_position_loaded
 
@@ -26,11 +33,11 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
+    from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
@@ -131,6 +138,13 @@ class DocumentNavigator:
         self.show_target_in_reader(target)
         self.is_opening = self.is_opening and not preview
 
+    def preview_hit_of_other_workspace(self, hit: Hit) -> None:
+        """Show a page with the passage of a hit, whose document only its own workspace can open."""
+        target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
+        if target != self.shown:
+            self._open_worker.discard_pending_results()
+            self._show_document_in_reader(target, build_passage_document(target.key, hit))
+
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
@@ -229,7 +243,7 @@ class DocumentNavigator:
     def reload_shown_document(self) -> None:
         """Read the shown document again from disk. The reader stays at the current line."""
         target = self.shown or HOME
-        if target.key.startswith("problem:"):
+        if target.key.startswith(("problem:", "passage:")):
             return
         if self._reload_worker.has_pending_result and target.shows_same_document(self._reloading):
             # Finish the current reload first: if every write restarted it, it might never end.
@@ -491,3 +505,9 @@ class MainScreenContext(NamedTuple):
     navigator: DocumentNavigator
     open_target_in_reader: Callable[[NavigationTarget], None]
     """Shows a target and focuses the reader."""
+    open_hit_in_other_workspace: Callable[[Hit], None]
+    """Visits the workspace of a hit, and shows the hit there."""
+
+    def is_hit_of_other_workspace(self, hit: Hit) -> bool:
+        """Return whether a hit is in another workspace than the one shown."""
+        return hit.workspace not in (None, str(self.library.workspace.root))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -11,6 +12,7 @@ from textual.containers import Horizontal
 from textual.events import DescendantFocus
 from textual.widgets import Input
 
+from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.refs import Ref, parse_ref
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.command_table import (
@@ -37,6 +39,7 @@ from kbtui.tui.navigation_target import (
     PROMPT,
     EnteredReference,
     OpenTargetRequested,
+    make_hit_target,
     make_navigation_target,
 )
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -51,9 +54,17 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
+    from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.command_table import Scope
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_document import ReaderDocument
+
+
+class WorkspaceVisit(NamedTuple):
+    """A visit to a workspace from another one: the name of the other one, and the place to show first."""
+
+    former: str
+    target: NavigationTarget
 
 
 class PaneContainer(Horizontal):
@@ -90,18 +101,21 @@ class MainScreen(StyledScreen):
         first: Ref | None = None,
         fresh: bool = False,
         plain: bool = False,
+        visit: WorkspaceVisit | None = None,
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
         If `open_ref` is None, the screen restores the saved session. If there is none, or `fresh`
         is true, the screen shows `first`; if `first` is None, it shows the home page. With `plain`,
-        one pane is shown at a time, without decoration, for users of a screen reader.
+        one pane is shown at a time, without decoration, for users of a screen reader. With `visit`, the
+        screen shows the visited place, and the workspace's session is neither restored nor saved.
         """
         super().__init__()
         self.library = library
         self._clock = clock
         self._plain = plain
-        if open_ref:
+        self._visit = visit
+        if open_ref or visit:
             # Even in a narrow terminal, show the document that the user asked for.
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
@@ -118,7 +132,13 @@ class MainScreen(StyledScreen):
             self.open_target_in_reader,
         )
         context = MainScreenContext(
-            self, library, self.panes, self.status, self.navigator, self.open_target_in_reader
+            self,
+            library,
+            self.panes,
+            self.status,
+            self.navigator,
+            self.open_target_in_reader,
+            self.open_hit_in_other_workspace,
         )
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
@@ -127,8 +147,12 @@ class MainScreen(StyledScreen):
         )
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
-        must_reopen = open_ref is None and not fresh
-        self.session = SavedSessionManager(context, self.search, first_target, must_reopen)
+        if visit:
+            first_target = visit.target
+        must_reopen = open_ref is None and not fresh and not visit
+        self.session = SavedSessionManager(
+            context, self.search, first_target, must_reopen, is_saved=not visit
+        )
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop has written since kbtui started. It can undo them."""
         # To run the command NAME, Textual calls `action_NAME`.
@@ -142,7 +166,8 @@ class MainScreen(StyledScreen):
         self.action_offer_agent_commands = self.items.offer_agent_commands
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
-        self.action_search = self.search.focus_search_input
+        self.action_search = partial(self.search.focus_search_input, all_projects=False)
+        self.action_search_all_projects = partial(self.search.focus_search_input, all_projects=True)
         self.action_recall_earlier_query = self.search.recall_earlier_query
         self.action_similar = self.search.show_similar_to_selected_item
         self.action_explain_hit = self.search.explain_selected_hit
@@ -152,14 +177,13 @@ class MainScreen(StyledScreen):
         self.action_pause_embedding = self.change_listener.pause_or_continue_embedding
         self.action_home = partial(self.open_target_in_reader, HOME)
         self.action_prompt = partial(self.open_target_in_reader, PROMPT)
-        self.action_history = self.navigator.go_back_or_forward
         self.action_focus_next_pane = self.panes.focus_next_pane
         self.action_widen = self.panes.widen_focused_pane
         self.action_reset_panes = self.panes.reset_pane_layout
         self.action_zoom = self.panes.toggle_pane_zoom
 
     def compose(self) -> ComposeResult:
-        yield SearchBar(self.library.workspace.name)
+        yield SearchBar(self.library.workspace.name, self._visit.former if self._visit else "")
         with PaneContainer(id="panes"):
             yield self.library_pane
             yield self.results_pane
@@ -186,12 +210,16 @@ class MainScreen(StyledScreen):
             shown = f"; press {home} to see all" if home else ""
             more = f" (1 of {len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
+        if self._visit:
+            self.status.flash_message(f"This is the workspace {self.library.workspace.root}")
         self.session.restore_session_or_open_first_target()
         self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
         self.session.save_session_on_exit()
         self.change_listener.stop_listening_to_engine()
+        if self._visit:
+            self.library.close()
 
     def clear_unavailable_key_message(self) -> None:
         self.status.clear_unavailable_key_message()
@@ -226,6 +254,8 @@ class MainScreen(StyledScreen):
         if self.reader_pane.is_finding:
             offers |= {"find"}
         offers |= self.status.embedding_features
+        if self._visit:
+            offers |= {"visit"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
         self._show_equivalent_command()
 
@@ -241,7 +271,7 @@ class MainScreen(StyledScreen):
         name, document = self.panes.focused_pane_id, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
         if name == "results" or self.search.is_results_pane_open:
-            command = build_search_command(self.search.query)
+            command = build_search_command(self.search.query, self.search.searches_all_projects)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
         elif name == "citations" and reference:
@@ -280,7 +310,10 @@ class MainScreen(StyledScreen):
         """Reload everything that the engine's `changed` event affects, on all open screens."""
         from kbtui.tui.secondary_screen import SecondaryScreen
 
-        for screen in self.app.screen_stack:
+        screens = self.app.screen_stack
+        for screen in screens[screens.index(self) + 1 :]:
+            if isinstance(screen, MainScreen):
+                break  # It shows another workspace.
             if isinstance(screen, SecondaryScreen):
                 screen.handle_files_changed(event)
         if self.search.is_results_pane_open:
@@ -309,6 +342,31 @@ class MainScreen(StyledScreen):
         self.search.hide_results()
         self.navigator.open_target_in_reader(target)
         self.panes.focus_widget("#document")
+
+    def open_hit_in_other_workspace(self, hit: Hit) -> None:
+        """Visit the workspace of a hit, and show the hit in the reader there."""
+        visit = WorkspaceVisit(self.library.workspace.name, make_hit_target(hit))
+        try:
+            library = self.library.open_library_of_workspace(Path(hit.workspace or ""))
+        except KbtuiError as error:
+            self.status.show_unavailable_key_message(
+                format_error_on_one_line(error, self.library.workspace.root)
+            )
+            return
+        screen = MainScreen(library, self._clock, plain=self._plain, visit=visit)
+        screen.panes.set_screen_size_css_classes(self.app.size, update=False)
+        self.app.push_screen(screen)
+
+    def action_return_to_former_workspace(self) -> None:
+        if self._visit is None:
+            raise SkipAction
+        self.dismiss()
+
+    def action_history(self, steps: int) -> None:
+        if self._visit and steps < 0 and self.navigator.history.at + steps < 0:
+            self.dismiss()
+        else:
+            self.navigator.go_back_or_forward(steps)
 
     def open_returned_reference(self, ref: Ref | None) -> None:
         """Open the reference that another screen has returned. Does nothing for None."""

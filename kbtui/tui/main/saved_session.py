@@ -126,12 +126,14 @@ class SavedSessionManager:
         search: SearchController,
         first: NavigationTarget,
         reopen: bool,
+        *,
+        is_saved: bool = True,
     ) -> None:
         self._main = main
         self._search = search
         self._first = first
         """The place to show if no session is restored."""
-        self._is_on = main.library.settings.session
+        self._is_on = main.library.settings.session and is_saved
         self._must_reopen = reopen and self._is_on
         self._worker = LatestOnlyWorker(main.screen)
         self._save_timer: Timer | None = None

@@ -15,12 +15,13 @@ from kbtui.search.search_request_and_answer import (
     SearchRequest,
 )
 from kbtui.text import sanitize_to_one_line
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
+from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.search_pane import MODES, SearchInput
+from kbtui.tui.search_pane import MODES, SearchBar, SearchInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +61,7 @@ class SearchController:
         self._pane = pane = main.panes.results
         self.query = ""
         self.mode: Mode = "hybrid"
+        self.searches_all_projects = False
         self._answered_request: SearchRequest | None = None
         """The request whose hits are shown. None before the first answer, and for similar passages."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
@@ -112,9 +114,14 @@ class SearchController:
 
     # entering and leaving
 
-    def focus_search_input(self) -> None:
-        """Focus the search input."""
+    def focus_search_input(self, all_projects: bool | None = None) -> None:
+        """Focus the search input, to search this workspace or all projects; None changes nothing."""
         screen = self._main.screen
+        if all_projects is not None and all_projects != self.searches_all_projects:
+            self.searches_all_projects = all_projects
+            screen.query_one(SearchBar).show_search_scope(all_projects)
+            if self.query:
+                self._start_search()
         if screen.focused is not self._search_input:
             self._remember_focused_pane()
             screen.set_focus(self._search_input)
@@ -259,6 +266,7 @@ class SearchController:
             limit=self._limit,
             per_entry=self._per_entry,
             partial=partial,
+            all_projects=self.searches_all_projects,
         )
 
     def _start_full_search(self) -> None:
@@ -380,27 +388,35 @@ class SearchController:
 
     def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
         """Open a hit. If `preview` is true, preview the hit after a short delay instead."""
-        target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()
         if not preview:
             self.log_current_query()
             self._unused = ""
-            self._main.open_target_in_reader(target)
+            if self._main.is_hit_of_other_workspace(hit):
+                self._is_opening_hit = False
+                self._main.open_hit_in_other_workspace(hit)
+            else:
+                self._main.open_target_in_reader(make_hit_target(hit))
             return
         self._preview_timer = self._main.screen.set_timer(
-            PREVIEW_DELAY_SECONDS, lambda: self._preview_target_in_reader(target)
+            PREVIEW_DELAY_SECONDS, lambda: self._preview_hit_in_reader(hit)
         )
 
     def preview_selected_hit(self) -> None:
         """Preview the selected hit without a delay, if the screen has room for the reader."""
         if row := self._pane.list.selected_row:
-            self._preview_target_in_reader(make_hit_target(row.data))
+            self._preview_hit_in_reader(row.data)
 
-    def _preview_target_in_reader(self, target: NavigationTarget) -> None:
+    def _preview_hit_in_reader(self, hit: Hit) -> None:
         has_room = bool(self._main.screen.classes & {"-three", "-wide"})
-        if self.is_results_pane_open and has_room and target != self._main.navigator.shown:
-            self._main.navigator.open_target_in_reader(target, preview=True)
+        if not self.is_results_pane_open or not has_room:
+            return
+        navigator = self._main.navigator
+        if self._main.is_hit_of_other_workspace(hit):
+            navigator.preview_hit_of_other_workspace(hit)
+        elif (target := make_hit_target(hit)) != navigator.shown:
+            navigator.open_target_in_reader(target, preview=True)
 
     # similar items and explanations
 
@@ -436,7 +452,6 @@ class SearchController:
         row = self._pane.list.selected_row
         if row is None:
             return
-
         ref = str(Ref("chunk", chunk=row.data.chunk_id))
         self._show_rank_explanation(
             lambda request: request._replace(why=ref, per_entry=0, limit=MAX_HITS),
@@ -475,6 +490,12 @@ class SearchController:
         `change` returns the changed request. `find` returns the explanation that an answer contains, or None.
         """
         request, status = self._answered_request, self._main.status
+        if request is not None and request.all_projects:
+            key = find_key_label_of_command("search", self._main.screen.configured_keys)
+            status.show_unavailable_key_message(
+                f"Ranks can be explained only in a search of one workspace ({key})."
+            )
+            return
         if request is None:
             status.show_unavailable_key_message(
                 "Search first: only search results can be explained."

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
+    from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.reader.links_and_copyable_texts import DocumentLink
@@ -61,17 +62,28 @@ class SelectedItemActions:
         """Whether a dialog is about to open. Until the dialog is open, keys wait."""
 
     def get_selected_reference(self) -> str | None:
-        """Return the reference of the current item, or None if it has no reference."""
+        """Return the reference of the current item, or None if it has none in this workspace."""
+        if self._get_selected_hit_of_other_workspace():
+            return None
         panes = self._main.panes
         for pane in (panes.results, panes.library, panes.citations):
             if pane.id == panes.focused_pane_id and (row := pane.list.selected_row):
                 return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
 
+    def _get_selected_hit_of_other_workspace(self) -> Hit | None:
+        panes = self._main.panes
+        row = panes.results.list.selected_row if panes.focused_pane_id == "results" else None
+        return row.data if row and self._main.is_hit_of_other_workspace(row.data) else None
+
     def get_selected_reference_or_warn(self) -> str | None:
         """Return the reference of the current item. If it has none, show a message and return None."""
         reference = self.get_selected_reference()
-        if reference is None:
+        if hit := self._get_selected_hit_of_other_workspace():
+            self._main.status.show_unavailable_key_message(
+                f"This hit is in the project {hit.project}. Open it first."
+            )
+        elif reference is None:
             self._main.status.show_unavailable_key_message(
                 "The selected or open item has no reference."
             )

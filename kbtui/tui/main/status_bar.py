@@ -9,14 +9,23 @@ from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_TEXTS, format_embedded_parts, format_keywords_only_reason
 from kbtui.text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
+from kbtui.tui.command_table import (
+    COMMANDS_BY_ID,
+    Scope,
+    find_key_label_of_command,
+    list_commands_of_scopes,
+)
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
     capitalize_first_word_unless_name,
     measure_cell_width,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
+from kbtui.tui.framework.tui_command import (
+    apply_keymap_to_commands,
+    format_command_hints,
+    format_key_hints,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -334,4 +343,9 @@ class KeyHintLine(StyledWidget):
         keys = [find_key_label_of_command(command_id, self.keymap) for command_id in FIND_LABELS]
         if self.input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
+        if self.input_id == "search":
+            (command,) = apply_keymap_to_commands([COMMANDS_BY_ID["search_all"]], self.keymap)
+            # A key with one character would be typed into the input.
+            keys = [label for label in command.key_labels if len(label) > 1]
+            pairs[-1:-1] = [(key, command.label) for key in keys[:1]]
         return pairs

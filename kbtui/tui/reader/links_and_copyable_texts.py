@@ -209,6 +209,7 @@ def build_show_command(document: ReaderDocument, reference: str | None) -> str |
     return f"kbtui show {quote(reference)}"
 
 
-def build_search_command(query: str) -> str:
+def build_search_command(query: str, all_projects: bool) -> str:
     """Return the shell command that runs this search."""
-    return f"kbtui search {quote(query)}" if query else "kbtui search WORDS"
+    command = "kbtui search --all" if all_projects else "kbtui search"
+    return f"{command} {quote(query) if query else 'WORDS'}"

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.actions import SkipAction
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
@@ -568,6 +569,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.action_end_find_and_clear_matches()
 
     def action_end_find_and_clear_matches(self) -> None:
+        has_ended_step = self.is_finding or bool(self.screen.get_selected_text())
         self.end_find_mode()
         self.viewport.highlight_search_pattern(None)
         if self.place:
@@ -575,6 +577,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.clear_selection()
         self.screen.set_focus(self.document_view)
         self.document_view.redraw_after_viewport_change()
+        if not has_ended_step:
+            # The matches of a hit are no step of their own: the screen may go back, too.
+            raise SkipAction
 
     def end_find_mode(self) -> None:
         """Leave the find mode: hide the find bar. The matches stay highlighted."""
