@@ -11,9 +11,10 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -304,6 +305,95 @@ def _is_secret_name(name: str) -> bool:
 def _mask_kubernetes_secret_values(value: Any) -> Any:
     mask = "[masked: Kubernetes secret]"
     return dict.fromkeys(value, mask) if isinstance(value, dict) else mask
+
+
+_MASK = re.compile(r"\[masked: ([^\]\n]{1,60})\]")
+_MIN_REPEATED_CHARACTERS = 8
+_V = TypeVar("_V")
+
+
+class SecretMasker:
+    """Masks the secrets of texts that belong together, such as the events of a conversation.
+
+    A value that is recognizable as a secret in one text, for example by the name before it, is masked in
+    all texts. So call `learn_secrets` with all texts before the first call of `mask_secrets`.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, str] = {}
+        """Secret -> its kind."""
+
+    def learn_secrets(self, value: Any, name: str = "") -> None:
+        """Remember the secrets in all strings of a JSON value. `name` is the key of the value."""
+        if isinstance(value, str):
+            self._learn_secrets_of_string(value, name)
+        elif isinstance(value, dict):
+            is_secret = value.get("kind") == "Secret"
+            for key, item in value.items():
+                self._learn_secrets_of_string(str(key), "")
+                if is_secret and key in ("data", "stringData") and isinstance(item, dict):
+                    for one in filter(_is_string, item.values()):
+                        self._remember(one, "Kubernetes secret")
+                self.learn_secrets(item, str(key))
+        elif isinstance(value, list):
+            before = name
+            for item in value:
+                self.learn_secrets(item, before)
+                before = item if isinstance(item, str) and item[:1] == "-" else name
+
+    def _learn_secrets_of_string(self, text: str, name: str) -> None:
+        if _mask_secrets_in_json_string(text, name) == "[masked: secret]":
+            self._remember(text, "secret")
+            return
+        for secret in find_secrets(text):
+            self._remember(text[secret.start : secret.end], secret.what)
+        if text[:1] in ("{", "["):
+            with suppress(ValueError, RecursionError):
+                self.learn_secrets(json.loads(text))
+
+    def _remember(self, secret: str, what: str) -> None:
+        # Elsewhere, a short or ordinary word is more often a word than this secret.
+        if len(secret) >= _MIN_REPEATED_CHARACTERS and is_random_looking(secret):
+            self._kinds.setdefault(secret, what)
+
+    def mask_secrets(self, value: _V, name: str = "") -> _V:
+        """Return a JSON value with the secrets in all strings masked. `name` is the key of the value."""
+        masked: _V = self._mask_known_secrets(mask_secrets_in_json(value, name))
+        return masked
+
+    def _mask_known_secrets(self, value: Any) -> Any:
+        if isinstance(value, str):
+            for secret in self._secrets_longest_first:
+                if secret in value:
+                    value = value.replace(secret, f"[masked: {self._kinds[secret]}]")
+            return value
+        if isinstance(value, dict):
+            return {
+                self._mask_known_secrets(key): self._mask_known_secrets(item)
+                for key, item in value.items()
+            }
+        return list(map(self._mask_known_secrets, value)) if isinstance(value, list) else value
+
+    @property
+    def _secrets_longest_first(self) -> list[str]:
+        # A short secret can be a part of a longer one.
+        return sorted(self._kinds, key=len, reverse=True)
+
+
+def _is_string(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def count_masks(value: Any) -> Counter[str]:
+    """Count the masks in all strings of a JSON value by the kind of the secret."""
+    if isinstance(value, str):
+        return Counter(_MASK.findall(value))
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    found: Counter[str] = Counter()
+    for item in value if isinstance(value, list) else ():
+        found += count_masks(item)
+    return found
 
 
 def describe_secrets_in_text(text: str) -> str | None:

@@ -16,9 +16,10 @@ from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import NotRequired, Required, TypedDict
+    from typing import NotRequired, TypedDict
 
     from kbtui.conversations.conversation_grep import GrepLine
+    from kbtui.conversations.event_json import EventJson
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
 
@@ -49,22 +50,6 @@ if TYPE_CHECKING:
         actions: str
         lines: str | None
         request: str
-
-    class EventJson(TypedDict, total=False):
-        """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
-
-        event_kind: Required[str]
-        timestamp: Required[str | None]
-        author: str | None
-        name: str | None
-        call: int | None
-        is_error: bool | None
-        arguments: dict[str, Any] | None
-        fields: dict[str, Any] | None
-        outcome: str | None
-        subagent: str | None
-        problem: str | None
-        content: Required[str | None]
 
     class TurnJson(TypedDict):
         """A turn in the JSON that docs/guide/json.md describes."""

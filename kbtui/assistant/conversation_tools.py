@@ -51,8 +51,8 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
+from kbtui.conversations.event_json import make_event_json
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
-from kbtui.conversations.models import get_subagent_of_result
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -66,14 +66,13 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_tool_answers import (
         ConversationInfoJson,
-        EventJson,
         FileTurnSummaryJson,
         TurnJson,
     )
     from kbtui.citations import Citation
+    from kbtui.conversations.event_json import EventJson
     from kbtui.conversations.models import (
         Conversation,
-        ConversationEvent,
         ConversationInfo,
         Turn,
     )
@@ -656,7 +655,7 @@ def _make_conversation_read_answer(
     turns: list[TurnJson] = []
     for turn in selected:
         events = [
-            _make_event_json(event, conversation.info.id)
+            make_event_json(event, conversation.info.id)
             for event in turn.events
             if event.kind in kinds
         ]
@@ -777,27 +776,6 @@ def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
         if room < 0:
             return fitting
     return len(turns)
-
-
-def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
-    """Return an event of a conversation as JSON, without the keys that do not apply to it."""
-    shape: EventJson = {
-        "event_kind": event.kind,
-        "timestamp": format_timestamp(event.timestamp),
-        "author": event.author,
-        "name": event.name,
-        "call": event.call,
-        "is_error": event.is_error,
-        "arguments": event.arguments,
-        "fields": event.fields,
-        "outcome": event.outcome,
-        "subagent": get_subagent_of_result(event, conversation),
-        "problem": event.problem,
-        "content": event.text if event.text or event.arguments is None else None,
-    }
-    always = ("timestamp", "content")
-    kept = {name: value for name, value in shape.items() if value is not None or name in always}
-    return cast("EventJson", kept)
 
 
 # shortening a turn

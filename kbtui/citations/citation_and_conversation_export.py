@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
-from kbtui.notices import format_notice
 from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
     format_json,
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
-    from kbtui.conversations.turn_marks import TurnMarks
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
-_METHOD_LABELS = {
+CITATION_METHOD_LABELS = {
     "learn": "learned",
     "search": "found by search",
     "file": "read from its file",
@@ -71,14 +69,15 @@ def format_conversation_markdown(
     citations: Iterable[Citation],
     turns: Sequence[Turn],
     kinds: Collection[str],
-    marks: TurnMarks | None = None,
+    marks: Mapping[int, Sequence[str]] | None = None,
+    remark: str | None = None,
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. `marks` has the user's marks on the turns. Each turn begins
+    cannot close. `marks` maps the number of a turn to the labels of its marks. Each turn begins
     with its marks and ends with a list of its citations. The document ends with a list of all
-    citations.
+    citations. `remark` is shown before the turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -86,14 +85,13 @@ def format_conversation_markdown(
         f"# {_escape_markdown(conversation.info.name)}",
         _format_conversation_metadata(conversation),
     ]
-    if marks and marks.notice:
-        blocks.append(f"> {_escape_markdown(format_notice(marks.notice))}")
+    if remark:
+        blocks.append(f"> {_escape_markdown(remark)}")
     for turn in turns:
         time = format_timestamp(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
-        marked = marks.by_turn.get(turn.number, ()) if marks else ()
-        labels = (mark.make_facts()["label"] for mark in marked)
+        labels = (marks or {}).get(turn.number, ())
         blocks += [f"> **Mark:** {_escape_markdown(label)}" for label in labels]
         for event in turn.events:
             if event.kind in kinds:
@@ -148,7 +146,9 @@ def _format_citation_line(citation: Citation) -> str:
     call = f", call {citation.call}" if citation.call else ""
     changed = ", changed since" if citation.state == "changed" else ""
     gone = ", deleted since" if citation.gone else changed
-    return f"{_format_citation_target(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
+    return (
+        f"{_format_citation_target(citation)} ({CITATION_METHOD_LABELS[citation.how]}{call}{gone})"
+    )
 
 
 def _format_cited_targets(cited: list[Citation]) -> str:
@@ -193,7 +193,7 @@ def format_code_fence(text: str, language: str) -> str:
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
-def _citation_to_dict(cite: Citation) -> dict[str, object]:
+def make_citation_json(cite: Citation) -> dict[str, object]:
     """Return a citation in the documented JSON form."""
     return {
         "source": cite.source,
@@ -229,7 +229,7 @@ def citations_to_dict(
 
     def make_dict(cite: Citation) -> dict[str, object]:
         more = {} if differences is None else {"difference": differences.get(cite)}
-        return _citation_to_dict(cite) | more
+        return make_citation_json(cite) | more
 
     return {
         "ref": ref,

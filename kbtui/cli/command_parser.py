@@ -1,11 +1,11 @@
-"""An argument parser that raises kbtui's errors, and the options for search filters."""
+"""An argument parser that raises kbtui's errors, and the options of filters and lists."""
 
 from __future__ import annotations
 
 import argparse
 
 from kbtui.cli.command_output import get_terminal_width
-from kbtui.errors import UsageError
+from kbtui.errors import KbtuiError, NothingFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,3 +123,38 @@ def parse_filter_options(args: Namespace) -> SearchRequestJson:
             raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
     request: SearchRequestJson = fields
     return request
+
+
+def split_values_at_commas(values: list[str] | None) -> list[str] | None:
+    """Split repeated arguments at their commas."""
+    if values is None:
+        return None
+    # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
+    # it would make the command include everything.
+    return [word for value in values for word in value.split(",") if word] or [""]
+
+
+_OPTIONS_BY_ARGUMENT = {
+    "ids": "--id",
+    "scopes": "--scope",
+    "include": "--include",
+    "max_chars": "--max-chars",
+    "pattern": "PATTERN",
+    "id": "ID",
+    "agents": "--agent",
+    "labels": "--label",
+    "file": "--file",
+    **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
+}
+"""Argument of a conversation tool -> the command's option or argument with the same meaning."""
+
+
+def reword_error_for_command(error: KbtuiError) -> KbtuiError:
+    """Return a tool's error reworded for the command line, which has options where a tool has arguments."""
+    from kbtui.assistant.conversation_tool_answers import ToolCallRefused
+
+    where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
+    if isinstance(error, ToolCallRefused):
+        kind = UsageError if isinstance(error, UsageError) else NothingFound
+        return kind(error.command_message, where=where, hint=error.command_hint)
+    return type(error)(error.message, where=where, hint=error.hint) if where else error

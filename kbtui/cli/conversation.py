@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kbtui.assistant.conversation_tool_answers import (
-    ToolCallRefused,
     format_answer_as_xml,
     format_tool_notices,
 )
@@ -22,8 +21,9 @@ from kbtui.cli.command_output import (
     print_text_or_json,
     print_through_pager,
     print_to_stderr,
-    write_output_file,
 )
+from kbtui.cli.command_parser import reword_error_for_command, split_values_at_commas
+from kbtui.cli.export import declare_export_command_arguments
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import (
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
         ConversationInfoJson,
         ConversationListPage,
         ConversationReadAnswer,
-        EventJson,
     )
+    from kbtui.conversations.event_json import EventJson
     from kbtui.conversations.models import ConversationUsage
     from kbtui.library import Library
     from kbtui.workspace import Workspace
@@ -110,10 +110,9 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     changes.add_argument("--file", metavar="PATH", help="only changes of this file")
     changes.add_argument("--stat", action="store_true", help="list the files, without their diffs")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
-    text = "write a conversation as Markdown, with its citations"
+    text = "write a conversation as HTML, Markdown or JSON, with its citations; the same as `kbtui export`"
     export = commands.add_parser("export", help=text)
-    text = "write to FILE (default: standard output)"
-    export.add_argument("-o", "--output", metavar="FILE", help=text)
+    declare_export_command_arguments(export)
     ls.set_defaults(run_action=_list_conversations)
     grep.set_defaults(run_action=_grep_conversations)
     read.set_defaults(run_action=_print_conversation)
@@ -126,11 +125,11 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     )
     resume.set_defaults(run_action=_resume_conversation, purpose="resume")
     text = "a conversation or turn: jp-c17457886043, claude-258c7280, …:3"
-    resume.add_argument("ref", metavar="REF", help=text)
+    resume.add_argument("ref", metavar="ID", help=text)
     purposes = resume.add_mutually_exclusive_group()
-    text = "continue a copy of the conversation; JP's copy ends with the turn of REF"
+    text = "continue a copy of the conversation; JP's copy ends with the turn of ID"
     purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
-    text = "begin a conversation with the turn of REF attached (JP only)"
+    text = "begin a conversation with the turn of ID attached (JP only)"
     purposes.add_argument(
         "--attach", dest="purpose", action="store_const", const="attach", help=text
     )
@@ -148,13 +147,14 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         )
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
-    for command in (read, export):
-        text = "a conversation, turn or call: jp-c17457886043, 17457886043, claude-258c7280, …:3 or …:3.2"
-        command.add_argument("id", metavar="ID", help=text)
-        command.add_argument("--turn", type=int, metavar="N", help="only this turn")
-        command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
-        text = f"only these kinds of events: {', '.join(map_include_groups_to_event_kinds())}"
-        _add_repeatable_option(command, "--include", metavar="KIND", what=text)
+    text = (
+        "a conversation, turn or call: jp-c17457886043, 17457886043, claude-258c7280, …:3 or …:3.2"
+    )
+    read.add_argument("id", metavar="ID", help=text)
+    read.add_argument("--turn", type=int, metavar="N", help="only this turn")
+    read.add_argument("--last", type=int, metavar="N", help="only the last N turns")
+    text = f"only these kinds of events: {', '.join(map_include_groups_to_event_kinds())}"
+    _add_repeatable_option(read, "--include", metavar="KIND", what=text)
     for command in (ls, grep, read):
         formats, text = ["text", "xml", "json"], "the output format (default: text)"
         command.add_argument("--format", choices=formats, default="text", help=text)
@@ -198,7 +198,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.conversation_repository import find_unusable_conversation_directories
 
-    agents = _split_values_at_commas(args.agents)
+    agents = split_values_at_commas(args.agents)
     with WaitingLine("listing conversations"):
         answer = answer_conversation_list(
             library.workspace,
@@ -251,8 +251,8 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             ignore_case=not args.case_sensitive,
             regex=args.regex,
             ids=ids,
-            scopes=_split_values_at_commas(args.scopes),
-            agents=_split_values_at_commas(args.agents),
+            scopes=split_values_at_commas(args.scopes),
+            agents=split_values_at_commas(args.agents),
             labels=args.labels,
             context=context,
             limit=1 if args.lists_conversations else limit or 50,
@@ -295,7 +295,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     Ids on standard input are separated by white space or commas; lines that `conversation ls` or `grep`
     printed also work. A pattern loses its final line break. Raises `UsageError` if both are `-`.
     """
-    pattern, ids = " ".join(args.pattern), _split_values_at_commas(args.ids)
+    pattern, ids = " ".join(args.pattern), split_values_at_commas(args.ids)
     reads_ids = ids is not None and "-" in ids
     if not reads_ids and pattern != "-":
         return pattern, ids
@@ -368,7 +368,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
             id=args.id,
             turn=args.turn,
             last=args.last,
-            include=_split_values_at_commas(args.include),
+            include=split_values_at_commas(args.include),
             max_chars=args.max_chars,
             extract_citations=library.extract_citations,
         )
@@ -380,39 +380,9 @@ def _print_conversation(library: Library, args: Namespace) -> int:
 
 
 def _export_conversation(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import (
-        resolve_included_event_kinds,
-        resolve_requested_turn,
-        select_requested_turns,
-    )
-    from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
-    from kbtui.cli.mark import report_unreadable_marks
-    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-    from kbtui.refs import parse_conversation_ref
+    from kbtui.cli.export import export_conversation
 
-    ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = resolve_included_event_kinds(_split_values_at_commas(args.include))
-    with WaitingLine("reading"):
-        info = find_conversation(library.workspace, ref.conversation or "")
-        conversation = load_conversation(info)
-        turns = select_requested_turns(
-            conversation, ref, resolve_requested_turn(ref, args.turn, args.last), args.last
-        )
-        citations = [
-            cite
-            for cite in library.extract_citations(conversation)
-            if ref.call in (None, cite.call)
-        ]
-        marks = library.map_marks_by_turn(conversation)
-        text = format_conversation_markdown(conversation, citations, turns, kinds, marks)
-    if args.output is None:
-        print_result(text)
-    else:
-        write_output_file(library.workspace, args.output, text)
-    report_unreadable_marks(library)
-    for problem in conversation.problems:
-        print_to_stderr(f"{conversation.info.ref}: {problem}")
-    return 0 if turns else 1
+    return export_conversation(library, args)
 
 
 def _resume_conversation(library: Library, args: Namespace) -> int:
@@ -539,15 +509,6 @@ def _format_usage(usage: ConversationUsage) -> str:
     parts = ", ".join(f"{n:,} {name}" for name, n in counts.items() if n is not None)
     mark = "  (estimated)" if usage.is_estimate else ""
     return total + (f"  ({parts})" if parts else "") + mark
-
-
-def _split_values_at_commas(values: list[str] | None) -> list[str] | None:
-    """Split repeated arguments at their commas."""
-    if values is None:
-        return None
-    # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
-    # it would make the command include everything.
-    return [word for value in values for word in value.split(",") if word] or [""]
 
 
 def _print_conversation_answer(
@@ -789,27 +750,3 @@ def format_age_or_date(time: datetime, now: datetime) -> str:
         if count < most:
             return f"{format_counted_noun(count, unit)} ago"
     return time.astimezone(UTC).strftime("%Y-%m-%d")
-
-
-_OPTIONS_BY_ARGUMENT = {
-    "ids": "--id",
-    "scopes": "--scope",
-    "include": "--include",
-    "max_chars": "--max-chars",
-    "pattern": "PATTERN",
-    "id": "ID",
-    "agents": "--agent",
-    "labels": "--label",
-    "file": "--file",
-    **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
-}
-"""Argument of a conversation tool -> the command's option or argument with the same meaning."""
-
-
-def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Return a tool's error reworded for the command line, which has options where a tool has arguments."""
-    where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
-    if isinstance(error, ToolCallRefused):
-        kind = UsageError if isinstance(error, UsageError) else NothingFound
-        return kind(error.command_message, where=where, hint=error.command_hint)
-    return type(error)(error.message, where=where, hint=error.hint) if where else error

@@ -129,7 +129,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("sources", "S", "sources", "List the sources of documents, and run, approve, add, change or remove them.", action="open_sources_screen"),
         define_command("insights", "I", "insights", "Show which queries were run, which of them found nothing useful, and which entries are cited.", action="open_insights_screen"),
         define_command("new", "plus", "new entry", "Create an entry.", action="create_entry"),
-        define_command("export", "X", "export", "Export the conversation with its citations to a Markdown file.", about="item"),
+        define_command("export", "X", "export", "Export the conversation with its citations to an HTML, Markdown or JSON file; secrets are masked.", about="item"),
         define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
         define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 5, needs="embedding"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
+from running import run_command
 from support import FIRST_ID, Builder, asked, called, encoded, kill_engine, said, write_json
 
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
@@ -168,3 +169,23 @@ def test_a_secret_cannot_be_guessed_letter_by_letter(planted: Builder) -> None:
                 assert "<total>0</total>" in reply, (secret[:length], reply[:500])
     finally:
         library.close()
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "json", "jsonl"])
+def test_no_export_for_other_people_has_a_secret_and_it_lists_what_was_masked(
+    planted: Builder, name: str
+) -> None:
+    done = run_command("-w", str(planted.root), "export", f"jp-c{FIRST_ID + 1}", "--format", name)
+    assert done.returncode == 0
+    for core in CORES:
+        assert core not in done.stdout
+        assert core not in done.stderr
+    assert len(KEYS) > 20
+    for _, kind in KEYS:
+        assert f"masked: {kind}: turn 1, You" in done.stderr
+        assert kind in done.stdout
+    plain = run_command(
+        "-w", str(planted.root), "export", f"jp-c{FIRST_ID + 1}", "--format", name, "--no-mask"
+    )
+    assert SECRETS[0] in plain.stdout
+    assert "masked: " not in plain.stderr

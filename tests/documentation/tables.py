@@ -28,6 +28,7 @@ COMMAND_PAGES = {
     "learn": "guide/commands/knowledge",
     "prompt": "guide/commands/knowledge",
     "conversation": "guide/commands/conversation",
+    "export": "guide/commands/conversation",
     "mark": "guide/commands/mark",
     "show": "guide/commands/references",
     "open": "guide/commands/references",

@@ -46,6 +46,9 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 }
 """Choice in the export form -> the kinds of events to export. None stands for all kinds."""
 
+MASKED = "masked"
+SECRETS_HELP = "kbtui masks the keys and passwords that it recognizes; look through the file."
+
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
@@ -364,7 +367,7 @@ class SelectedItemActions:
         actions.offer_commands(parse_ref(reference))
 
     def export_conversation(self) -> None:
-        """Ask for a file, and write the open conversation to it as Markdown."""
+        """Ask for a file and what to include, and write the open conversation to the file."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
 
         main = self._main
@@ -377,17 +380,18 @@ class SelectedItemActions:
             main.status.show_unavailable_key_message(f"Open a conversation first{hint}.")
             return
 
-        def export_after_confirmation(export: tuple[Path, str] | None) -> None:
+        def export_after_confirmation(export: ConversationExport | None) -> None:
             if export is None:
                 return
-            path, text = export
+            path, text, masked = export
+            secrets = f"; {format_counted_noun(masked, 'secret')} masked" if masked else ""
 
             def write_if_confirmed(answer: str | None) -> None:
                 if answer == "y":
                     self.run_with_activity_shown(
                         "exporting …",
                         lambda: write_export_file(library.workspace, path, text),
-                        lambda _: main.status.flash_message(f"wrote {path}"),
+                        lambda _: main.status.flash_message(f"wrote {path}{secrets}"),
                     )
 
             if path.exists():
@@ -398,9 +402,12 @@ class SelectedItemActions:
 
         included = "What to include (citations are always included)."
         default_path = str(Path.cwd() / f"{conversation}.md")
+        names = "An .html file opens in any browser; .md, .json and .jsonl are the other formats."
         fields = (
             FormField("what", "what", "messages", included, tuple(EXPORTED_KINDS)),
-            FormField("path", "file", default_path, "The file to write."),
+            FormField("turns", "turns", "all", "The turns to include: all, 3, 2-5 or 1,4,7-9."),
+            FormField("secrets", "secrets", MASKED, SECRETS_HELP, (MASKED, "as they are")),
+            FormField("path", "file", default_path, names),
         )
         dialog = FormDialog(
             f"Export {conversation} with its citations",
@@ -451,15 +458,28 @@ class SelectedItemActions:
         )
 
 
+class ConversationExport(NamedTuple):
+    """An export: its file, its text, and how many secrets were masked in it."""
+
+    path: Path
+    text: str
+    masked: int
+
+
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
-) -> tuple[Path, str]:
-    """Return the path and the text of the export that a form describes.
+) -> ConversationExport:
+    """Return the export that a form describes.
 
     Raises `KbtuiError` if the path is invalid.
     """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-    from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
+    from kbtui.citations.export_formats import (
+        format_shared_conversation,
+        get_export_format_of_path,
+        parse_turn_ranges,
+    )
+    from kbtui.citations.shared_conversation import share_conversation
 
     if not values["path"]:
         raise KbtuiError("enter a file name")
@@ -472,8 +492,23 @@ def prepare_conversation_export(
     found = library.load_conversation(conversation)
     citations = library.extract_citations(found)
     kinds = resolve_included_event_kinds(EXPORTED_KINDS[values["what"]])
-    marks = library.map_marks_by_turn(found)
-    return path, format_conversation_markdown(found, citations, found.turns, kinds, marks)
+    turns = found.turns
+    if values["turns"] not in ("", "all"):
+        numbers = parse_turn_ranges(values["turns"])
+        turns = [turn for turn in turns if turn.number in numbers]
+        if not turns:
+            raise KbtuiError(f"the conversation has no such turn; it has {len(found.turns)}")
+    shared = share_conversation(
+        found,
+        turns,
+        kinds,
+        citations,
+        library.map_marks_by_turn(found),
+        masks_secrets=values["secrets"] == MASKED,
+    )
+    text = format_shared_conversation(shared, get_export_format_of_path(str(path)))
+    masked = sum(one.times for one in shared.masked or ())
+    return ConversationExport(path, text, masked)
 
 
 class FirstTopicProposal(NamedTuple):

@@ -1,0 +1,50 @@
+"""The JSON form of an event, which commands, tools and exports share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kbtui.conversations.models import get_subagent_of_result
+from kbtui.dates import format_timestamp
+
+if TYPE_CHECKING:
+    from typing import Any, Required, TypedDict
+
+    from kbtui.conversations.models import ConversationEvent
+
+    class EventJson(TypedDict, total=False):
+        """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
+
+        event_kind: Required[str]
+        timestamp: Required[str | None]
+        author: str | None
+        name: str | None
+        call: int | None
+        is_error: bool | None
+        arguments: dict[str, Any] | None
+        fields: dict[str, Any] | None
+        outcome: str | None
+        subagent: str | None
+        problem: str | None
+        content: Required[str | None]
+
+
+def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
+    """Return an event of a conversation as JSON, without the keys that do not apply to it."""
+    shape: EventJson = {
+        "event_kind": event.kind,
+        "timestamp": format_timestamp(event.timestamp),
+        "author": event.author,
+        "name": event.name,
+        "call": event.call,
+        "is_error": event.is_error,
+        "arguments": event.arguments,
+        "fields": event.fields,
+        "outcome": event.outcome,
+        "subagent": get_subagent_of_result(event, conversation),
+        "problem": event.problem,
+        "content": event.text if event.text or event.arguments is None else None,
+    }
+    always = ("timestamp", "content")
+    kept = {name: value for name, value in shape.items() if value is not None or name in always}
+    return cast("EventJson", kept)
