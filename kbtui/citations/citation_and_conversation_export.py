@@ -214,7 +214,7 @@ def make_citation_json(cite: Citation) -> dict[str, object]:
     }
 
 
-def citations_to_dict(
+def serialize_citations(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
@@ -239,8 +239,8 @@ def citations_to_dict(
 
 
 def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
-    """Return the result of `citations_to_dict` as JSON text."""
-    return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
+    """Return the result of `serialize_citations` as JSON text."""
+    return json.dumps(serialize_citations(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:

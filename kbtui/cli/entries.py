@@ -566,8 +566,8 @@ def run_cites_command(args: Namespace) -> int:
     whether the subject still has the text that the turn was given. --diff prints the difference.
     """
     from kbtui.citations.citation_and_conversation_export import (
-        citations_to_dict,
         format_citing_turn,
+        serialize_citations,
     )
     from kbtui.library import open_workspace
 
@@ -590,7 +590,7 @@ def run_cites_command(args: Namespace) -> int:
         f"cited by {format_citing_turn(cite, short_refs)}\n" + sanitize(shown.get(cite, ""))
         for cite in found.used_by
     ]
-    facts = citations_to_dict(found.ref, found.uses, found.used_by, differences)
+    facts = serialize_citations(found.ref, found.uses, found.used_by, differences)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
