@@ -54,7 +54,7 @@ class AllProjectsSearch:
         for reader in readers.values():
             reader.close()
 
-    def use_model(self, worker: EmbeddingWorker, wait: float) -> ModelVectorSearch:
+    def make_model_search(self, worker: EmbeddingWorker, wait: float) -> ModelVectorSearch:
         """Return the search by meaning for one request, which waits at most `wait` seconds for the model."""
         return ModelVectorSearch(self, worker, wait)
 

@@ -292,7 +292,7 @@ class EngineServer:
                 raise KbtuiError("the workspace is not open")
             else:
                 opened = await asyncio.shield(slot.opening)
-                opened.note_client_request()
+                opened.check_files_soon()
                 if name not in opened.operations:
                     raise KbtuiError(f"unknown operation {name!r}")
                 with slot.client_environment.use():

@@ -265,7 +265,7 @@ class EngineWorkspace:
                 await self._run_in_thread(self._run_due_sources)
         self._search_service.close_index_if_idle()
 
-    def note_client_request(self) -> None:
+    def check_files_soon(self) -> None:
         """Look for changed files for a client that needs them, unless the last check was recent."""
         self._file_watcher.check_soon()
 

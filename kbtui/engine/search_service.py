@@ -198,7 +198,7 @@ class SearchService:
     ) -> SearchAnswer:
         """Search all projects. Waits at most `wait` seconds for the model; None means keywords only."""
         if wait is not None and question.mode != "lexical":
-            vectors = self._projects.use_model(self._embedding_worker, wait)
+            vectors = self._projects.make_model_search(self._embedding_worker, wait)
             return self._projects.search_all_projects(reader, question, vectors)
         answered = self._projects.search_all_projects(reader, question)
         if question.mode == "lexical":
