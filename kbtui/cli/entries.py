@@ -416,7 +416,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     turns = [turn for version in versions for turn in version.given_to]
     short_refs = library.open_index_reader().shorten_references(turns)
     library.close()
-    names = [_name_subject_version(version) for version in versions]
+    names = [_format_subject_version(version) for version in versions]
     lines, facts = [], []
     for index, version in enumerate(versions):
         given = [short_refs.get(turn, turn) for turn in version.given_to]
@@ -456,8 +456,8 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
     difference = format_unified_difference(
         versions[old].text,
         versions[new].text,
-        _name_subject_version(versions[old]),
-        _name_subject_version(versions[new]),
+        _format_subject_version(versions[old]),
+        _format_subject_version(versions[new]),
     )
     facts = {"ref": str(ref), "old": old + 1, "new": new + 1, "difference": difference}
     print_text_or_json(sanitize(difference), facts, args.json)
@@ -483,7 +483,7 @@ def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
     return found[0]
 
 
-def _name_subject_version(version: SubjectVersion) -> str:
+def _format_subject_version(version: SubjectVersion) -> str:
     """Return the time of a version, and its commit or, if it has none, where the version comes from."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
