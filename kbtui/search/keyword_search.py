@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""The number of chunks from which an index counts as large.
+"""The minimum number of chunks of a large index.
 
 In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""The share of the best term's worth below which a term is left out of a search in a large index.
+"""The minimum worth of a term that is searched in a large index, as a share of the best term's worth.
 
 The worth of a term is its weight times its rarity.
 """

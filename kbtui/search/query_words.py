@@ -75,13 +75,15 @@ MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 MAX_CORRECTIONS = 3
 FEW_KEYWORD_HITS = 3
-"""The number of keyword hits below which a search also looks for near spellings of its rare words."""
+"""The minimum number of keyword hits with which a search does not look for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
 """The minimum number of letters of a word that has near spellings. Too many other words are near a shorter one."""
 MIN_LETTERS_OF_FREE_START = 6
-"""The number of letters of a word below which a near spelling must begin with the same letter."""
+"""The minimum number of letters of a word whose near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""The number of letters from which a word without a term at edit distance one is compared with similar terms."""
+"""The minimum number of letters of a word that is compared with similar terms, if there is no term at
+edit distance one.
+"""
 NEAR_SPELLING_RATIO = 0.75
 """How similar such a term must be to the word: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000

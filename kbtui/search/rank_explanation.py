@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit. By
-keywords, ten times as many are ranked.
+"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit.
+
+By keywords, ten times as many are ranked.
 """
 
 

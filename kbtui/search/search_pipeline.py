@@ -171,9 +171,7 @@ class SearchRun:
         self.given_request = request
         """The request without the filters in its query. `request` has them, too."""
         self.exact_hit_count: int | None = None
-        """The number of keyword hits without those for near spellings; None before the search by
-        keywords.
-        """
+        """The number of keyword hits without those for near spellings; None before the search by keywords."""
         text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
@@ -520,9 +518,7 @@ LEG_WEIGHT = 0.5
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
 """The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""The number of bytes from which a passage gets all of `LENGTH_WEIGHT`. A shorter one gets a share of
-it.
-"""
+"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
 PASSAGES_WITH_BONUS = 30
 """How many of the best passages get a bonus for their title and length."""
 SCORE_DIGITS = 4
@@ -645,9 +641,7 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than
-this.
-"""
+"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than this."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
