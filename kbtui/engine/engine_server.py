@@ -73,8 +73,9 @@ QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""The time in seconds after a restart during which a client that connects is assumed to reconnect. It
-lost its connection when the engine restarted itself to free memory, and does not need the model at
+"""The time in seconds after a restart during which a client that connects is assumed to reconnect.
+
+It lost its connection when the engine restarted itself to free memory, and does not need the model at
 once.
 """
 MAX_CLIENTS = 256

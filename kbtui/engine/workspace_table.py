@@ -34,13 +34,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16
-"""The maximum number of searches in one workspace that run at the same time. Others wait until one has
-ended.
-"""
+"""The maximum number of searches in one workspace that run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""The time limit and the interval, in seconds, of the engine's requests to another process to unlock an
-index.
-"""
+"""The time limit and the interval, in seconds, of the engine's requests to another process to unlock an index."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """The engine restarts to free memory if nothing has needed the model for this many seconds.
 
