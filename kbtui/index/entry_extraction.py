@@ -227,7 +227,7 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 BATCH_BYTES = 512 << 10
 """The approximate size of the parts in which a long conversation is indexed, in bytes."""
 WHOLE_BYTES_MAX = 2 << 20
-"""The size in bytes up to which a conversation is indexed as a whole, not in parts."""
+"""The maximum size in bytes of a conversation that is indexed as a whole, not in parts."""
 UNFINISHED_SUFFIX = " …"
 """The `signature` of a conversation's entry ends with this until all parts are indexed."""
 

@@ -46,10 +46,11 @@ so that only later changes are applied at the next start.
 """
 
 MAX_STALE_SHARE = 2e-5
-"""The share of stale documents above which a keyword index is rewritten.
+"""The maximum share of stale documents in a keyword index.
 
-A stale document has been replaced, but BM25's statistics still count it. Each commit replaces the
-document that contains the catalog's sequence number, and so makes at least one document stale.
+With more, the index is rewritten. A stale document has been replaced, but BM25's statistics still count
+it. Each commit replaces the document that contains the catalog's sequence number, and so makes at least
+one document stale.
 """
 
 

@@ -39,9 +39,7 @@ CONTEXT_CHARACTERS = 600
 """The number of characters before a chunk, and after it, that are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
-"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be
-found.
-"""
+"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

@@ -54,9 +54,9 @@ VECTORS_VERSION = 4
 """Part of the table's name. Increase it if the columns change, or the texts from which vectors are made."""
 
 EXACT_ROWS = 10_000
-"""The number of rows from which a table gets an index of one partition. Searches become 3 times as fast."""
+"""The minimum number of rows of a table that gets an index of one partition. Searches become 3 times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""The number of rows from which a table gets an approximate index.
+"""The minimum number of rows of a table that gets an approximate index.
 
 An exact index would be too slow. The approximate index stores one bit per dimension (RaBitQ, Gao and
 Long, 2024), in many partitions. A search reads some of them, and finds 99 % of the rows that it should
@@ -89,7 +89,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them with a vector is used.
 """
 MAX_FRAGMENTS = 24
-"""The number of fragments, or of new writes, above which the table is compacted without `force`."""
+"""The maximum number of fragments, and of new writes, with which the table is not compacted without `force`."""
 OVERFETCH = 3
 """A search for N results fetches at least this many times N rows, to find chunks of more entries."""
 
