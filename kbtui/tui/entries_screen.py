@@ -249,7 +249,7 @@ ACTIONS_WITHOUT_ENTRY = {
 }
 """Actions that do not depend on the selected entry. Their keys do not wait until entries are loaded."""
 READ_AHEAD_ROWS = 100
-"""The number of rows after the selected row below which more rows are read."""
+"""The minimum number of rows that are kept loaded after the selected row."""
 
 
 # the details of an entry

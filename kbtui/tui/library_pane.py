@@ -467,7 +467,10 @@ class _ConversationRowMaker:
 
 
 ROWS_AT_ONCE = 1_000
-"""The number of subjects and conversations above which a background thread makes the rows."""
+"""The maximum number of subjects and conversations whose rows are made at once.
+
+For more, a background thread makes the rows.
+"""
 UPDATE_SECONDS = 10.0
 """The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""The time in seconds for which details are read before the lists on the screen are updated.
-"""
+"""The time in seconds for which details are read before the lists on the screen are updated."""
 
 
 class TopicWithSubjects(NamedTuple):
@@ -50,9 +49,7 @@ class LibrarySnapshot:
     topics_failure: str | None = None
     conversations_failure: str | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
-    """Conversation id -> the turns, models and tools of the conversation. Unread conversations are
-    missing.
-    """
+    """Conversation id -> the turns, models and tools of the conversation. Unread conversations are missing."""
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""The size in bytes above which a log is emptied when kbtui starts."""
+"""The maximum size in bytes of a log that is kept when kbtui starts. A larger log is emptied."""
 ANSWER_SECONDS = 0.3
 """How many seconds to wait until a terminal on this machine reports its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0

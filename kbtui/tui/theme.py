@@ -22,7 +22,7 @@ COLORS = (
 
 DARK, LIGHT = "kbtui-dark", "kbtui-light"
 READABLE_CONTRAST = 4.5
-"""The contrast ratio to the background from which text counts as readable (WCAG 2, level AA)."""
+"""The minimum contrast ratio of readable text to its background (WCAG 2, level AA)."""
 
 # Each theme has one line, with its colours in the order of COLORS.
 _BUILTIN = {

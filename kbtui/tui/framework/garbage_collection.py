@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""The number of new entries in the library after which all existing objects are excluded from garbage
-collection.
+"""The minimum number of new entries in the library that make kbtui exclude all existing objects from
+garbage collection.
 """
 YOUNG_THRESHOLD = 2_000
 """The number of new objects that triggers a collection of young objects.
@@ -34,7 +34,9 @@ FULL_THRESHOLD = 500
 IDLE_SECONDS = 1.0
 """The number of seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""The duration in seconds of a full collection above which the next one waits until the user is idle."""
+"""The maximum duration in seconds of a full collection after which the next one does not wait until the
+user is idle.
+"""
 FREED_PER_STEP = 100
 """The number of blocks or turns of a closed document that are freed in one step."""
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The number of lines below the visible ones up to which a list counts as scrolled near its end."""
+"""The maximum number of lines below the visible ones in a list that counts as scrolled near its end."""
 WIDE_ROW = 36
-"""The width in cells from which the first line of a row also shows `wide_right`."""
+"""The minimum width in cells of a row whose first line also shows `wide_right`."""
 
 
 @dataclass(slots=True)

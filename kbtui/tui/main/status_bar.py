@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""The number of passages without a vector from which the key that pauses embedding is shown."""
+"""The minimum number of passages without a vector with which the key that pauses embedding is shown."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """Phase of the engine's work -> the word for this phase on the screen."""
 

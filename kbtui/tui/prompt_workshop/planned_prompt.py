@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 MAX_COUNTED_BYTES = 1_000_000
-"""The size in bytes of a subject above which its characters and tokens are estimated, not counted."""
+"""The maximum size in bytes of a subject whose characters and tokens are counted.
+
+Those of larger subjects are estimated.
+"""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
 """The number of bytes of subjects that are read and counted. The sizes of the other subjects are estimated."""
 SUBJECTS_PER_REPORT = 400

@@ -226,7 +226,7 @@ def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) ->
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""The number of subjects in all topics up to which all topics are unfolded at first."""
+"""The maximum number of subjects in all topics with which the topics are unfolded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):

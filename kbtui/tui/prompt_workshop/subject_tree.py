@@ -38,7 +38,7 @@ UNWRITTEN_SIGN = "*"
 """The sign of a subject or topic whose change is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""The width in cells from which a list shows exact sizes. A narrower list shows rounded sizes."""
+"""The minimum width in cells of a list with exact sizes. A narrower list shows rounded sizes."""
 
 
 class SubjectTreeNode(NamedTuple):

@@ -406,9 +406,7 @@ class _ConversationReaderDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The summaries in events of the kind "compaction". The document shows them where the events
-        are.
-        """
+        """The summaries in events of the kind "compaction". The document shows them where the events are."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ChangedWords, TextRange
 
 LINES_PER_BLOCK = 80
-"""The maximum number of lines of a block. A longer hunk is split, so that only its visible blocks are
-laid out.
-"""
+"""The maximum number of lines of a block. A longer hunk is split, so that only its visible blocks are laid out."""
 TWO_NUMBERS_WIDTH = 70
-"""The width in cells from which the reader shows two numbers on each line.
+"""The minimum width in cells of a reader that shows two numbers on each line.
 
 In a narrower reader, a line has only its number in the new file or, if it was removed, in the old file.
 """

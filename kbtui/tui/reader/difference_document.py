@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ComparedParagraph, TextRange
 
 WIDE_SCREEN = 120
-"""The number of columns from which a screen counts as wide."""
+"""The minimum number of columns of a wide screen."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
 """Whether the screen is wide -> how many cells the reader needs to show both versions side by side."""
 CONTEXT_PARAGRAPHS = 1

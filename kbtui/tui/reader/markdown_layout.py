@@ -269,8 +269,9 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""The number of characters of a line below which the line break after it is kept: the author probably
-intended it.
+"""The minimum number of characters of a line after which a line break is not kept.
+
+After a shorter line, the author probably intended it.
 """
 
 _TASK = re.compile(r"\[([ xX])\] ")
@@ -519,7 +520,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""The nesting depth above which inline marks are not removed."""
+"""The maximum nesting depth of inline marks that are removed."""
 
 
 def strip_markdown_marks(

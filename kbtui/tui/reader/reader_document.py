@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""The number of blocks above which a document is searched and freed in a thread, so that keys are not delayed."""
+"""The maximum number of blocks of a document that is searched and freed in the main thread.
+
+For a longer one, a background thread does this, so that keys are not delayed.
+"""
 
 
 @dataclass(eq=False)
