@@ -82,7 +82,10 @@ def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
 
 
 _ARGUMENTS_OF_WHOLE_FILES = {"path", "file_path", "filePath", "absolute_path", "paths", "include"}
-"""A call with any other argument may have read only a part of the file."""
+"""The arguments of calls that read whole files.
+
+A call with any other argument may have read only a part of the file.
+"""
 
 
 def _extract_fenced_text(text: str) -> FileTextInResult | None:
