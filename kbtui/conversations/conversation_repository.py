@@ -187,10 +187,10 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
     """Parse a reference that a user typed; its topic can be an id or a title.
 
-    In the result, the id of the topic replaces its title, and the whole id of a conversation
-    replaces a shortened one. Names that match nothing stay as they are. If the slug of an existing
-    subject contains a `:`, the slug does not end there. A text that is both a shortened id and the
-    name of a topic means the topic. Raises `UsageError` or `NothingFound`.
+    In the result, the id of the topic replaces its title, and the whole id of a conversation replaces a
+    shortened one. Names that match nothing stay as they are. A `:` in the slug of an existing subject
+    belongs to the slug. A text that is both a shortened id and the name of a topic means the topic.
+    Raises `UsageError` or `NothingFound`.
     """
     from kbtui.knowledge import load_knowledge
 

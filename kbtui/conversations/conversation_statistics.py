@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 WHOLE_BYTES_MAX = 8 << 20
-"""The size in bytes above which a conversation is loaded in parts of this size, if its format allows it."""
+"""The maximum size in bytes of a conversation that is loaded as a whole.
+
+A larger one is loaded in parts of this size, if its format allows it.
+"""
 
 
 @dataclass

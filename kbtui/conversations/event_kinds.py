@@ -63,9 +63,7 @@ class ConversationEventKind:
         See `ConversationEvent.fields`.
         """
         self.language = language
-        """The language of the text, such as `json`. "" if the text is unformatted, None if it is
-        Markdown.
-        """
+        """The language of the text, such as `json`. "" if the text is unformatted, None if it is Markdown."""
         self.is_subdued = is_subdued
         """Whether the text is secondary.
 

@@ -72,12 +72,12 @@ The first records can be longer than that, for example because they contain imag
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""The number of characters above which Claude Code shortens a folder's name.
+"""The maximum number of characters of a folder's name that Claude Code does not shorten.
 
-Only this many characters at the beginning of such a name are compared.
+Only this many characters at the beginning of a shortened name are compared.
 """
 _NEW_SECONDS = 60.0
-"""The number of seconds without a change after which a file without a complete line counts as unusable."""
+"""The minimum age in seconds of a file that is unusable because it has no complete line."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -108,9 +108,7 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""Records of these types contain no part of the dialogue. Some contain titles, which are read
-separately.
-"""
+"""Records of these types contain no part of the dialogue. Some contain titles, which are read separately."""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -135,9 +133,7 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of the token counts that a message reports, in the order of the fields of
-`ConversationUsage`.
-"""
+"""The keys of the token counts that a message reports, in the order of the fields of `ConversationUsage`."""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BEGINNING_BYTES = 1 << 20
 """How many bytes of a long conversation are read first, so that its first turns can be shown."""
 MIN_BYTES_FOR_PARTS = 128 << 10
-"""The size in bytes from which a conversation is read in parts. A smaller one is read as a whole."""
+"""The minimum size in bytes of a conversation that is read in parts."""
 
 
 class UnusableConversationDirectory(NamedTuple):

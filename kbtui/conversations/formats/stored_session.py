@@ -32,7 +32,10 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""The number of characters up to which a word is too short to be a secret. A title is not cut within a secret."""
+"""The maximum number of characters of a word that is too short to be a secret.
+
+A title is not cut within a secret.
+"""
 _TITLE_SEARCH_CHARACTERS = 4000
 """The number of characters of a line that are searched for secrets before the line is shortened to a title."""
 

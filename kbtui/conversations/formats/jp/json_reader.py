@@ -33,7 +33,7 @@ DAMAGED = object()
 """Takes the place of an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""The size in bytes up to which an `events.json` is read as a whole, not in blocks."""
+"""The maximum size in bytes of an `events.json` that is read as a whole, not in blocks."""
 BLOCK_BYTES = 1 << 20
 """The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
