@@ -200,7 +200,7 @@ READING_BYTES = 8 << 20
 """The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The number of free bytes on the disk of the index below which the doctor reports a finding."""
+"""The minimum number of free bytes on the disk of the index. The doctor reports less."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:

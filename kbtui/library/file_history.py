@@ -64,9 +64,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""The tolerance in seconds for edits whose time stamp is later than that of the commit that contains
-them.
-"""
+"""The tolerance in seconds for edits whose time stamp is later than that of the commit that contains them."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """The suffixes of conversation files that are searched for the names of a file before they are read.

@@ -291,9 +291,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Updates are numbered. These are the numbers of the last requested and of the last finished
-        one.
-        """
+        """Updates are numbered. These are the numbers of the last requested and of the last finished one."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
