@@ -262,8 +262,8 @@ class OutdatedTurnWithTitle:
 class Insights:
     """Statistics of the searches and citations of the last `days` days.
 
-    `outdated_turns` are the newest outdated turns of all times; `outdated_turns_total` counts all of
-    them.
+    `outdated_turns` are the newest outdated turns, also from before this period; `outdated_turns_total`
+    counts all of them.
     """
 
     days: int

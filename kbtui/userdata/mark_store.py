@@ -79,7 +79,7 @@ class MarkStore:
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark a turn, a call or a passage of one, and replace an earlier mark of the same place.
+        """Mark a turn, a call, or a passage in one of them, and replace an earlier mark at the same place.
 
         `superseded_by` is a reference, and is kept only with the state `superseded`. Raises `UsageError`
         or `NothingFound` if there is nothing to mark.
