@@ -10,10 +10,13 @@ TextRange = tuple[int, int]
 """A range of characters in a text: the first one, counted from 0, and the end (exclusive)."""
 
 SIMILAR_WORDS_SHARE = 0.4
-"""The share of equal words from which two paragraphs count as versions of one paragraph."""
+"""The minimum share of equal words in two versions of one paragraph."""
 
 _WORDS_MAX = 1500
-"""The number of words above which difflib may ignore a text's most frequent words, to save time."""
+"""The maximum number of words of texts that difflib compares completely.
+
+In longer texts, it may ignore very frequent words, to save time.
+"""
 _PAIRS_MAX = 10_000
 """The largest number of pairs of paragraphs that `_pair_similar_paragraphs` compares."""
 _WORD = re.compile(r"\w+|[^\w\s]")
