@@ -17,7 +17,7 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """This event is set when the refresh that this client requested last is done."""
+        """Set when the refresh that this client requested last is done."""
         self.wants_damage_check = False
         """Whether the refresh that this client requested last includes a check for damage."""
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 LOAD_CHECK_SECONDS = 5.0
-"""The computer's load and power supply are checked at most once in this many seconds."""
+"""The minimum interval in seconds between two checks of the computer's load and power supply."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The computer is busy if its load per core is above a limit.
 
