@@ -29,7 +29,7 @@ COMPARED_ROWS = 20_000
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 """The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the weight 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""Waiting rows are written when there are `WRITE_ROWS` of them, or some time after the last write.
+"""When waiting rows are written: as soon as there are `WRITE_ROWS` of them, or some time after the last write.
 
 This time is `WRITE_SECONDS` at first. Each write makes it longer by the same amount, up to
 `WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.
@@ -339,7 +339,7 @@ class EmbeddingQueue:
         )
 
     def _take_preferred_entry(self, waiting: dict[str, set[int]]) -> str | None:
-        """Remove the entry that is preferred most from `waiting`, and return it; None if there is none."""
+        """Remove the most preferred entry from `waiting`, and return it; None if there is none."""
         # Another thread may set these at any time, so each is read only once.
         numbers, self._preferred_chunks = self._preferred_chunks, ()
         if numbers:
