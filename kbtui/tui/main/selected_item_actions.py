@@ -52,7 +52,7 @@ SECRETS_HELP = "kbtui masks the keys and passwords that it recognizes; look thro
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""Text files are counted down to `SEARCH_DEPTH` levels, until about `MAX_SEARCHED_FILES` files are seen."""
+"""The limits of the search for text files: the depth of directories, and the approximate number of files."""
 
 
 class SelectedItemActions:
