@@ -108,7 +108,7 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""Records of these types contain no part of the dialogue. Some contain titles, which are read separately."""
+"""The types of records that contain no part of the dialogue. Some contain titles, which are read separately."""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",

@@ -122,7 +122,7 @@ _FAILURES = (
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
 )
-"""The oldest versions of Codex write items of these types as whole records, not in a `payload`."""
+"""The types of items that the oldest versions of Codex write as whole records, not in a `payload`."""
 _MODEL_OUTPUT = frozenset(
     {
         "reasoning",
@@ -153,7 +153,7 @@ _IGNORED_EVENTS = frozenset(
         "thread_settings_applied",
     }
 )
-"""Events of these types are skipped, because they add nothing to the other records."""
+"""The types of events that are skipped, because they add nothing to the other records."""
 _SUMMARIZERS = frozenset({"compact", "memory_consolidation"})
 
 

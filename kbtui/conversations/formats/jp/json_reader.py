@@ -30,7 +30,7 @@ MAX_EVENTS_BYTES = 512 << 20
 """The maximum size in bytes of a conversation's file. A larger file is not read."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
-"""Takes the place of an element that cannot be parsed, so that later elements keep their indexes."""
+"""Replaces an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
 """The maximum size in bytes of an `events.json` that is read as a whole, not in blocks."""
