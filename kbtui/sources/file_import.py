@@ -84,7 +84,7 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
     """Return the path with which the documents' URLs begin.
 
     A relative `file` is returned unchanged. An absolute path inside the workspace becomes relative
-    to `root`. Of any other path, only the last part is returned.
+    to `root`. For any other path, only the last part is returned.
     """
     if not file.startswith(("/", "~")):
         return file
