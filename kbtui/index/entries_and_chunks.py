@@ -7,6 +7,8 @@ same files give the same answers.
 
 from __future__ import annotations
 
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.refs import make_conversation_ref, make_subject_ref
@@ -159,20 +161,22 @@ def sort_ranked_chunks(
     that the search stopped at a limit. The last group of equal scores may then be incomplete, and
     is left out.
     """
-    ordered = sorted(rows, key=lambda row: -row.score)
-    result: list[RankedChunk] = []
+    ordered = sorted(rows, key=itemgetter(1), reverse=True)
+    scores = [row[1] for row in ordered]
+    # Where groups of equal scores end. A ranking has hundreds of chunks, most of them in a group of their own.
+    ends = [
+        at
+        for at, (above, score) in enumerate(pairwise(scores), 1)
+        if above - score > tolerance * max(least, abs(score))
+    ]
+    if ordered and not cut:
+        ends.append(len(ordered))
     start = 0
-    for at in range(1, len(ordered) + 1):
-        if at < len(ordered):
-            score = ordered[at].score
-            if ordered[at - 1].score - score <= tolerance * max(least, abs(score)):
-                continue
-        elif cut:
-            break
-        equal = ordered[start:at]
-        result += sorted(equal, key=lambda row: row.tie) if len(equal) > 1 else equal
-        start = at
-    return result
+    for end in ends:
+        if end - start > 1:
+            ordered[start:end] = sorted(ordered[start:end], key=itemgetter(3))
+        start = end
+    return ordered[:start]
 
 
 MIN_LEG_ENTRIES = 50

@@ -249,6 +249,8 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 OVERFETCH_FACTOR = 3
 """A search for N results first fetches this many times N rows, to find chunks of more entries."""
+FURTHER_FACTOR = 2
+"""The second fetch, without the entries that the first one has found, fetches this many times N rows."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """The number of the best chunks that are searched for pairs of adjacent words of the query."""
@@ -471,10 +473,11 @@ class _KeywordIndexQuery:
             is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
             if is_enough or all_found or last:
                 return select_best_chunks(rows, limit)
+            # Entries with many chunks crowded out others, so fetch again without these entries. Few
+            # chunks of others are missing then.
+            fetched = fetched * 2 if held or len(rows) < limit else limit * FURTHER_FACTOR
             if len(rows) >= limit:
-                # Entries with many chunks crowded out others, so fetch again without these entries.
                 held = rows
-            fetched *= 2
 
     def fetch_best_keyword_chunks(
         self, limit: int, query: Any, *, without: Iterable[object], whole_ties: bool
@@ -485,19 +488,19 @@ class _KeywordIndexQuery:
         were found, other chunks may have the same score as the last of them. With `whole_ties`, all
         chunks with this score are then left out.
         """
-        if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:
-            query = Query.boolean_query([(Occur.Must, query), *left_out])
+        if left_out := [(Occur.Should, self._make_entry_owner_query(owner)) for owner in without]:
+            # One excluded query of many is four times as fast as many excluded queries.
+            others = (Occur.MustNot, Query.boolean_query(left_out))
+            query = Query.boolean_query([(Occur.Must, query), others])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
-        columns = [
+        numbers, owners, ties = (
             self.searcher.fast_field_values(name, addresses) for name in ("chunk", "owner", "tie")
-        ]
-        found = [
-            RankedChunk(int(number), float(score), owner, int(tie))
-            for number, owner, tie, (score, _) in zip(*columns, hits, strict=True)
-            if number is not None
-        ]
+        )
+        rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
+        # The watermark, a document that is not a chunk, has no number.
+        found = [RankedChunk._make(row) for row in rows if row[0] is not None]
         all_found = len(hits) < limit
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
@@ -505,8 +508,8 @@ class _KeywordIndexQuery:
         if not more:
             return found, all_found
         paired = [
-            RankedChunk(number, score + more.get(number, 0.0), owner, tie)
-            for number, score, owner, tie in found
+            row._replace(score=row.score + more[row.number]) if row.number in more else row
+            for row in found
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
