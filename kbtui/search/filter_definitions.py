@@ -79,6 +79,7 @@ class FilterDefinition:
         options: tuple[str, ...] = (),
         metavar: str = "TEXT",
         includes_day: bool = False,
+        example: str = "",
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
@@ -107,6 +108,8 @@ class FilterDefinition:
         self.metavar = metavar
         self.includes_day = includes_day
         """Whether a date without a time stands for the end of the day, not for its start."""
+        self.example = example
+        """The filter with a value, for people who do not know it yet."""
 
     def is_accepted_in_input(self, filter_input: FilterInput) -> bool:
         """Return whether the filter can be typed in an input, such as the search."""
@@ -221,11 +224,11 @@ def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
 
 FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
-        "topic", "only the topic with this id or title", "topic", ("topics",),
+        "topic", "only the topic with this id or title", "topic", ("topics",), example="topic:guide",
         search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
     ),
     FilterDefinition(
-        "in", "only subjects or only conversations", "choice", ("kind",),
+        "in", "only subjects or only conversations", "choice", ("kind",), example="in:subjects",
         search="kinds", term="kind", noun="kind", options=("--in",), metavar="KIND", offered=("subjects", "conversations"),
         choices={
             "subjects": ("subject",), "subject": ("subject",),
@@ -233,29 +236,29 @@ FILTERS: tuple[FilterDefinition, ...] = (
         },
     ),
     FilterDefinition(
-        "type", "only entries of these types: note, rule, …, conversation", "term",
+        "type", "only entries of these types: note, rule, …, conversation", "term", example="type:decision",
         search="types", term="type", entries="types", options=("--type",), metavar="T,…",
     ),
-    FilterDefinition("title", "only entries whose title contains this text", "title", search="title", term="entry"),
+    FilterDefinition("title", "only entries whose title contains this text", "title", example="title:cache", search="title", term="entry"),
     FilterDefinition(
-        "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
+        "role", "only text by this role: user, assistant, reasoning, tool, …", "choice", example="role:user",
         search="roles", term="role", options=("--role",), metavar="ROLE",
         choices=event_kinds.map_names_to_search_roles(),
     ),
     FilterDefinition(
-        "tool", "only calls of this tool and their results", "term", ("tools",),
+        "tool", "only calls of this tool and their results", "term", ("tools",), example="tool:fs_read_file",
         search="tools", term="tool", options=("--tool",), metavar="NAME",
         library=lambda _, summary, name: any(name in tool.casefold() for tool in summary.tools),
         needs_summary=True,
     ),
-    FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
+    FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", example="arg:path=a.md", search="arg", term="arg"),
     FilterDefinition(
-        "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
+        "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",), example="after:2w",
         search="since", entries="since", library=_is_conversation_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
     FilterDefinition(
-        "before", "only before this day or time: 2026-11-01, yesterday", "date", ("until",),
+        "before", "only before this day or time: 2026-11-01, yesterday", "date", ("until",), example="before:2026-11-01",
         search="until", entries="until", library=_is_conversation_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
@@ -265,19 +268,19 @@ FILTERS: tuple[FilterDefinition, ...] = (
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(
-        "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",),
+        "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",), example="label:area=ui",
         search="label", term="entry", library=_has_conversation_label,
     ),
     FilterDefinition(
-        "file", "only turns with a call that names this file: file:src/main.py, file:main.py", "file", ("files",),
+        "file", "only turns with a call that names this file: file:src/main.py, file:main.py", "file", ("files",), example="file:src/main.py",
         search="file",
     ),
     FilterDefinition(
-        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",),
+        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",), example="project:site",
         search="project",
     ),
     FilterDefinition(
-        "mark", "only turns with this mark of yours: decided, rejected, superseded, any", "choice", ("marked",),
+        "mark", "only turns with this mark of yours: decided, rejected, superseded, any", "choice", ("marked",), example="mark:decided",
         search="marks", options=("--mark",), metavar="STATE",
         choices={**_map_names_to_themselves(*MARK_STATES), "any": MARK_STATES},
     ),
@@ -287,7 +290,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
-        "agent", "only conversations with this agent: jp, claude-code, … or a prefix", "agent", ("agents",),
+        "agent", "only conversations with this agent: jp, claude-code, … or a prefix", "agent", ("agents",), example="agent:claude",
         search="agents", term="agent", entries="agents", options=("--agent",), metavar="NAME",
         library=lambda info, _, name: info.agent == name,
     ),

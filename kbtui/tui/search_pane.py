@@ -40,6 +40,7 @@ from kbtui.tui.framework.text_widgets import (
     WrappedParagraphs,
 )
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.search_suggestions import SearchSuggestion, iterate_suggestion_rows
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class SearchInput(CompletingInput):
         query.
         """
         results = self.screen.query_one("#results", SearchResultsPane).list
-        if move == "up" and self.value == self.recalled and results.index <= 0:
+        if move == "up" and self.value == self.recalled and results.is_at_list_start:
             await self.screen.run_action("recall_earlier_query")
             return
         getattr(results, f"action_{move}")(*pages)
@@ -139,6 +140,13 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.hit, self.preview = hit, preview
 
+    class SuggestionChosen(Message):
+        """The user chose a row of the list that an empty search shows."""
+
+        def __init__(self, suggestion: SearchSuggestion) -> None:
+            super().__init__()
+            self.suggestion = suggestion
+
     class AllPassagesRequested(Message):
         """The user unfolded an entry of which the answer contains only the best passage."""
 
@@ -172,6 +180,19 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.list.set_rows([], [(reason, "dim")])
         self._summary.set_edge_texts([])
         self._notice.set_paragraphs([])
+
+    def show_suggestions(self, suggestions: Sequence[SearchSuggestion]) -> None:
+        """Show earlier searches and other suggestions instead of hits."""
+        self.show_text_instead_of_hits("Type to search.")
+        rows = list(iterate_suggestion_rows(suggestions))
+        self.border_title = "Search"
+        self.list.set_rows(rows, select=rows[1].key if rows else None)
+
+    @property
+    def has_suggestions(self) -> bool:
+        """Whether suggestions are shown instead of hits."""
+        row = self.list.selected_row
+        return row is not None and isinstance(row.data, SearchSuggestion)
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show the hits of an answer.
@@ -274,7 +295,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
         if answer.has_notice("filters_leave_nothing"):
-            text = "No results with this filter."
+            text = "No results. The filter excludes all that match."
         if answer.omitted:
             hits = format_counted_noun(answer.omitted, "hit")
             text = f"{hits} left out, because the text was deleted. {text}"
@@ -355,12 +376,15 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @on(RowList.SelectedRowChanged)
     def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
-        if event.row is not None:
+        if event.row is not None and not isinstance(event.row.data, SearchSuggestion):
             self.post_message(self.HitOpened(event.row.data, preview=True))
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        if row := self.list.selected_row:
+        row = self.list.selected_row
+        if row is not None and isinstance(row.data, SearchSuggestion):
+            self.post_message(self.SuggestionChosen(row.data))
+        elif row is not None:
             self.post_message(self.HitOpened(row.data, preview=False))
 
 

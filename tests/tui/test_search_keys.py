@@ -121,6 +121,36 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
     assert userdata.query_log.list_recent_queries() == []
 
 
+async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_filters(
+    book: Builder,
+) -> None:
+    userdata = UserData(book.workspace)
+    userdata.query_log.log_search("make tests", "hybrid", 1, "dashboard")
+    userdata.save_bookmark("project/style", "Style")
+    async with running(book.root, size=(120, 50)) as tui:
+        await tui.press("slash")
+        await tui.until("FILTERS")
+        for wanted in ("EARLIER SEARCHES", "BOOKMARKS", "project/style", "after:2w", "file:src/"):
+            assert wanted in tui.text
+        await tui.press("enter")
+        await tui.until(lambda: asked(tui) == "make tests")
+        await tui.until(lambda: bool(tui.main.results_pane.answer))
+        await tui.press("escape", "at")
+        await tui.until("Save the search as")
+        await tui.type("my tests")
+        await tui.press("enter")
+        await tui.until("Saved as my tests.")
+        await tui.press("slash", "backspace")
+        await tui.until("SAVED SEARCHES")
+        await tui.press("down", "enter")
+        await tui.until(lambda: asked(tui) == "make tests")
+        await tui.until(lambda: bool(tui.main.results_pane.answer))
+        await tui.press("escape", "slash", "backspace", "down", "down", "enter")
+        await tui.until(lambda: tui.main.navigator.shown.key == "project/style")  # type: ignore[union-attr]
+    (saved,) = userdata.list_saved_searches()
+    assert (saved.name, saved.query, saved.mode) == ("my tests", "make tests", "hybrid")
+
+
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
     library = WithoutEngine(book.workspace, load_settings()._replace(query_log=False))
     async with running(book.root, library=library) as tui:

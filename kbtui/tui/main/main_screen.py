@@ -174,6 +174,7 @@ class MainScreen(StyledScreen):
         self.action_explain_missing = self.search.ask_which_missing_hit_to_explain
         self.action_change_search_mode = self.search.switch_to_next_search_mode
         self.action_close_results = self.search.close_results
+        self.action_save_search = self.search.ask_for_name_and_save_search
         self.action_pause_embedding = self.change_listener.pause_or_continue_embedding
         self.action_home = partial(self.open_target_in_reader, HOME)
         self.action_prompt = partial(self.open_target_in_reader, PROMPT)
@@ -453,6 +454,10 @@ class MainScreen(StyledScreen):
     @on(SearchResultsPane.HitOpened)
     def _open_or_preview_hit(self, event: SearchResultsPane.HitOpened) -> None:
         self.search.open_or_preview_hit(event.hit, event.preview)
+
+    @on(SearchResultsPane.SuggestionChosen)
+    def _use_search_suggestion(self, event: SearchResultsPane.SuggestionChosen) -> None:
+        self.search.use_suggestion(event.suggestion)
 
     @on(SearchResultsPane.MoreHitsRequested)
     def _load_more_hits(self) -> None:

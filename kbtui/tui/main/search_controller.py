@@ -22,6 +22,7 @@ from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import MODES, SearchBar, SearchInput
+from kbtui.tui.search_suggestions import list_filter_suggestions, load_search_suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
+    from kbtui.tui.search_suggestions import SearchSuggestion
+    from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
 """The delay in seconds after a change of the query before the full search, by keywords and by meaning, starts."""
@@ -88,6 +91,9 @@ class SearchController:
         self._recent_queries: list[str] = []
         self._recent_index = -1
         """The index in `_recent_queries` of the query that is recalled; -1 if no query is recalled."""
+        self._suggestions_worker = LatestOnlyWorker(pane)
+        self._saved: SavedSearch | None = None
+        """The saved search that is shown; None as soon as the user changes its query."""
         self._hints = hints
         self._suggestion_worker = LatestOnlyWorker(pane)
         self._preview_timer: Timer | None = None
@@ -100,7 +106,9 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or will be opened as soon as the search has found one."""
+        """Whether a hit is being opened or will be opened when the search finds one, or suggestions are being read."""
+        if self._suggestions_worker.has_pending_result:
+            return True
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -126,11 +134,13 @@ class SearchController:
             self._remember_focused_pane()
             screen.set_focus(self._search_input)
             self._search_input.action_select_all()
-        screen.set_class(bool(self.query), "searching")
+        screen.add_class("searching")
+        if not self.query:
+            self._load_suggestions()
 
     def focus_search_results(self) -> None:
         """Focus the hits of the last query. If there are none, focus the input."""
-        if self._pane.list.rows:
+        if self._pane.list.rows and not self._pane.has_suggestions:
             self._show_and_focus_results()
             self.repeat_search()
         else:
@@ -149,7 +159,8 @@ class SearchController:
     def leave_search_input(self) -> None:
         """Focus the hits; close the search if there are none."""
         self._unused = ""
-        if self.is_results_pane_open and (self._pane.list.rows or self._pane.answer is not None):
+        has_results = self._pane.list.rows or self._pane.answer is not None
+        if self.is_results_pane_open and has_results and not self._pane.has_suggestions:
             self._main.panes.focus_widget("#results-list")
         else:
             self.close_results()
@@ -173,7 +184,8 @@ class SearchController:
     def search_and_show_results(self, text: str) -> None:
         """Search for a text and show the results. If the text is empty, hide them."""
         self.search_new_query(text)
-        self._main.screen.set_class(bool(self.query), "searching")
+        is_typing = self._main.screen.focused is self._search_input
+        self._main.screen.set_class(bool(self.query) or is_typing, "searching")
         if self.query:
             self._main.panes.show_pane("results")
         else:
@@ -185,6 +197,8 @@ class SearchController:
         if query == self.query:
             return
         self.query = query
+        if self._saved is not None and self._saved.query != query:
+            self._saved = None
         at = self._recent_index
         if at >= 0 and query != sanitize_to_one_line(self._recent_queries[at], "strip"):
             self._recent_index = -1
@@ -232,7 +246,7 @@ class SearchController:
         self._limit, self._per_entry = FIRST_HITS, 1
         if not self.query:
             self._answered_query = ""
-            self._pane.show_text_instead_of_hits("Type to search.")
+            self._load_suggestions()
             return
         if not self._pane.list.rows:
             self.show_search_wait_reason()
@@ -259,10 +273,12 @@ class SearchController:
 
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         hidden = self._main.panes.library.state.hidden
+        hidden = hidden or (self._saved is not None and self._saved.hidden)
         return SearchRequest(
             self.query,
             mode=mode,
             hidden=hidden,
+            archived=self._saved is not None and self._saved.archived,
             limit=self._limit,
             per_entry=self._per_entry,
             partial=partial,
@@ -368,12 +384,88 @@ class SearchController:
             self._recent_index = min(self._recent_index + 1, len(self._recent_queries) - 1)
             self._search_input.show_recalled_query(self._recent_queries[self._recent_index])
 
+    # suggestions and saved searches
+
+    def _load_suggestions(self) -> None:
+        """Show earlier and saved searches, bookmarks and filters in place of the hits."""
+        from kbtui.userdata.user_data_store import UserData
+
+        def load() -> list[SearchSuggestion]:
+            return load_search_suggestions(UserData(self._library.workspace), recent)
+
+        def show(found: list[SearchSuggestion]) -> None:
+            if not self.query:
+                self._pane.show_suggestions(found)
+
+        recent = list(self._recent_queries)
+        self._pane.show_text_instead_of_hits("Type to search.")
+        self._suggestions_worker.submit_call(
+            load, show, lambda error: show(list_filter_suggestions())
+        )
+
+    def use_suggestion(self, suggestion: SearchSuggestion) -> None:
+        """Run an earlier or saved search, open a bookmark, or begin a filter."""
+        if suggestion.kind == "bookmark":
+            self._main.navigator.open_text_if_reference(
+                suggestion.ref,
+                lambda: self._main.status.flash_message(
+                    f"{sanitize_to_one_line(suggestion.ref)} no longer exists.", "warning"
+                ),
+            )
+            return
+        saved = suggestion.saved
+        if saved is not None:
+            self.set_search_mode(saved.mode)
+            self._saved = saved
+        self.focus_search_input(saved.all_projects if saved is not None else None)
+        self._search_input.value = suggestion.text
+        self._search_input.action_end()
+
+    def ask_for_name_and_save_search(self) -> None:
+        """Ask for a name, and save the current query and mode under it."""
+        from kbtui.tui.framework.dialogs import TextInputDialog
+        from kbtui.userdata.user_data_store import SavedSearch, UserData
+
+        request = self._make_search_request(mode=self.mode, partial=False)
+        status = self._main.status
+        if not self.query:
+            status.show_unavailable_key_message("Search first: there is no query to save.")
+            return
+
+        def save(name: str | None) -> None:
+            name = sanitize_to_one_line(name or "", "strip").strip()
+            if not name:
+                return
+            search = SavedSearch(
+                name,
+                request.query,
+                request.mode,
+                request.archived,
+                request.hidden,
+                request.all_projects,
+            )
+            self._items.run_with_activity_shown(
+                "saving the search …",
+                lambda: UserData(self._library.workspace).save_search(search),
+                lambda replaced: status.flash_message(
+                    f"Saved as {name}{', in place of the earlier search' if replaced else ''}."
+                ),
+            )
+
+        name = self._saved.name if self._saved else request.query
+        dialog = TextInputDialog("Save the search as", name, "a name", "name", select=True)
+        self._main.screen.app.push_screen(dialog, save)
+
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
         self._main.navigator.open_text_if_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
         """Open the selected hit. If the search is still running, open the first hit that it finds."""
+        if not self.query:
+            if self._pane.has_suggestions:
+                self._pane.action_open_selected_row()
+            return
         if self._answered_query == self.query:
             self._open_selected_hit()
         elif self._has_failed:
@@ -405,7 +497,7 @@ class SearchController:
 
     def preview_selected_hit(self) -> None:
         """Preview the selected hit without a delay, if the screen has room for the reader."""
-        if row := self._pane.list.selected_row:
+        if (row := self._pane.list.selected_row) and not self._pane.has_suggestions:
             self._preview_hit_in_reader(row.data)
 
     def _preview_hit_in_reader(self, hit: Hit) -> None:
@@ -450,7 +542,7 @@ class SearchController:
     def explain_selected_hit(self) -> None:
         """Explain the rank of the selected hit."""
         row = self._pane.list.selected_row
-        if row is None:
+        if row is None or self._pane.has_suggestions:
             return
         ref = str(Ref("chunk", chunk=row.data.chunk_id))
         self._show_rank_explanation(

@@ -1,0 +1,83 @@
+"""What the results pane offers before the user types: earlier and saved searches, bookmarks, filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbtui.search.filter_definitions import list_filters_of_input
+from kbtui.text import measure_text_width, sanitize_to_one_line
+from kbtui.tui.framework.row_list import ListRow, make_heading_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kbtui.userdata.user_data_store import SavedSearch, UserData
+
+MAX_SUGGESTIONS_OF_A_KIND = 8
+"""At most this many earlier searches and bookmarks are offered."""
+NAME_WIDTH = 24
+"""The width of names and examples in cells. Their explanations begin at the same column."""
+
+
+class SearchSuggestion(NamedTuple):
+    """A row of the list that an empty search shows.
+
+    `text` is the query of an earlier search, or the beginning of a filter. A bookmark has the reference `ref`
+    and a `title`. `saved` is the saved search.
+    """
+
+    kind: Literal["recent", "saved", "bookmark", "filter"]
+    text: str = ""
+    ref: str = ""
+    title: str = ""
+    saved: SavedSearch | None = None
+
+
+def load_search_suggestions(data: UserData, recent: Iterable[str]) -> list[SearchSuggestion]:
+    """Return the earlier searches, saved searches, bookmarks and filters, in this order.
+
+    `recent` are the searches of this session, newest first; the query log has earlier ones. Raises
+    `WorkspaceError` if the user's data cannot be read.
+    """
+    queries = dict.fromkeys([*recent, *data.query_log.list_recent_queries()])
+    found = [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
+    found += [SearchSuggestion("saved", one.query, saved=one) for one in data.list_saved_searches()]
+    found += [
+        SearchSuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
+        for one in data.list_bookmarks()[:MAX_SUGGESTIONS_OF_A_KIND]
+    ]
+    return [*found, *list_filter_suggestions()]
+
+
+def list_filter_suggestions() -> list[SearchSuggestion]:
+    """Return one suggestion for each filter of the search."""
+    return [SearchSuggestion("filter", f"{row.key}:") for row in list_filters_of_input("search")]
+
+
+HEADINGS = {
+    "recent": "EARLIER SEARCHES",
+    "saved": "SAVED SEARCHES",
+    "bookmark": "BOOKMARKS",
+    "filter": "FILTERS",
+}
+
+
+def iterate_suggestion_rows(suggestions: Iterable[SearchSuggestion]) -> Iterator[ListRow]:
+    """Yield a row for each suggestion, and a heading before the first of each kind."""
+    about = {f"{row.key}:": row for row in list_filters_of_input("search")}
+    kind = ""
+    for number, one in enumerate(suggestions):
+        if one.kind != kind:
+            kind = one.kind
+            yield make_heading_row(kind, HEADINGS[kind])
+        name, note = sanitize_to_one_line(one.title or one.text), ""
+        if one.saved is not None:
+            name, note = sanitize_to_one_line(one.saved.name), sanitize_to_one_line(one.text)
+        elif kind == "bookmark":
+            note = sanitize_to_one_line(one.ref)
+        elif kind == "filter":
+            name, note = about[one.text].example or one.text, about[one.text].about
+        gap = " " * max(2, NAME_WIDTH - measure_text_width(name)) if note else ""
+        yield ListRow(
+            f"suggestion:{kind}:{number}", [(name, "strong"), (f"{gap}{note}", "dim")], data=one
+        )
