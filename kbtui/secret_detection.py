@@ -352,7 +352,7 @@ class SecretMasker:
                 self.learn_secrets(json.loads(text))
 
     def _remember(self, secret: str, what: str) -> None:
-        # Elsewhere, a short or ordinary word is more often a word than this secret.
+        # Elsewhere, a short or ordinary word is probably just a word, not this secret.
         if len(secret) >= _MIN_REPEATED_CHARACTERS and is_random_looking(secret):
             self._kinds.setdefault(secret, what)
 

@@ -24,11 +24,11 @@ FORMAT_SUFFIXES: dict[ExportFormat, str] = {
     "json": ".json",
     "jsonl": ".jsonl",
 }
-"""Format -> the suffix of files that kbtui proposes for it."""
+"""Format -> the suffix of the file name that kbtui proposes."""
 
 
 def get_export_format_of_path(path: str) -> ExportFormat:
-    """Return the format that the suffix of a file stands for; Markdown for an unknown suffix."""
+    """Return the export format for the suffix of a file; Markdown for an unknown suffix."""
     return _SUFFIXES.get(path.rpartition(".")[2].lower(), "markdown")
 
 

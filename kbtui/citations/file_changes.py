@@ -126,7 +126,7 @@ class TurnActivity(NamedTuple):
     failures: tuple[ConversationEvent, ...]
 
     def list_paths(self, kind: FileActionKind) -> list[str]:
-        """Return the files with an action of one kind, each once."""
+        """Return the distinct files with an action of one kind."""
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
     def group_changes_by_path(self) -> dict[str, list[FileAction]]:

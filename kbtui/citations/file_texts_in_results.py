@@ -31,7 +31,9 @@ _NUMBERED_LINES = (
     re.compile(r"(\d+): (.*)"),  # opencode since 2026
 )
 _MAX_NUMBERED_LINES = 2_000
-"""The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file."""
+"""The maximum number of lines of a file that the tools of Claude Code, Codex, Gemini CLI and opencode
+return.
+"""
 _OPENCODE_RESULT = re.compile(
     r"(?:<path>[^\n]*</path>\n<type>file</type>\n<content>|<file>)\n+(?P<lines>.*?)\n*"
     r"\n\((?P<end>End of file|File has more lines|Showing lines|Output capped|Output truncated)[^\n]*\)"
@@ -157,14 +159,14 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
     most = _find_printed_lines_max(program, words)
     if most is None:
         return None
-    # A command that asked for more lines than it printed printed the whole file.
+    # If a command asked for more lines than it printed, it printed the whole file.
     first, last = most
     is_part = first != 1 or text.count("\n") + (not text.endswith("\n")) >= last
     return FileTextInResult(text, is_part)
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the first and the last line that `sed -n` or `head` prints at most; None if this is not known."""
+    """Return the range of lines to which `sed -n` or `head` is limited; None if it is not known."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
         return (int(lines[1]), int(lines[2])) if lines else None

@@ -45,10 +45,11 @@ class MaskedSecrets(NamedTuple):
 
 @dataclass
 class SharedConversation:
-    """What is shared of a conversation.
+    """The parts of a conversation that are shared with other people.
 
     `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of a turn
-    to the labels of its marks. `remark` says if the marks cannot be read. `masked` says what was masked; None if secrets are shared as they are.
+    to the labels of its marks. `remark` says if the marks cannot be read. `masked` says what was masked;
+    None if secrets are shared as they are.
     """
 
     conversation: Conversation
@@ -79,9 +80,9 @@ def share_conversation(
 ) -> SharedConversation:
     """Return `turns` of a conversation with the events of `kinds`, for other people.
 
-    A citation has the text that the turn was given only if `kinds` contains the results of calls, because
-    this text comes from one. With `masks_secrets`, no secret that kbtui recognizes anywhere in the
-    whole conversation is left.
+    A citation has the text that the turn was given only if `kinds` contains the results of calls,
+    because this text comes from a result. With `masks_secrets`, no secret that kbtui recognizes
+    anywhere in the whole conversation is left.
     """
     numbers = {turn.number for turn in turns}
     chosen = [
@@ -112,7 +113,7 @@ class _ConversationMasker:
     def __post_init__(self) -> None:
         info = self.conversation.info
         self.masker.learn_secrets([info.title, dict(info.labels), self.conversation.attachments])
-        # Learn from all turns: a name in a turn that is not shared can precede a secret of one that is.
+        # Look at all turns: a shared secret may be recognizable only in a turn that is not shared.
         for turn in self.conversation.turns:
             for event in turn.events:
                 for name, value in _get_event_values(event).items():
@@ -217,7 +218,7 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_text(citation: Citation) -> str:
-    """Return the text that a turn was given of a cited subject, or the beginning of the passage; "" if unknown."""
+    """Return the text of a cited subject that the turn was given, or the beginning of the passage; "" if unknown."""
     return citation.given.text if citation.given else citation.quote
 
 

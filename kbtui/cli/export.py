@@ -1,4 +1,4 @@
-"""The command `export`, which is also `conversation export`: a conversation for other people."""
+"""The commands `export` and `conversation export`, which write a conversation for other people."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def save_search_of_arguments(args: Namespace) -> None:
 
 
 def load_search_into_arguments(args: Namespace) -> None:
-    """Set the query and the options of the search that is saved under the name in `--saved`.
+    """Set the query and the options in `args` to those of the search that `--saved` names.
 
     Raises `NothingFound` if there is none.
     """

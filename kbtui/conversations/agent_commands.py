@@ -49,7 +49,7 @@ class OfferedCommand(NamedTuple):
 def list_agent_commands(
     workspace: Workspace, info: ConversationInfo, turn: int | None
 ) -> list[OfferedCommand]:
-    """Return what the agent of a conversation can do with it, in the order of `CommandPurpose`.
+    """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
     `turn` is the turn from which a fork continues, or that is attached; None means the whole
     conversation. The files of an agent can contain anything. There are therefore no commands if the id

@@ -104,5 +104,5 @@ def make_hit_target(hit: Hit) -> NavigationTarget:
 
 
 def list_words_of_hit(hit: Hit) -> tuple[str, ...]:
-    """Return the words of a hit that the query found, each once."""
+    """Return the distinct words of a hit that match the query."""
     return tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))

@@ -671,7 +671,7 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
     assert list_skipped(root) == {
         "utf16": "the file is in UTF-16; Claude Code writes UTF-8",
         "empty": "the file is empty",
-        "zeros": "the file starts with zero bytes",
+        "zeros": "the file starts with NUL bytes",
         "half": "the file has no readable record",
         "nowhere": "no record names the directory in which the session ran",
         "titles": "the session has no turn yet",

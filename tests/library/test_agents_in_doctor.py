@@ -175,5 +175,5 @@ def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
     assert told.endswith("1 of subagents, 1 of other projects, 1 unreadable")
     named = [one.message for one in run_diagnostics(open_workspace(root))]
     assert any(
-        f"{session_id(3)}.jsonl: skipped: the file starts with zero bytes" in one for one in named
+        f"{session_id(3)}.jsonl: skipped: the file starts with NUL bytes" in one for one in named
     )

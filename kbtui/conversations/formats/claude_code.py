@@ -108,7 +108,9 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""The types of records that contain no part of the dialogue. Some contain titles, which are read separately."""
+"""The types of records that contain no part of the dialogue. Some contain titles, which are read
+separately.
+"""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -133,7 +135,9 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of the token counts that a message reports, in the order of the fields of `ConversationUsage`."""
+"""The keys of the token counts that a message reports, in the order of the fields of
+`ConversationUsage`.
+"""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
@@ -405,7 +409,7 @@ def _describe_files_without_working_directory(
             reason = "the file is in UTF-16; Claude Code writes UTF-8"
         elif not kinds:
             reason = (
-                "the file starts with zero bytes"
+                "the file starts with NUL bytes"
                 if head[0] == 0
                 else "the file has no readable record"
             )

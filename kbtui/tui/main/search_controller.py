@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The delay in seconds after a change of the query before the full search, by keywords and by meaning, starts."""
+"""The delay in seconds after a change of the query before the full search, by keywords and by meaning,
+starts.
+"""
 REPEAT_INTERVAL_SECONDS = 2.0
 """The interval in seconds at which the query runs again while a temporary index is being built."""
 FIRST_HITS = 20
@@ -73,7 +75,9 @@ class SearchController:
         self._answered_query = ""
         self._limit = FIRST_HITS
         self._per_entry = 1
-        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an entry."""
+        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an
+        entry.
+        """
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
@@ -123,7 +127,7 @@ class SearchController:
     # entering and leaving
 
     def focus_search_input(self, all_projects: bool | None = None) -> None:
-        """Focus the search input, to search this workspace or all projects; None changes nothing."""
+        """Focus the search input. `all_projects` says where to search; None keeps the current choice."""
         screen = self._main.screen
         if all_projects is not None and all_projects != self.searches_all_projects:
             self.searches_all_projects = all_projects

@@ -578,7 +578,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
         self.document_view.redraw_after_viewport_change()
         if not has_ended_step:
-            # The matches of a hit are no step of their own: the screen may go back, too.
+            # Clearing the matches of a hit is not a step of its own, so the screen may handle the key,
+            # too.
             raise SkipAction
 
     def end_find_mode(self) -> None:
