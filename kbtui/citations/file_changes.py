@@ -26,11 +26,13 @@ from kbtui.conversations.patches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from typing import TypedDict
 
     from kbtui.conversations.models import ConversationEvent, Turn
+
+    FindEarlierText = Callable[[str, datetime | None], str | None]
 
     class FileActionJson(TypedDict):
         """A `FileAction` as JSON."""
@@ -199,15 +201,18 @@ def summarize_turn(
     turn: Turn,
     working_directory: str | None,
     shorten_path: Callable[[str], str],
-    known_paths: set[str] | None = None,
+    known_texts: dict[str, str | None] | None = None,
+    find_earlier_text: FindEarlierText | None = None,
 ) -> TurnActivity:
     """Return what a turn did.
 
     Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
     returns the path to show, such as the path relative to the workspace. See `list_file_actions` for
-    `known_paths`.
+    `known_texts` and `find_earlier_text`.
     """
-    files = list(list_file_actions([turn], working_directory, shorten_path, known_paths))
+    files = list(
+        list_file_actions([turn], working_directory, shorten_path, known_texts, find_earlier_text)
+    )
     commands, failures = [], []
     for event in turn.events:
         if event.kind != "tool_call_request":
@@ -224,15 +229,19 @@ def list_file_actions(
     turns: Iterable[Turn],
     working_directory: str | None,
     shorten_path: Callable[[str], str],
-    known_paths: set[str] | None = None,
+    known_texts: dict[str, str | None] | None = None,
+    find_earlier_text: FindEarlierText | None = None,
 ) -> Iterator[tuple[Turn, FileAction]]:
     """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
 
     JP reports that it created a file even if it replaced one. Such a file counts as changed if
-    `known_paths` has its path. `known_paths` has the paths of the files that exist after the earlier
-    actions; it is updated.
+    `known_texts` has its path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
+    has its difference from the new text. `known_texts` maps the paths of the files that exist after the
+    earlier actions to their texts, which are None if they are unknown; it is updated.
+    `find_earlier_text(path, time)` is called for a file whose text before the time is not known from
+    earlier actions; it returns None if it does not know the text either.
     """
-    known = set() if known_paths is None else known_paths
+    known = {} if known_texts is None else known_texts
     for turn in turns:
         applied = _find_files_that_aider_edited(turn)
         for event in turn.events:
@@ -248,33 +257,68 @@ def list_file_actions(
                 old_path = raw.old_path and _resolve_path(
                     raw.old_path, raw.directory, working_directory, shorten_path
                 )
-                kind = raw.kind
-                is_write = any(edit.is_whole_file for edit in raw.edits)
-                edits = raw.edits
-                if kind == "created" and is_write and path in known:
-                    kind, edits = "changed", tuple(one._replace(old=None) for one in edits)
-                known.discard(old_path or path)
-                if kind != "deleted":
-                    known.add(path)
-                yield (
-                    turn,
-                    FileAction(
-                        kind,
-                        path,
-                        event.call,
-                        event.index,
-                        edits,
-                        raw.hunks,
-                        old_path or None,
-                        _get_end_time(event) or turn.started_at,
-                    ),
+                action = FileAction(
+                    raw.kind,
+                    path,
+                    event.call,
+                    event.index,
+                    raw.edits,
+                    raw.hunks,
+                    old_path or None,
+                    _get_end_time(event) or turn.started_at,
                 )
+                if any(edit.is_whole_file for edit in action.edits):
+                    action = _compare_with_replaced_text(action, known, find_earlier_text)
+                _update_known_text(known, action, event)
+                yield turn, action
         for path in applied:  # the edits have a form that kbtui does not read, such as whole files
             name = _resolve_path(path, None, working_directory, shorten_path)
             if applied[path] is False:
-                known.add(name)
+                known[name] = None
                 last = turn.events[-1].index
                 yield turn, FileAction("changed", name, None, last, time=turn.started_at)
+
+
+def _compare_with_replaced_text(
+    action: FileAction,
+    known: Mapping[str, str | None],
+    find_earlier_text: FindEarlierText | None,
+) -> FileAction:
+    """Return the action that writes a whole file with what it replaced, as far as this is known."""
+    text, edit = known.get(action.path), action.edits[0]
+    if text is None and edit.old is None and find_earlier_text is not None:
+        text = find_earlier_text(action.path, action.time)
+    if text is None and action.path not in known:
+        return action
+    kind = "changed" if action.kind == "created" else action.kind
+    hunks = action.hunks if text is None else make_hunks_from_texts(text, edit.new, 1)
+    return action._replace(kind=kind, edits=(edit._replace(old=text),), hunks=hunks)
+
+
+def _update_known_text(
+    known: dict[str, str | None], action: FileAction, event: ConversationEvent
+) -> None:
+    """Change `known` to the text of the file after the action."""
+    from kbtui.citations.given_text import find_text_given_by_file_tool
+    from kbtui.citations.line_attribution import apply_edit
+
+    text = known.pop(action.old_path or action.path, None)
+    if action.kind == "deleted":
+        return
+    if action.kind == "read":
+        given = find_text_given_by_file_tool(event)
+        if given is not None and given.extent == "whole":
+            is_only_file = len(list_files_read_by_call(event)) == 1
+            end = "" if given.text.endswith("\n") or not given.text else "\n"
+            text = f"{given.text}{end}" if is_only_file else text
+    elif not action.edits and action.kind != "moved":
+        text = None
+    for edit in action.edits:
+        if edit.is_whole_file:
+            text = edit.new
+        else:
+            text = None if text is None else apply_edit(text, edit)
+    known[action.path] = text
 
 
 def _get_end_time(event: ConversationEvent) -> datetime | None:

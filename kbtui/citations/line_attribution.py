@@ -109,11 +109,11 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
             continue
         completed.append(edit)
         if text is not None:
-            text = _apply_edit(text, edit)
+            text = apply_edit(text, edit)
     return completed
 
 
-def _apply_edit(text: str, edit: FileEdit) -> str | None:
+def apply_edit(text: str, edit: FileEdit) -> str | None:
     """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
     if not edit.old or text.count(edit.old) == 0:
         return None

@@ -305,6 +305,18 @@ def _find_targets_cited_by_event(
         yield from (target for target in found if not target.gone)
 
 
+def list_subjects_learned_by_call(
+    call: ConversationEvent, targets: CitationTargetLookup
+) -> list[tuple[str, str]]:
+    """Return the topic and the slug of each subject whose text a call of `learn` returned."""
+    if call.kind != "tool_call_request" or call.result is None or call.result.is_error:
+        return []
+    if parse_kbtui_tool_name(call.name or "") != "learn":
+        return []
+    found = _find_targets_cited_by_kbtui_tool("learn", call, targets)
+    return [(topic, slug) for one in found for topic, _, slug in (one.target.partition("/"),)]
+
+
 def _find_targets_cited_by_kbtui_tool(
     family: str, call: ConversationEvent, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.errors import NothingFound, UsageError
+from kbtui.citations.file_changes import FileAction
+from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
 
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypedDict
 
-    from kbtui.citations.file_changes import FileAction, FileActionJson, FileEdit, TurnActivity
+    from kbtui.citations import CitationTargetLookup
+    from kbtui.citations.file_changes import (
+        FileActionJson,
+        FileEdit,
+        FindEarlierText,
+        TurnActivity,
+    )
     from kbtui.conversations.models import Conversation, ConversationInfo, Turn
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
@@ -182,6 +189,13 @@ class FileTurnHistory(NamedTuple):
     earlier_names: list[str]
     problems: dict[str, str]
 
+    def format_lines(self) -> str:
+        """Return the lines that were asked for, such as `3` or `3-5`; "" if none were."""
+        if self.lines is None:
+            return ""
+        first, last = self.lines
+        return str(first) if first == last else f"{first}-{last}"
+
     def as_json(self) -> FileTurnHistoryJson:
         """Return the answer as JSON."""
         return {
@@ -200,14 +214,43 @@ def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[in
     """Return what each turn of a conversation did, by turn number."""
     from kbtui.citations.file_changes import summarize_turn
 
-    known_paths: set[str] = set()
+    known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
+    find_earlier_text = _make_finder_of_committed_texts(workspace)
     return {
         turn.number: summarize_turn(
-            turn, conversation.info.working_directory, shorten_path, known_paths
+            turn,
+            conversation.info.working_directory,
+            shorten_path,
+            known_texts,
+            find_earlier_text,
         )
         for turn in conversation.turns
     }
+
+
+def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
+    """Return a function that finds the text that a file had in Git at a time; None without a repository.
+
+    Paths are relative to the workspace.
+    """
+    from kbtui.workspace.git_history import find_git_history
+
+    history = find_git_history(str(workspace.root))
+    if history is None:
+        return None
+    prefix = os.path.relpath(str(workspace.root), history.root)
+
+    def find_committed_text(path: str, time: datetime | None) -> str | None:
+        if time is None or os.path.isabs(path):  # noqa: PTH117
+            return None
+        commit = history.find_commit_before(int(time.timestamp()))
+        return commit and history.read_file(
+            commit,
+            os.path.normpath(os.path.join(prefix, path)),  # noqa: PTH118
+        )
+
+    return find_committed_text
 
 
 def list_files_at_call(
@@ -416,15 +459,25 @@ def _find_turns_with_actions_on_file(
     from kbtui.conversations.conversation_repository import list_conversations
 
     infos = list_conversations(workspace, counts=False)
+    find_committed_text = _make_finder_of_committed_texts(workspace)
+
+    learned = _LearnedSubjectFiles(workspace, shorten_path)
+
+    def find_text_of_named_file(path: str, time: datetime | None) -> str | None:
+        is_named = find_committed_text is not None and names.had_name_at(path, time)
+        return find_committed_text(path, time) if find_committed_text and is_named else None
+
     read: dict[str, list[tuple[Turn, FileAction]]] = {}
     conversations: dict[str, Conversation] = {}
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
         before = wanted
-        scan = _FileNameScanner(wanted)
+        scan = _FileNameScanner(wanted | learned.list_slugs(wanted))
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
-                conversations[info.id], read[info.id] = _read_actions(info, shorten_path)
+                conversations[info.id], read[info.id] = _read_actions(
+                    info, shorten_path, find_text_of_named_file, learned.iterate_reads
+                )
         for actions in read.values():
             for _, action in reversed(actions):
                 if (
@@ -457,14 +510,77 @@ def _make_time_key(turn: FileTurn) -> tuple[float, str, int]:
 
 
 def _read_actions(
-    info: ConversationInfo, shorten_path: Callable[[str], str]
+    info: ConversationInfo,
+    shorten_path: Callable[[str], str],
+    find_earlier_text: FindEarlierText,
+    iterate_learned_files: Callable[[Turn], Iterable[FileAction]],
 ) -> tuple[Conversation, list[tuple[Turn, FileAction]]]:
     from kbtui.citations.file_changes import list_file_actions
     from kbtui.conversations.conversation_repository import load_conversation
 
     conversation = load_conversation(info)
-    actions = list_file_actions(conversation.turns, info.working_directory, shorten_path)
-    return conversation, list(actions)
+    actions = list_file_actions(
+        conversation.turns,
+        info.working_directory,
+        shorten_path,
+        find_earlier_text=find_earlier_text,
+    )
+    found = list(actions)
+    found += ((turn, one) for turn in conversation.turns for one in iterate_learned_files(turn))
+    return conversation, sorted(found, key=lambda one: (one[0].number, one[1].event))
+
+
+class _LearnedSubjectFiles:
+    """Finds the files of the subjects that turns were given by the tool `learn`."""
+
+    def __init__(self, workspace: Workspace, shorten_path: Callable[[str], str]) -> None:
+        self._workspace, self._shorten_path = workspace, shorten_path
+        self._path_of_stem: dict[str, str] = {}
+
+    @cached_property
+    def _targets(self) -> CitationTargetLookup | None:
+        from kbtui.citations import CitationTargetLookup
+        from kbtui.index.entries_and_chunks import make_subject_id
+        from kbtui.knowledge import load_knowledge
+
+        try:
+            return CitationTargetLookup(load_knowledge(self._workspace), {}, make_subject_id)
+        except KbtuiError:  # the configuration of the topics is invalid
+            return None
+
+    def list_slugs(self, paths: Iterable[str]) -> set[str]:
+        """Return the last parts of the slugs that the files can have as subjects.
+
+        Paths are relative to the workspace. `iterate_reads` finds only the files of earlier calls.
+        """
+        topics = self._targets.knowledge.topics.values() if self._targets else ()
+        slugs = set()
+        for path in paths:
+            stem = os.path.splitext(path)[0]  # noqa: PTH122
+            if any(_remove_prefix(path, os.path.normpath(one.subjects)) for one in topics):
+                self._path_of_stem[stem] = path
+                slugs.add(os.path.basename(stem).removeprefix("."))  # noqa: PTH119
+        return slugs
+
+    def iterate_reads(self, turn: Turn) -> Iterator[FileAction]:
+        """Yield an action of the kind "read" for each file that a call of `learn` in a turn returned."""
+        from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
+
+        if not self._path_of_stem or self._targets is None:
+            return
+        for event in turn.events:
+            for topic, slug in list_subjects_learned_by_call(event, self._targets):
+                if (path := self._find_path(topic, slug)) is not None:
+                    time = event.timestamp or turn.started_at
+                    yield FileAction("read", path, event.call, event.index, time=time)
+
+    def _find_path(self, topic: str, slug: str) -> str | None:
+        assert self._targets is not None
+        if (subject := self._targets.find_subject(topic, slug)) is not None:
+            return self._shorten_path(subject.file)
+        known = self._targets.knowledge.topics.get(topic)
+        stem = os.path.normpath(os.path.join(known.subjects, slug)) if known else ""  # noqa: PTH118
+        return self._path_of_stem.get(stem)
 
 
 def _group_by_turn(

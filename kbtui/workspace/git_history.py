@@ -2,8 +2,8 @@
 
 A repository can be hostile: its own configuration can name programs to run. Only commands that read
 commits, the index and the names of files are called, never ones that read or write files of the working
-tree, because these run filters. Hooks,
-pagers, external diffs, text conversions, signatures and fetching are switched off.
+tree, because these run filters. Hooks, pagers, external diffs, text conversions, signatures and fetching
+are switched off.
 """
 
 from __future__ import annotations
@@ -89,6 +89,11 @@ class GitHistory:
         """Return the text of a file in a commit; None if the commit has no such file."""
         output = self._run_git("cat-file", "blob", f"{commit}:{path}")
         return None if output is None else output.decode("utf-8", "replace")
+
+    def find_commit_before(self, time: int) -> str | None:
+        """Return the last commit of the current branch that was made before a time in seconds since 1970."""
+        output = self._run_git("rev-list", "-1", f"--before={time}", "HEAD")
+        return (output or b"").decode().strip() or None
 
     def list_line_origins(self, path: str) -> list[LineOrigin]:
         """Return the origin of each line of a file in the current commit."""

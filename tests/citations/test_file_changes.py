@@ -145,6 +145,23 @@ def test_a_file_that_was_read_before_is_not_created(tool: str) -> None:
     assert list_actions(read, moved, write)[-1].kind == "created"
 
 
+def test_a_replaced_file_is_compared_with_its_text_after_the_earlier_calls() -> None:
+    read = make_call("fs_read_file", {"path": "a.py"}, "```py\none\ntwo\nthree\n```")
+    edit = make_call("Edit", {"file_path": "a.py", "old_string": "two", "new_string": "2"}, "ok")
+    write = make_call("fs_create_file", {"path": "a.py", "content": "one\n2\n3\n"}, "created")
+    done = list_actions(read, edit, write)[-1]
+    assert (done.kind, done.added, done.removed) == ("changed", 1, 1)
+    assert "-three\n+3\n" in done.format_diff()
+    part = make_call("shell", {"command": "sed -n 1,2p a.py"}, "one\ntwo\n")
+    assert (list_actions(part, write)[-1].added, list_actions(part, write)[-1].removed) == (3, 0)
+    by_shell = make_call("shell", {"command": "sed -i s/one/1/ a.py"}, "")
+    assert list_actions(read, by_shell, write)[-1].removed == 0
+    again = make_call(
+        "write_file", {"path": "a.py", "content": "one\n"}, "Successfully overwrote file"
+    )
+    assert list_actions(read, write, again)[-1].removed == 2
+
+
 def test_commands_and_failures_are_listed() -> None:
     turn = Turn(
         1,

@@ -220,6 +220,48 @@ def test_an_edit_after_the_commit_of_a_line_did_not_write_the_line(
     assert "no turn wrote line 7\n" in said
 
 
+def test_a_replaced_file_is_compared_with_its_text_in_git(
+    edited: Library, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = edited.workspace.root
+    (root / "src").mkdir()
+    file = root / "src/a.py"
+    file.write_text("def function():\n    return 0\n")
+    run_git(root, "init")
+    run_git(root, "add", "src")
+    run_git(root, "commit", "-m", "First", date="2026-01-01T00:00:00Z")
+    file.write_text("something later\n")
+    run_git(root, "commit", "-am", "Later", date="2027-01-01T00:00:00Z")
+    where = ["-w", str(root), "conversation", "changes", "jp-c17800000001:1"]
+    assert main(where) == 0
+    shown = capfd.readouterr().out
+    assert "jp-c17800000001:1.1 changed src/a.py  +2 −2" in shown
+    assert "-    return 0\n" in shown
+
+
+def test_a_turn_that_learned_a_subject_read_its_file(
+    workspace_root: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/limits.md", "At most ten.\n")
+    builder.subject("guide/other.md", "Another subject.\n")
+    for number, subjects in enumerate(("limits", "other", "limits:1", "*"), 1):
+        result = "At most ten."
+        if subjects == "*":
+            result = '<subject "limits">\nAt most ten.\n</subject>\n\n<subject "other">\nAnother subject.\n</subject>'
+        call = called("l", "learn", result, topic="guide", subjects=subjects)
+        builder.conversation(number, [[asked("How many?"), *call]])
+    assert main(["-w", str(workspace_root), "blame", "guide/limits"]) == 0
+    shown = capfd.readouterr().out.splitlines()
+    turns = [line.split()[0] for line in shown if line.startswith("jp-c")]
+    assert turns == [f"jp-c1780000000{number}:1" for number in (4, 3, 1)]
+    assert shown.count("    read (call 1)") == 3
+    (workspace_root / "docs/guide/limits.md").unlink()
+    assert main(["-w", str(workspace_root), "blame", "docs/guide/limits.md"]) == 0
+    assert capfd.readouterr().out.count("    read (call 1)") == 3
+
+
 @pytest.mark.parametrize("command", ["mv", "git mv", "git mv and edit"])
 def test_an_uncommitted_rename_is_followed(
     edited: Library, capfd: pytest.CaptureFixture[str], command: str

@@ -96,16 +96,18 @@ class TouchedFileActions:
             return
         self._run_with_activity_shown(
             "reading conversations …",
-            partial(self._find_turns, ref),
+            partial(self._find_turns, ref, self._get_line_at_cursor()),
             self._choose_turn,
             holds_keys=True,
         )
 
-    def _find_turns(self, ref: Ref) -> FileTurnHistory:
+    def _find_turns(self, ref: Ref, line: int) -> tuple[FileTurnHistory, int]:
+        """Return the turns of the file of an item, and the number that the line at the cursor has in it, or 0."""
         library = self._main.library
         if ref.kind == "subject":
-            return library.blame(library.find_subject(ref).file)
-        from kbtui.library.file_history import blame_file, summarize_turns
+            found = library.blame(library.find_subject(ref).file)
+            return found, ref.lines[0] if ref.lines else 0
+        from kbtui.library.file_history import blame_file, list_files_at_call, summarize_turns
 
         conversation = library.load_conversation(ref.conversation or "")
         activity = summarize_turns(library.workspace, conversation).get(ref.turn or 0)
@@ -115,14 +117,22 @@ class TouchedFileActions:
         touched.sort(key=lambda one: one.kind == "read")
         if not touched:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
-        return blame_file(library.workspace, touched[0].path)
+        path = touched[0].path
+        files = list_files_at_call(library.workspace, conversation, ref, line)
+        now = next((one.line for one in files if one.name == path), 0)
+        return blame_file(library.workspace, path), now
 
-    def _choose_turn(self, found: FileTurnHistory) -> None:
+    def _choose_turn(self, found_and_line: tuple[FileTurnHistory, int]) -> None:
+        """Show the turns and open the one that the user chooses. The option `:` selects lines first."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
 
+        found, line = found_and_line
+        what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
+        what = sanitize_to_one_line(what)
         if not found.turns:
-            self._main.status.flash_message(f"no turn changed or read {found.path}", "dim")
+            done = "wrote" if found.lines else "changed or read"
+            self._main.status.flash_message(f"no turn {done} {what}", "dim")
             return
         options = []
         kinds = [", ".join(dict.fromkeys(one.kind for one in turn.actions)) for turn in found.turns]
@@ -135,11 +145,36 @@ class TouchedFileActions:
             preview = " · ".join(sanitize_to_one_line(one) for one in said if one)
             options.append(DialogOption(letter, name, preview, turn.ref))
 
+        if not found.lines:
+            options.append(DialogOption(":", "lines …", "only the turns that wrote them", ":"))
+
         def open_turn(chosen: str | None) -> None:
-            if chosen is not None:
+            if chosen == ":":
+                self._ask_for_lines(found.path, line)
+            elif chosen is not None:
                 self._main.open_target_in_reader(make_navigation_target(parse_ref(chosen)))
 
-        left_out = len(found.turns) - len(options)
+        left_out = max(0, len(found.turns) - len(LETTERS))
         more = f", {left_out} older left out" if left_out > 0 else ""
-        title = f"Turns of {sanitize_to_one_line(found.path)}, newest first{more}"
+        title = f"Turns of {what}, newest first{more}"
         self._main.screen.app.push_screen(OptionsDialog(title, options), open_turn)
+
+    def _ask_for_lines(self, path: str, line: int) -> None:
+        """Ask for lines of a file, and show the turns that wrote them. `line` is proposed, unless it is 0."""
+        from kbtui.tui.framework.dialogs import TextInputDialog
+
+        def find_writers(lines: str) -> tuple[FileTurnHistory, int]:
+            return self._main.library.blame(f"{path}:{lines.strip()}"), 0
+
+        def show_writers(lines: str | None) -> None:
+            if lines and lines.strip():
+                self._run_with_activity_shown(
+                    "reading conversations …",
+                    partial(find_writers, lines),
+                    self._choose_turn,
+                    holds_keys=True,
+                )
+
+        title = f"Lines of {sanitize_to_one_line(path)}"
+        dialog = TextInputDialog(title, str(line or ""), "12 or 12-20", select=True)
+        self._main.screen.app.push_screen(dialog, show_writers)
