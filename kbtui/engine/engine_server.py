@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import engine_protocol
 from kbtui.engine.client_connection import ClientConnection
-from kbtui.engine.workspace_table import WorkspaceTable
+from kbtui.engine.workspace_pool import WorkspacePool
 from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.engine.engine_protocol import EngineStatus, HelloMessage
-    from kbtui.engine.workspace_table import WorkspaceSlot
+    from kbtui.engine.workspace_pool import WorkspaceSlot
 
 
 async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
@@ -112,7 +112,7 @@ class EngineServer:
         self._log = log
         self._listener, self._holds_lock_and_socket = listener, holds_lock_and_socket
         began = time.monotonic()
-        self._table = WorkspaceTable(
+        self._table = WorkspacePool(
             socket_path,
             umask,
             lambda: not has_restarted or time.monotonic() - began > RECONNECT_SECONDS,

@@ -88,8 +88,8 @@ def test_what_is_shared_is_made_once_and_given_back_by_its_last_user() -> None:
 
 
 IMPATIENT = """
-from kbtui.engine import workspace_table
-workspace_table.MODEL_IDLE_SECONDS = 2.0
+from kbtui.engine import workspace_pool
+workspace_pool.MODEL_IDLE_SECONDS = 2.0
 from kbtui.engine.engine_main import run_engine
 run_engine()
 """

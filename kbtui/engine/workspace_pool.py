@@ -97,7 +97,7 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
         return (*directories, *others)
 
 
-class WorkspaceTable:
+class WorkspacePool:
     """The engine's open workspaces, by index directory. Only the event loop's thread may use it."""
 
     def __init__(
