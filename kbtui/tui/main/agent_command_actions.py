@@ -63,7 +63,7 @@ class AgentCommandActions:
     def _show_commands(self, ref: Ref, commands: list[OfferedCommand]) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
-        names = [_name_command(command, ref) for command in commands]
+        names = [_format_command_name(command, ref) for command in commands]
         keys = [_KEYS[command.purpose] for command in commands]
         choices = list(zip(keys, names, commands, strict=True))
         options = [
@@ -120,7 +120,7 @@ class _Choice(NamedTuple):
     is_run: bool
 
 
-def _name_command(command: OfferedCommand, ref: Ref) -> str:
+def _format_command_name(command: OfferedCommand, ref: Ref) -> str:
     if command.purpose == "resume":
         return "continue"
     if command.purpose == "attach":
