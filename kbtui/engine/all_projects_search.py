@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class AllProjectsSearch:
-    """The indexes of all projects, seen from one workspace. They stay open until `close`."""
+    """Searches the indexes of all projects for one workspace. The indexes stay open until `close`."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self._workspace, self._settings = workspace, settings

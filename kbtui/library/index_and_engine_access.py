@@ -102,7 +102,7 @@ class IndexAndEngineAccess:
         self._reader: IndexReader | None = None
         self._idle_clients: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
-        """The error when the engine last did not answer, and the time of this error."""
+        """The last error of an engine that did not answer, and the time of the error."""
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []

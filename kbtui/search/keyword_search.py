@@ -250,7 +250,9 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 OVERFETCH_FACTOR = 3
 """A search for N results first fetches this many times N rows, to find chunks of more entries."""
 FURTHER_FACTOR = 2
-"""The second fetch, without the entries that the first one has found, fetches this many times N rows."""
+"""The factor by which N is multiplied for a second fetch, which leaves out the entries of the first
+one.
+"""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """The number of the best chunks that are searched for pairs of adjacent words of the query."""

@@ -414,7 +414,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Return the hits. A hit on a request gets the beginning of the turn's final answer.
+    """Return the hits. Those on requests get the beginning of the turn's final answer.
 
     `positions` maps the turns of these hits to the positions of their chunks.
     """
@@ -436,7 +436,7 @@ def _cut_at_word(text: str, length: int) -> str:
 
 
 def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits. A hit in a turn gets the last later turn that also matches the query well."""
+    """Return the hits. Those in turns get the last later turn that also matches the query well."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits

@@ -1,4 +1,4 @@
-"""Copies or runs the commands with which the agent of the current item's conversation continues it."""
+"""Copies or runs an agent's commands that continue the conversation of the current item."""
 
 from __future__ import annotations
 
