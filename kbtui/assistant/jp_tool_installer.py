@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
 from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files_atomically
-from kbtui.library.diagnostics import TOOLS_DIRECTORY
+from kbtui.knowledge.installed_learn_tool import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,6 +114,19 @@ class PlannedFileChange:
     why: str | None = None
 
     @property
+    def is_needed(self) -> bool:
+        """Whether the change changes the file."""
+        return self.action in ("write", "update", "remove")
+
+    def make_diff(self) -> str:
+        """Return the change as a unified diff without a header; each line ends with a line break."""
+        from difflib import unified_diff
+
+        old, new = self.old_text.splitlines(), self.new_text.splitlines()
+        lines = list(unified_diff(old, new, lineterm="", n=1))[2:]
+        return "".join(f"{line}\n" for line in lines)
+
+    @property
     def new_text(self) -> str:
         """The content after the change, as text."""
         return (self.new or b"").decode("utf-8")
@@ -176,7 +189,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
 
     Raises `WorkspaceError` if a change fails, or if a file has changed since the plan was made.
     """
-    todo = [change for change in changes if change.action in ("write", "update", "remove")]
+    todo = [change for change in changes if change.is_needed]
     folders: set[str] = set()
     for change in todo:
         _check_inside_workspace(workspace, change.path)

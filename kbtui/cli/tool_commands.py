@@ -13,7 +13,7 @@ from kbtui.cli.command_output import (
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.errors import WorkspaceError
+from kbtui.errors import UsageError, WorkspaceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def declare_tools_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "print the definitions, or install or uninstall them for JP"
     add("action", choices=["schema", "install", "uninstall"], help=text)
     add("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    text = "with install: change nothing; the exit code is 1 if `install` would change files"
+    add("--check", action="store_true", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -36,9 +38,14 @@ def run_tools_command(args: Namespace) -> int:
 
     `install` shows the files that it will write and asks for confirmation. It never changes a file
     that kbtui did not write or that you have edited. The MCP server needs no installation.
+
+    When topics change, the description of `learn` changes, too. `install --check` tells a script whether
+    the installed tools are up to date.
     """
     from kbtui.library import open_workspace
 
+    if args.check and args.action != "install":
+        raise UsageError("only `install` can be checked", where="--check")
     library = open_workspace(args.workspace)
     if args.action == "schema":
         from kbtui.assistant.assistant_tools import list_offered_tools
@@ -49,6 +56,8 @@ def run_tools_command(args: Namespace) -> int:
 
         _check_is_jp_workspace(library.workspace)
         changes = plan_tool_installation(library.workspace, library.load_knowledge())
+        if args.check:
+            return _check_installed_tools(changes, as_json=args.json)
         return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)
     return _uninstall_tools(library.workspace, as_json=args.json)
 
@@ -119,7 +128,7 @@ def _install_tools(
 ) -> int:
     from kbtui.assistant.jp_tool_installer import apply_file_changes
 
-    todo = [change for change in changes if change.action in ("write", "update", "remove")]
+    todo = [change for change in changes if change.is_needed]
     if not as_json:
         print_result("".join(_format_file_change(change) for change in changes))
     if todo:
@@ -132,6 +141,16 @@ def _install_tools(
     else:
         print_to_stderr(f"files changed: {len(todo)}" if todo else "nothing to change")
     _explain_tool_activation(workspace, changes)
+    return 3 if any(change.action == "taken" for change in changes) else 0
+
+
+def _check_installed_tools(changes: list[PlannedFileChange], *, as_json: bool) -> int:
+    """Print which files `install` would change, and return the exit code."""
+    text = "".join(map(_format_file_change_headline, changes))
+    print_text_or_json(text, _serialize_planned_changes(changes), as_json)
+    if any(change.is_needed for change in changes):
+        print_to_stderr("the tools are not up to date; `kbtui tools install` updates them")
+        return 1
     return 3 if any(change.action == "taken" for change in changes) else 0
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.installed_learn_tool import LearnToolProblem
     from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
 
@@ -34,7 +35,7 @@ FindingCode = Literal[
     "engine_cannot_start", "engine_not_running", "engine_polling", "engine_running", "engine_silent",
     "engine_without_workspace",
     "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
-    "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_outdated",
+    "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_missing", "learn_tool_outdated",
     "learn_tool_unneeded", "locale_not_utf8", "marks_unusable", "model_off", "model_ready", "model_unavailable",
     "not_installed", "package_incomplete", "package_missing", "package_version",
     "packages_installed", "problem", "query_log_unusable", "refresh_failed", "settings",
@@ -127,6 +128,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "index_damaged": "{detail}; `kbtui index` rebuilds the index",
     "keywords_only": _format_keywords_only_finding,
     "knowledge_counted": _format_knowledge_counts,
+    "learn_tool_missing": "{file} is missing, but topics have subjects to learn; `kbtui tools install` writes it",
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
@@ -351,11 +353,6 @@ def _find_nearest_existing_directory(folder: Path) -> Path:
     return next(one for one in (folder, *folder.parents) if one.exists())
 
 
-TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
-"""The directory in the workspace where JP finds the definitions of kbtui's tools."""
-_MAX_DEFINITION_BYTES = 1 << 20
-
-
 def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run the checks of all areas and yield their findings. Does not start an engine.
 
@@ -405,19 +402,15 @@ def _diagnose_installed_learn_tool(
     library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
-    from kbtui.files import parse_toml, read_regular_file
+    from kbtui.knowledge.installed_learn_tool import LEARN_TOOL_FILE, find_learn_tool_problem
 
-    name = f"{TOOLS_DIRECTORY}/learn.toml"
-    try:
-        data = read_regular_file(library.workspace.root / name, _MAX_DEFINITION_BYTES)
-        installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    definition = knowledge.make_learn_tool_definition()
-    if definition is None:
-        yield "note", "learn_tool_unneeded", {"file": name}
-    elif installed != definition["description"]:
-        yield "note", "learn_tool_outdated", {"file": name}
+    codes: dict[LearnToolProblem, FindingCode] = {
+        "missing": "learn_tool_missing",
+        "outdated": "learn_tool_outdated",
+        "unneeded": "learn_tool_unneeded",
+    }
+    if problem := find_learn_tool_problem(library.workspace.root, knowledge):
+        yield "note", codes[problem], {"file": LEARN_TOOL_FILE}
 
 
 def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgeProblem) -> str | None:

@@ -153,11 +153,24 @@ class DoctorScreen(SecondaryScreen):
             left += [("  · ", "warning"), (notes, "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals_line(left, right)
+        self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message; an empty text hides the message line."""
         self.message_line.display = bool(text)
         super().show_message(text, role)
+
+    @property
+    def command_conditions(self) -> dict[str, bool]:
+        return {"tools": any(one.code.startswith("learn_tool_") for one in self.findings)}
+
+    def action_update_tools(self) -> None:
+        """Show how the installed tools for JP would change, and write them if the user agrees."""
+        from kbtui.tui.tool_update import offer_tool_update
+
+        offer_tool_update(
+            self.app, self.library, self.run_in_thread, self.show_message, self.action_reload
+        )
 
     def action_go_to_next_problem(self, step: int) -> None:
         self.go_to_next_block(

@@ -110,6 +110,11 @@ def build_home_document(
     failures = {"topics": contents.topics_failure, "conversations": contents.conversations_failure}
     unread = [f"{part}: {failure}" for part, failure in failures.items() if failure]
     blocks += _make_problem_blocks([*unread, *contents.problems, *notices])
+    if contents.learn_tool_problem:
+        key = find_key_label_of_command("tools", keymap)
+        blocks.append(
+            _make_paragraph("tools", describe_learn_tool_problem(key), "warning", above=1)
+        )
     return ReaderDocument("home", "Home", blocks)
 
 
@@ -192,6 +197,14 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
         key = f"talk:{info.id}"
         blocks.append(HeadingBlock(key, left, right, lead=[("  ", "")], link=info.ref))
     return blocks
+
+
+def describe_learn_tool_problem(key: str) -> str:
+    """Return the sentence that says that the installed tools are not up to date, and which key updates them."""
+    update = f"press {key}" if key else "run `kbtui tools install`"
+    return (
+        f"The topics have changed since the tools for JP were installed: {update} to update them."
+    )
 
 
 def _make_problem_blocks(problems: Iterable[object]) -> list[ReaderBlock]:

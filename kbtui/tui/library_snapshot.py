@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import monotonic
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.installed_learn_tool import LearnToolProblem
     from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
@@ -59,6 +62,8 @@ class LibrarySnapshot:
     is_jp_workspace: bool = True
     topics_file: str = ""
     """The path of the file that declares topics, relative to the workspace."""
+    learn_tool_problem: LearnToolProblem | None = None
+    """What is wrong with the installed definition of `learn` for JP, or None."""
     agents: Sequence[str] = ()
     """The names of the agents other than JP whose conversations are listed."""
 
@@ -157,6 +162,7 @@ class LibrarySnapshotReader:
     def read_snapshot(self) -> LibrarySnapshot:
         """Read the lists of topics, subjects and conversations. An error becomes a failure in the snapshot."""
         topics_failure = conversations_failure = None
+        learn_tool_problem: LearnToolProblem | None = None
         listings: list[TopicWithSubjects] = []
         problems: list[KnowledgeProblem] = []
         try:
@@ -164,6 +170,7 @@ class LibrarySnapshotReader:
             for topic in knowledge.topics.values():
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
                 listings.append(TopicWithSubjects(topic, knowledge.list_subjects(topic.id), own))
+            learn_tool_problem = self._find_learn_tool_problem(knowledge)
             problems = [one for one in knowledge.problems if one.topic not in knowledge.topics]
         except (KbtuiError, OSError) as error:
             topics_failure = str(error)
@@ -185,8 +192,17 @@ class LibrarySnapshotReader:
             is_jp_workspace=workspace.is_jp_workspace,
             topics_file=workspace.format_config_path(TOPICS_FILE),
             agents=agents,
+            learn_tool_problem=learn_tool_problem,
         )
         return self._add_known_details(snapshot)
+
+    def _find_learn_tool_problem(self, knowledge: KnowledgeBase) -> LearnToolProblem | None:
+        root = self._library.workspace.root
+        if not os.path.isdir(root / ".jp/mcp/tools"):  # noqa: PTH112  (never raises)
+            return None  # No tools are installed, so the module is not needed.
+        from kbtui.knowledge.installed_learn_tool import find_learn_tool_problem
+
+        return find_learn_tool_problem(root, knowledge)
 
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""

@@ -164,6 +164,32 @@ def test_the_doctor_says_when_the_installed_topics_are_others_than_now(
     assert "learn.toml offers `learn`, but no topic has a subject to learn" in notes()
     command(built.root, "install", "--yes")
     assert notes() == ""
+    built.topics(guide={"title": "Back"})
+    assert "learn.toml is missing, but topics have subjects to learn" in notes()
+
+
+def test_a_check_tells_a_script_whether_the_tools_are_up_to_date_and_changes_nothing(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = tree(built.root)
+    assert command(built.root, "install", "--check") == 1
+    assert tree(built.root) == before
+    command(built.root, "install", "--yes")
+    assert command(built.root, "install", "--check") == 0
+    built.topics(guide={"title": "Renamed"})
+    before = tree(built.root)
+    capfd.readouterr()
+    assert command(built.root, "install", "--check", "--json") == 1
+    shown = capfd.readouterr()
+    actions = {one["path"]: one["action"] for one in json.loads(shown.out)}
+    assert [path for path, action in actions.items() if action == "update"] == [
+        f"{FOLDER}/learn.toml"
+    ]
+    assert "`kbtui tools install` updates them" in shown.err
+    assert tree(built.root) == before
+    command(built.root, "install", "--yes")
+    assert command(built.root, "install", "--check") == 0
+    assert main(["-w", str(built.root), "tools", "schema", "--check"]) == 2
 
 
 def test_the_skill_switches_on_the_installed_tools_and_nothing_else(built: Builder) -> None:

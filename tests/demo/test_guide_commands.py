@@ -36,6 +36,7 @@ NOT_RUN = {
 """Commands that ask the user or open the TUI, with the reason why they are not run."""
 EXIT_CODES = {
     "kbtui entries --status error,pending --json": 1,  # the demo has none
+    "kbtui tools install --check": 1,  # none are installed in the demo
 }
 MESSAGE = re.compile(r"`kbtui (?:needs|crashed)[^`]*`")
 """A quoted message that starts like a command."""

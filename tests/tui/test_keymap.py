@@ -187,10 +187,10 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
 
 
 async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
-    library = with_keys(book, {"doctor.look": "L", "doctor.leave": ["f8", "escape"]})
+    library = with_keys(book, {"doctor.look": "Z", "doctor.leave": ["f8", "escape"]})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("D")
-        await tui.until("L re-check")
+        await tui.until("Z re-check")
         await tui.until(lambda: tui.app.screen.checking is None)
         (book.root / ".jp/kb.toml").write_text("x = = 1\n")
         for key in ("r", "ctrl+r", "q", "D"):
@@ -198,11 +198,11 @@ async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
             assert tui.app.screen.is_current
         await tui.until(lambda: tui.app.screen.checking is None)
         assert "not valid TOML" not in tui.text
-        await tui.press("L")
+        await tui.press("Z")
         await tui.until("not valid TOML")
         await tui.press("question_mark")
         await tui.until("In the doctor")
-        assert any("L" in line and "Check everything" in line for line in tui.text.split("\n"))
+        assert any("Z" in line and "Check everything" in line for line in tui.text.split("\n"))
         await tui.press("escape", "f8")
         await tui.until(lambda: tui.app.screen is tui.main)
 

@@ -164,6 +164,7 @@ class MainScreen(StyledScreen):
         self.action_edit = self.items.edit_selected_subject
         self.action_blame = self.items.list_turns_of_file
         self.action_offer_agent_commands = self.items.offer_agent_commands
+        self.action_update_tools = partial(self.items.update_tools, self.action_reload)
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = partial(self.search.focus_search_input, all_projects=False)
@@ -255,6 +256,8 @@ class MainScreen(StyledScreen):
         if self.reader_pane.is_finding:
             offers |= {"find"}
         offers |= self.status.embedding_features
+        if self.navigator.contents and self.navigator.contents.learn_tool_problem:
+            offers |= {"tools"}
         if self._visit:
             offers |= {"visit"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers

@@ -418,6 +418,19 @@ class SelectedItemActions:
         )
         app.push_screen(dialog, export_after_confirmation)
 
+    def update_tools(self, on_written: Callable[[], None]) -> None:
+        """Show how the installed tools for JP would change, and write them if the user agrees."""
+        from kbtui.tui.tool_update import offer_tool_update
+
+        main = self._main
+
+        def run_in_thread(work: Callable[[], T], on_done: Callable[[T], object]) -> None:
+            self.run_with_activity_shown("checking the tools …", work, on_done, holds_keys=True)
+
+        offer_tool_update(
+            main.screen.app, main.library, run_in_thread, main.status.flash_message, on_written
+        )
+
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Propose lines for `kb.toml` that declare a first topic, and write them if the user agrees."""
         main = self._main

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
+from kbtui.tui.home_and_help_pages import describe_learn_tool_problem
 from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 
 if TYPE_CHECKING:
@@ -185,7 +187,12 @@ class WorkspaceChangeListener:
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
         navigator = self._main.navigator
+        before = navigator.contents
         navigator.set_library_contents(snapshot)
+        if snapshot.learn_tool_problem and before and not before.learn_tool_problem:
+            key = find_key_label_of_command("tools", self._main.screen.configured_keys)
+            self._main.status.flash_message(describe_learn_tool_problem(key), "warning")
+        self._update_key_hints()
         self._main.panes.library.show_library_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()
