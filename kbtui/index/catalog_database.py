@@ -19,6 +19,7 @@ from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, make_chunk_id
+from kbtui.index.passage_windows import find_changed_windows
 from kbtui.text import replace_surrogates
 
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 
 TURN_TABLES = ("citations", "usage")
 """The tables of the catalog with rows about turns: what a turn cites, and how many tokens it used."""
-CONTEXT_CHUNKS = 2
-"""The maximum number of chunks before a chunk, and after it, that are indexed together with it."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
@@ -82,7 +81,7 @@ _VECTOR_COLUMNS = slice(11, 13)
 
 These two columns determine the vector of a chunk.
 """
-_DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
+_DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions of the columns in the table `chunks` from which the keyword index is made."""
 
 
@@ -108,12 +107,15 @@ class WrittenEntryChunks(NamedTuple):
     """The result of writing an entry's chunks.
 
     `chunks` are the written chunks with their numbers. `changed` lists the positions in `chunks` where a
-    chunk needs a new document in the keyword index. `gone` lists the numbers of the deleted chunks.
+    chunk needs a new document in the keyword index. `gone` lists the numbers of the deleted chunks, and
+    `windows` the numbers of the windows that changed (see `passage_windows`). `windows` is empty for a
+    new entry.
     """
 
     chunks: list[Chunk]
     changed: list[int]
     gone: list[int]
+    windows: list[int]
 
 
 def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
@@ -166,20 +168,6 @@ def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
 
 def _make_sql_placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
-
-
-def _find_changed_chunk_positions(old: list[str], new: list[str], unchanged: set[str]) -> list[int]:
-    """Return the positions in `new` where the chunk or one of its neighbours changed."""
-    positions = {id_: at for at, id_ in enumerate(old)}
-    margin, width = [""] * CONTEXT_CHUNKS, 2 * CONTEXT_CHUNKS + 1
-    padded_old, padded_new = [*margin, *old, *margin], [*margin, *new, *margin]
-    unchanged = {*unchanged, ""}
-    return [
-        at
-        for at, id_ in enumerate(new)
-        if not unchanged.issuperset(around := padded_new[at : at + width])
-        or around != padded_old[positions[id_] : positions[id_] + width]
-    ]
 
 
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
@@ -328,8 +316,14 @@ class CatalogDatabase:
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
         self._insert_rows("chunks", added)
         self._update_entry_checksum(entry_id, removed, added)
-        changed = _find_changed_chunk_positions(list(old), ids, same)
-        return WrittenEntryChunks(numbered, changed, gone)
+        changed = [at for at, id_ in enumerate(ids) if id_ not in same]
+        windows = []
+        if start is not None:
+            spoken = ((row[3], row[1]) for row in old.values() if row[_VECTOR_COLUMNS.start])
+            windows = find_changed_windows(
+                spoken, ((chunk.ordinal, chunk.id) for chunk in chunks if chunk.embed)
+            )
+        return WrittenEntryChunks(numbered, changed, gone, windows)
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:

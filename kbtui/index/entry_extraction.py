@@ -12,13 +12,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.chunk_splitter import (
     add_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
+from kbtui.index.passage_windows import WINDOW_CHUNKS
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `chunks_before` has a few chunks before that position.
+    * `chunks_before` has a few chunks before that position, at least those of its window.
     * `conversation` has the turns of this part, which follow turn number `after_turn`.
     * `after_call` is how many calls the first of these turns has in earlier parts.
     * `mark` says where reading resumes after this part.
@@ -357,11 +357,13 @@ def _make_conversation_entry_part(
     chunks already in the index are also in the part to write, because their neighbours change.
     """
     count = known.chunks
-    around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
+    rewritten = min(NEIGHBOURS, count)
+    window = (count - rewritten) // WINDOW_CHUNKS * WINDOW_CHUNKS
+    first = min(window, count - rewritten - NEIGHBOURS)
+    around = catalog.list_entry_chunks(entry.id, first, count)
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
     new_chunks = add_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
-    rewritten = min(CONTEXT_CHUNKS, count)
     cut = len(around) - rewritten
     chunks = add_vector_hashes(entry, chunks, first=cut)
     if chunks and chunks[-1].timestamp:

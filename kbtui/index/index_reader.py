@@ -62,8 +62,8 @@ class IndexReader:
         self._lock = threading.Lock()
         self._catalog = CatalogDatabase(folder / "catalog.sqlite")
         self.language = self._catalog.get_meta_value("language") or ""
-        self._lexical: dict[str, Any] = {}
-        self._commits: dict[str, tuple[int, int] | None] = {}
+        self._indexes: dict[Path, Any] = {}
+        self._commits: dict[Path, tuple[int, int] | None] = {}
 
     @property
     def generation_name(self) -> str:
@@ -78,7 +78,7 @@ class IndexReader:
         """Close the files."""
         with self._lock:
             self._catalog.close()
-            self._lexical.clear()
+            self._indexes.clear()
 
     @contextmanager
     def _lock_catalog(self) -> Iterator[None]:
@@ -100,16 +100,28 @@ class IndexReader:
         """
         from kbtui.index.keyword_index import open_tantivy_index
 
-        name = "hidden" if hidden else "lexical"
+        folder = self.folder / ("hidden" if hidden else "lexical")
+        return self._open_last_commit(folder, lambda: open_tantivy_index(folder, self.language))
+
+    def open_window_index(self, *, hidden: bool = False) -> Any:
+        """Return the tantivy index of the windows (see `passage_windows`), like `open_keyword_index`."""
+        from kbtui.index.keyword_index import get_window_index_folder, open_window_index
+
+        folder = self.folder / ("hidden" if hidden else "lexical")
+        return self._open_last_commit(
+            get_window_index_folder(folder), lambda: open_window_index(folder, self.language)
+        )
+
+    def _open_last_commit(self, folder: Path, open_index: Callable[[], Any]) -> Any:
         with self._lock:
-            index = self._lexical.get(name)
+            index = self._indexes.get(folder)
             # Each commit replaces this file. If it is still the same file, there is nothing to reload.
-            commit = _get_inode_and_time(self.folder / name / "meta.json")
+            commit = _get_inode_and_time(folder / "meta.json")
             if index is None:
-                index = self._lexical[name] = open_tantivy_index(self.folder / name, self.language)
-            elif commit is None or commit != self._commits.get(name):
+                index = self._indexes[folder] = open_index()
+            elif commit is None or commit != self._commits.get(folder):
                 index.reload()
-            self._commits[name] = commit
+            self._commits[folder] = commit
             return index
 
     def get_configuration_file_states(self) -> list[list[object]]:

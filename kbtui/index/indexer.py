@@ -19,7 +19,7 @@ from kbtui.index.entry_extraction import (
     read_conversation_entry_parts,
     read_subject_entry,
 )
-from kbtui.index.keyword_index import KeywordIndexWriter
+from kbtui.index.keyword_index import KeywordIndexWriter, get_window_index_folder
 from kbtui.text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
@@ -110,10 +110,10 @@ class IndexGenerationWriter:
 
     def are_index_files_in_place(self) -> bool:
         """Return whether this generation's files exist and no other generation has replaced it."""
-        names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
-        return self._is_current_or_unpublished() and all(
-            (self.folder / name).exists() for name in names
-        )
+        indexes = [self.folder / name for name in ("lexical", "hidden")]
+        indexes += [get_window_index_folder(index) for index in indexes]
+        files = [*(index / "meta.json" for index in indexes), self.folder / "catalog.sqlite"]
+        return self._is_current_or_unpublished() and all(file.exists() for file in files)
 
     def publish_new_generation(self) -> None:
         """Switch readers to the new generation. If there is no new generation, do nothing."""
@@ -179,7 +179,7 @@ class IndexGenerationWriter:
                         )
         for part, (same, written) in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
-            if part.first_ordinal or (same and entry.conversation is not None):
+            if part.first_ordinal or same:
                 writer.update_chunk_documents(entry, part.chunks_before, written)
             else:
                 writer.replace_entry_documents(entry, written.chunks)
@@ -227,7 +227,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
     """Whether two versions of an entry have equal fields in the keyword index. Times are not compared."""
-    names = ("title", "kind", "type", "topic", "hidden", "archived")
+    names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
 

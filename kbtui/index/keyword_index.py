@@ -1,9 +1,12 @@
 """The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
 There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a common
-index, the scores of visible entries would reveal which words hidden subjects contain. Each commit
-writes the watermark, a document with the catalog's sequence number. The watermark says how much of
-the catalog the index contains.
+index, the scores of visible entries would reveal which words hidden subjects contain. Each of them has
+a second tantivy index for its windows (see `passage_windows`). Among the documents of passages, windows
+would change how long an average text is, by which BM25 judges all texts.
+
+Each commit writes the watermark, a document with the catalog's sequence number. The watermark says how
+much of the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -11,55 +14,63 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,
     normalize_unicode,
 )
+from kbtui.index.passage_windows import (
+    WINDOW_CHUNKS,
+    make_chunk_place,
+    make_entry_place,
+    make_window_id,
+)
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
-KEYWORD_INDEX_VERSION = 10
+KEYWORD_INDEX_VERSION = 11
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
-CONTEXT_CHARACTERS = 600
-"""The number of characters before a chunk, and after it, that are indexed as its context."""
+PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
+"""tantivy writes a segment to disk when its documents need this much memory."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
+_WINDOWS_FOLDER = "windows"
+"""The index of windows is in this directory of the index of passages."""
+WINDOW_FILTER_FIELDS = ("entry", "kind", "topic", "type", "agent", "archived")
+"""The fields that windows have in common with passages, so that filters exclude windows, too."""
 
 
 def make_keyword_index_schema(language: str = "") -> Any:
     """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
-    `language` is the setting `language`, which can name several languages. The words in `body`,
-    `context` and `title` are stemmed for the first language. Each further language has a field of its
-    own (see `list_further_language_fields`).
+    `language` is the setting `language`, which can name several languages. The words in `body` and
+    `title` are stemmed for the first language. Each further language has a field of its own (see
+    `list_further_language_fields`).
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
-    # `owner` is a number for each entry, to group chunks by entry without reading the catalog.
-    builder.add_unsigned_field("owner", fast=True)
+    # By their place, chunks are grouped by entry without reading the catalog.
+    builder.add_unsigned_field("place", fast=True)
+    builder.add_unsigned_field("window_id", indexed=True)
     builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("body", tokenizer_name=_STEMMED, index_option="position")
-    builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
     builder.add_text_field("title", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
     for name in list_further_language_fields(language):
@@ -68,6 +79,16 @@ def make_keyword_index_schema(language: str = "") -> Any:
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("time", indexed=True, fast=True)
     builder.add_unsigned_field("watermark", stored=True)
+    return builder.build()
+
+
+def make_window_index_schema(language: str = "") -> Any:
+    """Return the schema of a window's document. The words in `window` are stemmed as those in `body`."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("id", indexed=True, fast=True)
+    builder.add_text_field("window", tokenizer_name=_STEMMED, index_option="freq")
+    for name in WINDOW_FILTER_FIELDS:
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 
@@ -104,7 +125,24 @@ def make_text_analyzer(language: str) -> Any:
     return builder.build()
 
 
-def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
+def get_window_index_folder(folder: Path) -> Path:
+    """Return the directory of the windows that belong to the keyword index at `folder`."""
+    return folder / _WINDOWS_FOLDER
+
+
+def open_window_index(folder: Path, language: str, *, create: bool = False) -> Any:
+    """Open the index of windows that belongs to the keyword index at `folder`; see `open_tantivy_index`."""
+    place = get_window_index_folder(folder)
+    return open_tantivy_index(place, language, create=create, make_schema=make_window_index_schema)
+
+
+def open_tantivy_index(
+    folder: Path,
+    language: str,
+    *,
+    create: bool = False,
+    make_schema: Callable[[str], Any] = make_keyword_index_schema,
+) -> Any:
     """Open a tantivy index.
 
     If `create` is true, create a missing one. Raises `IndexUnavailable`.
@@ -116,7 +154,7 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
         if tantivy.Index.exists(path):
             index = tantivy.Index.open(path)
         elif create:
-            index = tantivy.Index(make_keyword_index_schema(language), path=path)
+            index = tantivy.Index(make_schema(language), path=path)
         else:
             raise IndexUnavailable("there is no index yet", where=str(folder))
     except (ValueError, OSError) as error:
@@ -137,25 +175,17 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
     return index
 
 
-class KeywordIndexWriter:
-    """Writes one of the two keyword indexes. Only one thread may use it.
+class _TantivyWriter:
+    """Writes one tantivy index. `has_changes` says whether there is something to commit."""
 
-    `has_changes` says whether there is something to commit. Do not commit if there is nothing: each
-    commit replaces the watermark document, and replaced documents still count in BM25's statistics, so
-    the scores change. If both indexes were always committed together, a change of hidden entries would
-    change the scores of visible entries.
-    """
-
-    def __init__(self, folder: Path, language: str) -> None:
-        self._folder = folder
-        self._index = open_tantivy_index(folder, language, create=True)
-        self._schema = self._index.schema
-        self._others = list(list_further_language_fields(language))
-        self._searcher = self._index.searcher()
-        self._added: set[str] = set()
+    def __init__(self, index: Any, folder: Path, heap_bytes: int) -> None:
+        self.index, self._folder = index, folder
+        self.schema = index.schema
+        self.searcher = index.searcher()
         self.has_changes = False
+        self._added: set[str] = set()
         try:
-            self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
+            self._writer = index.writer(heap_size=heap_bytes, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
                 f"another process is writing the keyword index: {error}", where=str(folder)
@@ -168,65 +198,60 @@ class KeywordIndexWriter:
         # deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
-    def read_catalog_watermark(self) -> int:
-        """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
-        self._index.reload()
-        self._searcher = searcher = self._index.searcher()
-        query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
-        hits = searcher.search(query, limit=1, count=False).hits
-        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+    def reload(self) -> Any:
+        """Open the last commit, and return its searcher."""
+        self.index.reload()
+        self.searcher = self.index.searcher()
+        return self.searcher
 
-    def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
-        """Replace all documents of an entry."""
-        self.remove_entry(entry.id)
-        if chunks:
-            self._add_documents(entry, chunks, range(len(chunks)))
+    def add_document(self, entry_id: str, document: Any) -> None:
+        """Add a document of an entry."""
+        self._added.add(entry_id)
+        self.has_changes = True
+        self._writer.add_document(document)
 
-    def update_chunk_documents(
-        self,
-        entry: CatalogEntry,
-        before: list[Chunk],
-        written: WrittenEntryChunks,
-    ) -> None:
-        """Write the documents of an entry's changed chunks, and delete the documents of its removed chunks.
+    def delete_documents(self, field: str, values: Sequence[int]) -> None:
+        """Delete the documents with one of these numbers in `field`."""
+        if values:
+            query = tantivy.Query.term_set_query(self.schema, field, list(values))
+            self._writer.delete_documents_by_query(query)
+            self.has_changes = True
 
-        Call this only if the entry is in the index and nothing except its chunks has changed. `before`
-        are the chunks directly before the written chunks; their text is indexed as context.
-        """
-        chunks = written.chunks
-        # A chunk without a time of its own has the entry's time, which has changed.
-        changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
-        changed.update(written.changed)
-        numbers = [*written.gone, *(chunks[at].number for at in changed)]
-        if not numbers:
-            return
-        self._writer.delete_documents_by_query(
-            tantivy.Query.term_set_query(self._schema, "chunk", numbers)
-        )
-        positions = [len(before) + at for at in sorted(changed)]
-        self._add_documents(entry, [*before, *chunks], positions)
+    def delete_all_documents(self) -> None:
+        """Delete all documents."""
+        self._writer.delete_documents_by_query(tantivy.Query.all_query())
+        self.has_changes = True
 
     def remove_entry(self, entry_id: str) -> None:
-        """Remove an entry's documents from the index. Each chunk of an entry is a document."""
+        """Delete all documents of an entry."""
         is_indexed = entry_id in self._added
-        if not is_indexed and self._searcher.doc_freq("entry", entry_id):
+        if not is_indexed and self.searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.
-            query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
-            is_indexed = bool(self._searcher.search(query, limit=1, count=False).hits)
+            query = tantivy.Query.term_query(self.schema, "entry", entry_id, "basic")
+            is_indexed = bool(self.searcher.search(query, limit=1, count=False).hits)
         if is_indexed:
             self._writer.delete_documents_by_term("entry", entry_id)
             self.has_changes = True
 
-    def commit_with_watermark(self, watermark: int) -> None:
-        """Commit, with the catalog's sequence number as the watermark."""
+    def write_watermark(self, watermark: int) -> None:
+        """Replace the document with the catalog's sequence number."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
         document.add_unsigned("watermark", watermark)
         self._writer.add_document(document)
+
+    def commit(self) -> None:
+        """Commit, and open the commit."""
         self._writer.commit()
-        self._index.reload()
-        self._searcher = self._index.searcher()
+        self.reload()
+        self._added.clear()
+        self.has_changes = False
+
+    def rollback(self) -> None:
+        """Discard uncommitted changes."""
+        self._writer.rollback()
+        self._write_dummy_first_operation()
         self._added.clear()
         self.has_changes = False
 
@@ -238,9 +263,93 @@ class KeywordIndexWriter:
             return 0  # `index_generations.find_index_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
+    def close(self) -> None:
+        """Close the index, and discard uncommitted changes."""
+        if self.has_changes:
+            # Without a rollback, the writer's threads would first index all queued documents.
+            self._writer.rollback()
+        del self._writer
+
+
+class KeywordIndexWriter:
+    """Writes one of the two keyword indexes, with its windows. Only one thread may use it.
+
+    `has_changes` says whether there is something to commit. Do not commit if there is nothing: each
+    commit replaces the watermark document, and replaced documents still count in BM25's statistics, so
+    the scores change. If both indexes were always committed together, a change of hidden entries would
+    change the scores of visible entries.
+    """
+
+    def __init__(self, folder: Path, language: str) -> None:
+        self._others = list(list_further_language_fields(language))
+        passages = open_tantivy_index(folder, language, create=True)
+        self._passages = _TantivyWriter(passages, folder, PASSAGE_HEAP_BYTES)
+        windows = open_window_index(folder, language, create=True)
+        self._windows = _TantivyWriter(windows, get_window_index_folder(folder), WINDOW_HEAP_BYTES)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to commit."""
+        return self._passages.has_changes or self._windows.has_changes
+
+    def read_catalog_watermark(self) -> int:
+        """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
+        searcher = self._passages.reload()
+        query = tantivy.Query.term_query(self._passages.schema, "entry", _WATERMARK)
+        hits = searcher.search(query, limit=1, count=False).hits
+        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+
+    def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
+        """Replace all documents of an entry."""
+        self.remove_entry(entry.id)
+        self._add_entry_documents(entry, chunks)
+
+    def _add_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
+        self._add_passages(entry, chunks)
+        self._add_windows(entry, range(0, len(chunks), WINDOW_CHUNKS), chunks)
+
+    def update_chunk_documents(
+        self, entry: CatalogEntry, before: list[Chunk], written: WrittenEntryChunks
+    ) -> None:
+        """Write the documents of an entry's changed chunks and windows, and delete those of its removed chunks.
+
+        Call this only if the entry is in the index and nothing except its chunks has changed. `before`
+        are the chunks directly before the written chunks, at least those of the same window.
+        """
+        chunks = written.chunks
+        # A chunk without a time of its own has the entry's time, which has changed.
+        changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
+        changed.update(written.changed)
+        numbers = [*written.gone, *(chunks[at].number for at in changed)]
+        self._passages.delete_documents("chunk", numbers)
+        self._add_passages(entry, [chunks[at] for at in sorted(changed)])
+        first_place = make_entry_place(entry.id)
+        starts = [number * WINDOW_CHUNKS for number in written.windows]
+        ids = [make_chunk_place(first_place, start) for start in starts]
+        self._windows.delete_documents("id", ids)
+        self._add_windows(entry, starts, [*before, *chunks])
+
+    def remove_entry(self, entry_id: str) -> None:
+        """Remove an entry's documents from the index."""
+        self._passages.remove_entry(entry_id)
+        self._windows.remove_entry(entry_id)
+
+    def commit_with_watermark(self, watermark: int) -> None:
+        """Commit, with the catalog's sequence number as the watermark."""
+        # The windows come first. If the process is killed between the two commits, the watermark is old,
+        # and the entries that changed since are written again.
+        if self._windows.has_changes:
+            self._windows.commit()
+        self._passages.write_watermark(watermark)
+        self._passages.commit()
+
+    def count_stale_documents(self) -> int:
+        """Count the replaced documents that are still part of BM25's statistics."""
+        return self._passages.count_stale_documents() + self._windows.count_stale_documents()
+
     def count_committed_documents(self) -> int:
-        """Return how many documents the index contained at the last commit."""
-        return int(self._searcher.num_docs)
+        """Return how many documents of passages the index contained at the last commit."""
+        return int(self._passages.searcher.num_docs)
 
     def rewrite_all_documents(
         self,
@@ -253,47 +362,37 @@ class KeywordIndexWriter:
         Merging segments would do the same, but tantivy-py has no function for it. If `give_up` returns
         true, this method returns False and leaves the index unchanged. Otherwise, it returns True.
         """
-        self._writer.delete_documents_by_query(tantivy.Query.all_query())
+        for writer in (self._passages, self._windows):
+            writer.delete_all_documents()
         for entry, chunks in entries:
             if give_up():
-                self._writer.rollback()
-                self._write_dummy_first_operation()
-                self.has_changes = False
+                for writer in (self._passages, self._windows):
+                    writer.rollback()
                 return False
-            self._add_documents(entry, chunks, range(len(chunks)))
+            self._add_entry_documents(entry, chunks)
         self.commit_with_watermark(watermark)
         return True
 
-    def _add_documents(
-        self, entry: CatalogEntry, chunks: list[Chunk], positions: Iterable[int]
-    ) -> None:
-        self._added.add(entry.id)
-        self.has_changes = True
-        owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
+    def _add_passages(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
+        if not chunks:
+            return
+        first_place = make_entry_place(entry.id)
         title = normalize_unicode(entry.title)
         title_code = list(extract_code_words(title))
         same = [
-            ("entry", entry.id),
             ("title", title),
             *((field, title) for field in self._others),
-            ("kind", entry.kind),
-            ("type", normalize_unicode(entry.type) or entry.kind),
-            ("archived", "yes" if entry.archived else "no"),
-            ("topic", normalize_unicode(entry.topic or "")),
-            ("agent", normalize_unicode(entry.agent or "")),
+            *_make_filter_fields(entry),
         ]
         same = [(field, text) for field, text in same if text]
-        for position in positions:
-            chunk = chunks[position]
+        for chunk in chunks:
             body = normalize_unicode(chunk.text)
-            context = normalize_unicode(_join_text_with_neighbours(chunks, position))
             code = " ".join((*extract_code_words(body), *title_code))
             document = tantivy.Document()
             for field, text in same:
                 document.add_text(field, text)
             for field in ("body", *self._others):
                 document.add_text(field, body)
-            document.add_text("context", context)
             if code:
                 document.add_text("code", code)
             if chunk.role:
@@ -305,18 +404,52 @@ class KeywordIndexWriter:
                     normalize_unicode(key), normalize_unicode(value)
                 ):
                     document.add_text("arg", term)
+            place = make_chunk_place(first_place, chunk.ordinal)
             document.add_unsigned("chunk", chunk.number)
-            document.add_unsigned("owner", owner)
+            document.add_unsigned("place", place)
+            document.add_unsigned("window_id", make_window_id(place))
             document.add_unsigned("tie", int(chunk.id, 16))
             document.add_integer("time", int(chunk.timestamp or entry.changed))
-            self._writer.add_document(document)
+            self._passages.add_document(entry.id, document)
+
+    def _add_windows(
+        self, entry: CatalogEntry, starts: Iterable[int], chunks: Sequence[Chunk]
+    ) -> None:
+        """Add the windows that begin at these ordinals. `chunks` has consecutive chunks of the entry."""
+        if not chunks:
+            return
+        first_place, first_ordinal = make_entry_place(entry.id), chunks[0].ordinal
+        filters = _make_filter_fields(entry)
+        for start in starts:
+            at = start - first_ordinal
+            members = chunks[max(0, at) : max(0, at + WINDOW_CHUNKS)]
+            text = "\n".join([chunk.text for chunk in members if chunk.embed])
+            if not text:
+                continue
+            document = tantivy.Document()
+            for field, value in filters:
+                document.add_text(field, value)
+            document.add_text("window", normalize_unicode(text))
+            document.add_unsigned("id", make_chunk_place(first_place, start))
+            self._windows.add_document(entry.id, document)
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
-        if self.has_changes:
-            # Without a rollback, the writer's threads would first index all queued documents.
-            self._writer.rollback()
-        del self._writer
+        self._passages.close()
+        self._windows.close()
+
+
+def _make_filter_fields(entry: CatalogEntry) -> list[tuple[str, str]]:
+    """Return the values of `WINDOW_FILTER_FIELDS` for an entry, without empty values."""
+    values = (
+        entry.id,
+        entry.kind,
+        normalize_unicode(entry.topic or ""),
+        normalize_unicode(entry.type) or entry.kind,
+        normalize_unicode(entry.agent or ""),
+        "yes" if entry.archived else "no",
+    )
+    return [pair for pair in zip(WINDOW_FILTER_FIELDS, values, strict=True) if pair[1]]
 
 
 @lru_cache(maxsize=64)  # a call and its result have the same arguments
@@ -335,17 +468,3 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
             word[:at] for at in steps[:MAX_PATH_ENDS]
         ]
     return [key, *dict.fromkeys(f"{key}={term}" for term in found[:MAX_ARGUMENT_TERMS] if term)]
-
-
-def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
-    """Return the end of the text before a chunk, the chunk's text and the start of the text after it.
-
-    The result is for the field `context`. Without the chunk's own text, a chunk without neighbours
-    would have no text in this field. It would match fewer words than other chunks and rank lower
-    (docs/search-quality.md).
-    """
-    start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
-    before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)
-    after = "".join(f"\n{one.text}" for one in chunks[position + 1 : end] if one.embed)
-    own = chunks[position].text
-    return f"{before[-CONTEXT_CHARACTERS:]}\n{own}\n{after[:CONTEXT_CHARACTERS]}"

@@ -1,7 +1,8 @@
-"""The keyword leg: makes a tantivy query from a search request, and ranks chunks.
+"""The keyword leg: makes tantivy queries from a search request, and ranks chunks.
 
-The score of a chunk is the sum of the scores of the `QueryTerm`s that it matches. A `QueryTerm` is a
-term in a field of the index, with a weight. The terms are kept for rank explanations.
+The score of a chunk is the sum of the scores of the `QueryTerm`s that it matches, and of those that its
+window matches (see `passage_windows`). A `QueryTerm` is a term in a field of the index, with a weight.
+The terms are kept for rank explanations.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ from kbtui.index.entries_and_chunks import (
     select_best_chunks,
     sort_ranked_chunks,
 )
+from kbtui.index.keyword_index import WINDOW_FILTER_FIELDS
 from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,
     has_unspaced_script,
     normalize_unicode,
+)
+from kbtui.index.passage_windows import (
+    WINDOW_CHUNKS,
+    find_windows_around,
+    get_owner_of_place,
+    get_place_limits,
 )
 from kbtui.search.query_words import (
     QueryWord,
@@ -36,11 +44,12 @@ from kbtui.search.query_words import (
 from kbtui.search.term_statistics import TermStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
     from kbtui.search.search_request_and_answer import SearchRequest
+    from kbtui.search.term_statistics import KeywordStatistics
 
 
 LARGE_INDEX_CHUNKS = 50_000
@@ -107,7 +116,7 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
     return part.weight * total
 
 
-FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
+FIELD_WEIGHTS = {"body": 1.0, "window": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """The weight of a match with a whole compound word such as `utf-8`.
 
@@ -139,7 +148,7 @@ class QueryTermBuilder:
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
         """Yield a word's search terms: stems, spellings in source code, corrections and completions."""
         for token in word.tokens:
-            for field, others in (("body", token.others), ("context", ()), ("title", ())):
+            for field, others in (("body", token.others), ("title", ())):
                 weight = FIELD_WEIGHTS[field] * token.weight
                 yield self._build_query_term(token.plain, weight, (field, token.stem), *others)
             if token.weight == 1.0:
@@ -163,6 +172,12 @@ class QueryTermBuilder:
             yield self._build_query_term(pair, CODE_WEIGHT, *(found or [("code", pair)]))
         if word.completions:
             yield self._build_query_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
+
+    def build_window_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
+        """Yield a word's search terms in the index of windows: its stems."""
+        for token in word.tokens:
+            weight = FIELD_WEIGHTS["window"] * token.weight
+            yield self._build_query_term(token.plain, weight, ("window", token.stem))
 
     def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
@@ -260,6 +275,13 @@ MAX_PAIRED_CHUNKS = 200
 NEAR_SHARE = 0.9
 """The largest share of the other chunks' lowest score that a chunk gets if it matches only near spellings."""
 
+MAX_FETCHED_WINDOWS = 300
+"""The number of the best windows whose scores are read."""
+BEST_WINDOWS = 50
+"""The number of the best windows whose passages are ranked, even if these have no word of the query."""
+MAX_SCORED_PASSAGES = 200
+"""The number of the best passages whose windows are scored, even if these are not among the fetched ones."""
+
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 
@@ -273,7 +295,7 @@ class KeywordSearch:
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
-        statistics: Mapping[bool, TermStatistics] | None = None,
+        statistics: Mapping[bool, KeywordStatistics] | None = None,
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
@@ -284,6 +306,7 @@ class KeywordSearch:
         self.sides = [
             _KeywordIndexQuery(
                 reader.open_keyword_index(hidden=hidden),
+                reader.open_window_index(hidden=hidden),
                 query,
                 request,
                 narrowing,
@@ -379,21 +402,22 @@ class _KeywordIndexQuery:
     def __init__(
         self,
         index: Any,
+        windows: Any,
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
-        statistics: TermStatistics | None,
+        statistics: KeywordStatistics | None,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        self._counted, self._language = statistics or self.searcher, language
+        summed = statistics.passages if statistics else None
+        self._counted: Any = summed or self.searcher
+        self._language = language
         self.words = analyze_and_correct_query_words(
             query.words, self._counted, language, completes_last=request.partial and query.open
         )
-        self._builder = builder = QueryTermBuilder(
-            self._schema, self.searcher, language, statistics
-        )
+        self._builder = builder = QueryTermBuilder(self._schema, self.searcher, language, summed)
         self.parts = self._build_query_terms()
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
@@ -409,23 +433,26 @@ class _KeywordIndexQuery:
         filters = self._build_filter_queries(request, narrowing)
         self._has_filters = bool(filters)
         self._limits += filters
-        self._archived = request.archived
-        self.query = self._build_query_of_terms()
+        if not request.archived:
+            self._limits.append(_exclude_archived(self._schema))
+        self._wanted = self._list_wanted_queries()
+        self.query = self._build_tantivy_query(self._wanted)
         self.near_query: Any = None
         """The query in which rare words also match their near spellings; see `add_near_spellings_to_query`."""
+        self._near_wanted: list[tuple[Any, Any]] = []
+        self.windows = WindowQuery(
+            windows, self.words, request, narrowing, language, statistics and statistics.windows
+        )
 
     def _build_query_terms(self) -> list[QueryTerm]:
         words = [part for word in self.words for part in self._builder.build_word_terms(word)]
         pairs = self._builder.build_word_pair_terms(self.words)
         return select_query_terms([*words, *pairs], self._counted)
 
-    def _build_query_of_terms(self) -> Any:
-        wanted = [
-            (Occur.Should, part.query) for part in self.parts if not part.is_adjacent_word_pair
-        ]
-        return self._build_tantivy_query(
-            [*wanted, *self._phrases], self._limits, archived=self._archived
-        )
+    def _list_wanted_queries(self) -> list[tuple[Any, Any]]:
+        """Return the queries for words and phrases, with tantivy's `Occur`."""
+        parts = [part for part in self.parts if not part.is_adjacent_word_pair]
+        return [*((Occur.Should, part.query) for part in parts), *self._phrases]
 
     def add_near_spellings_to_query(self) -> bool:
         """Set `near_query`, and return whether any word has near spellings. A word that has completions gets none."""
@@ -444,14 +471,15 @@ class _KeywordIndexQuery:
             if words != self.words:
                 self.words = words
                 self.parts = self._build_query_terms()
-                self.near_query = self._build_query_of_terms()
+                self._near_wanted = self._list_wanted_queries()
+                self.near_query = self._build_tantivy_query(self._near_wanted)
         return self.near_query is not None
 
     def count_matching_chunks(self) -> int:
         """Return how many chunks of this index match the query; without a query, how many there are."""
         query = self.query
         if query is None:
-            query = self._build_tantivy_query([], (), archived=self._archived, selects_all=True)
+            query = self._build_tantivy_query([], selects_all=True)
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
@@ -482,41 +510,73 @@ class _KeywordIndexQuery:
                 held = rows
 
     def fetch_best_keyword_chunks(
-        self, limit: int, query: Any, *, without: Iterable[object], whole_ties: bool
+        self, limit: int, query: Any, *, without: Collection[Any], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Return at most `limit` chunks for a query, best first, and whether fewer than `limit` chunks match.
+        """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
-        `without` contains the numbers of the entries to exclude (the field `owner`). If `limit` chunks
-        were found, other chunks may have the same score as the last of them. With `whole_ties`, all
-        chunks with this score are then left out.
+        These are the best `limit` chunks without their windows, and the chunks in the best windows.
+        `without` contains the numbers of the entries to exclude. If `limit` chunks were found, other
+        chunks may have the same score as the last of them. With `whole_ties`, all chunks with this score
+        are then left out.
         """
-        if left_out := [(Occur.Should, self._make_entry_owner_query(owner)) for owner in without]:
-            # One excluded query of many is four times as fast as many excluded queries.
-            others = (Occur.MustNot, Query.boolean_query(left_out))
-            query = Query.boolean_query([(Occur.Must, query), others])
+        wanted = self._wanted if query is self.query else self._near_wanted
+        if without:
+            others = _exclude_owners(self._schema, "place", without)
+            query = Query.boolean_query([(Occur.Must, query), *others])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
-        hits = self.searcher.search(query, limit=limit, count=False, **order).hits
-        addresses = [address for _, address in hits]
-        numbers, owners, ties = (
-            self.searcher.fast_field_values(name, addresses) for name in ("chunk", "owner", "tie")
-        )
-        rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
-        # The watermark, a document that is not a chunk, has no number.
-        found = [RankedChunk._make(row) for row in rows if row[0] is not None]
-        all_found = len(hits) < limit
+        found, places = self._search_chunks(query, limit, **order)
+        all_found = len(found) < limit
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
-        more = self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
-        if not more:
+        if not self.ranks_by_score:
             return found, all_found
-        paired = [
-            row._replace(score=row.score + more[row.number]) if row.number in more else row
-            for row in found
-        ]
-        return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
+        best = self.windows.rank_windows(without)
+        members, more_places = self._search_chunks_of_windows(
+            list(best.scores)[:BEST_WINDOWS], wanted
+        )
+        places |= more_places
+        held = {row.number for row in found}
+        found += [row for row in members if row.number not in held]
+        found = self._add_scores(found, self.windows.score_passages(found, places, best))
+        return self._add_scores(
+            found, self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
+        ), all_found
 
-    def _make_entry_owner_query(self, owner: Any) -> Any:
-        return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
+    def _add_scores(self, rows: list[RankedChunk], more: Mapping[int, float]) -> list[RankedChunk]:
+        """Return the rows in their new order; `more` maps chunk numbers to what their scores gain."""
+        if not more:
+            return rows
+        return sort_ranked_chunks(
+            [row._replace(score=row.score + more.get(row.number, 0.0)) for row in rows],
+            tolerance=self.tolerance,
+        )
+
+    def _search_chunks(
+        self, query: Any, limit: int, **order: str
+    ) -> tuple[list[RankedChunk], dict[int, int]]:
+        """Return the best chunks that match, and their places by chunk number."""
+        hits = self.searcher.search(query, limit=limit, count=False, **order).hits
+        addresses = [address for _, address in hits]
+        columns = (
+            self.searcher.fast_field_values(name, addresses) for name in ("chunk", "place", "tie")
+        )
+        rows, places = [], {}
+        for number, place, tie, (score, _) in zip(*columns, hits, strict=True):
+            if number is not None:  # the watermark, a document that is not a chunk, has no number
+                places[number] = place
+                rows.append(RankedChunk(number, score, get_owner_of_place(place), tie))
+        return rows, places
+
+    def _search_chunks_of_windows(
+        self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
+    ) -> tuple[list[RankedChunk], dict[int, int]]:
+        """Return the chunks in windows that match the filters, with the scores of their own texts."""
+        if not windows:
+            return [], {}
+        terms = [Query.term_query(self._schema, "window_id", one, "basic") for one in windows]
+        members = _make_scoreless_query(Query.boolean_query([(Occur.Should, one) for one in terms]))
+        query = Query.boolean_query([(Occur.Must, members), *wanted, *self._limits])
+        return self._search_chunks(query, len(windows) * WINDOW_CHUNKS)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
@@ -549,54 +609,27 @@ class _KeywordIndexQuery:
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
 
     def _build_tantivy_query(
-        self,
-        wanted: list[Any],
-        limits: Sequence[Any],
-        *,
-        archived: bool,
-        selects_all: bool = False,
+        self, wanted: list[tuple[Any, Any]], *, selects_all: bool = False
     ) -> Any:
         """Build the query. Return None if the request has no words, phrases or filters, unless `selects_all`."""
         if not (wanted or self._has_filters or selects_all):
             return None
-        limits = list(limits)
-        if not archived:
-            is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
-            limits.append((Occur.MustNot, is_archived))
+        limits: list[tuple[Any, Any]] = self._limits
         if wanted and all(occur == Occur.MustNot for occur, _ in limits):
             # Do not nest these queries, so that tantivy can skip chunks that cannot be among the best.
             return Query.boolean_query([*wanted, *limits])
         if not wanted:
             # Exclude the watermark, a document that is not a chunk.
-            limits.append((Occur.Must, self._make_any_value_query("archived", ("yes", "no"))))
-        asked = Query.boolean_query(wanted) if wanted else Query.all_query()
+            is_chunk = _make_any_value_query(self._schema, "archived", ("yes", "no"))
+            limits = [*limits, (Occur.Must, is_chunk)]
+        asked: Any = Query.boolean_query(wanted) if wanted else Query.all_query()
         return Query.boolean_query([(Occur.Must, asked), *limits])
 
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
         """Return a query for each filter, with tantivy's `Occur`. Filters do not change scores."""
-        wanted = [
-            ("topic", request.topics),
-            ("type", request.types),
-            ("role", request.roles),
-            ("tool", request.tools),
-            ("agent", request.agents),
-            ("entry", request.entries),
-            ("kind", request.kinds if len(set(request.kinds)) == 1 else ()),
-            *(("arg", terms) for terms in narrowing.args),
-        ]
-        unwanted = [*narrowing.without, ("entry", (request.exclude,) if request.exclude else ())]
-        queries = [
-            (Occur.Must, _make_scoreless_query(self._make_any_value_query(field, values)))
-            for field, values in wanted
-            if values
-        ]
-        queries += [
-            (Occur.MustNot, self._make_any_value_query(field, values))
-            for field, values in unwanted
-            if values
-        ]
+        queries = _build_field_filters(self._schema, request, narrowing)
         if request.chunks:
             queries.append((Occur.Must, self._make_chunk_number_query(request.chunks)))
         if narrowing.without_chunks:
@@ -614,9 +647,161 @@ class _KeywordIndexQuery:
             queries.append((Occur.Must, _make_scoreless_query(between)))
         return queries
 
-    def _make_any_value_query(self, field: str, values: Iterable[str]) -> Any:
-        terms = [normalize_unicode(value) for value in values]
-        return Query.term_set_query(self._schema, field, terms)
+
+class BestWindows(NamedTuple):
+    """Maps the ids of the best windows to their scores, best first. `is_complete` says whether these are all that match."""
+
+    scores: dict[int, float]
+    is_complete: bool
+
+
+class WindowQuery:
+    """The query for the windows of a keyword index.
+
+    Filters on entries exclude windows, too. Filters on passages do not; they only decide which passages
+    of the windows are ranked.
+    """
+
+    def __init__(
+        self,
+        index: Any,
+        words: Sequence[QueryWord],
+        request: SearchRequest,
+        narrowing: ArgumentAndExclusionFilters,
+        language: StemmingAnalyzer,
+        statistics: TermStatistics | None,
+    ) -> None:
+        self.searcher = index.searcher()
+        self._schema = index.schema
+        builder = QueryTermBuilder(self._schema, self.searcher, language, statistics)
+        parts = [part for word in words for part in builder.build_window_terms(word)]
+        self.parts = select_query_terms(parts, statistics or self.searcher)
+        self._limits = _build_field_filters(
+            self._schema, request, narrowing, only=WINDOW_FILTER_FIELDS
+        )
+        if not request.archived:
+            self._limits.append(_exclude_archived(self._schema))
+
+    def rank_windows(self, without: Collection[Any]) -> BestWindows:
+        """Return the best windows. Leave out those of the entries in `without`."""
+        if not self.parts:
+            return BestWindows({}, True)
+        limits = [*self._limits, *_exclude_owners(self._schema, "id", without)]
+        wanted = [(Occur.Should, part.query) for part in self.parts]
+        if any(occur != Occur.MustNot for occur, _ in limits):
+            wanted = [(Occur.Must, Query.boolean_query(wanted))]
+        rows = self._search_windows(Query.boolean_query([*wanted, *limits]), MAX_FETCHED_WINDOWS)
+        is_complete = len(rows) < MAX_FETCHED_WINDOWS
+        rows = sort_ranked_chunks(rows, cut=not is_complete)
+        return BestWindows({row.number: row.score for row in rows}, is_complete)
+
+    def score_passages(
+        self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: BestWindows
+    ) -> dict[int, float]:
+        """Map chunk numbers to the scores of the texts around these chunks.
+
+        The windows that are not among the best are looked up for the first `MAX_SCORED_PASSAGES` rows;
+        for further rows, they count as 0.
+        """
+        around = {row.number: find_windows_around(places[row.number]) for row in rows}
+        scores = best.scores
+        if not best.is_complete:
+            # If the own window is one of the best, an adjacent one that is not has a lower score.
+            low: set[int] = set()
+            for row in rows[:MAX_SCORED_PASSAGES]:
+                windows = around[row.number]
+                if windows.own not in scores:
+                    low |= {
+                        windows.own,
+                        windows.own if windows.adjacent is None else windows.adjacent,
+                    }
+            scores = scores | self._score_windows(low - scores.keys())
+        return {
+            number: windows.combine_scores(
+                scores.get(windows.own, 0.0), scores.get(windows.adjacent or 0, 0.0)
+            )
+            for number, windows in around.items()
+        }
+
+    def _score_windows(self, windows: Collection[int]) -> dict[int, float]:
+        """Map window ids to their scores; windows that do not match are left out."""
+        query = self._make_window_id_query(windows)
+        for part in self.parts:
+            # Nest the queries: with one flat query, tantivy would score many more windows.
+            query = Query.boolean_query([(Occur.Must, query), (Occur.Should, part.query)])
+        return {row.number: row.score for row in self._search_windows(query, len(windows))}
+
+    def _search_windows(self, query: Any, limit: int) -> list[RankedChunk]:
+        hits = self.searcher.search(query, limit=max(1, limit), count=False).hits
+        ids = self.searcher.fast_field_values("id", [address for _, address in hits])
+        return [
+            RankedChunk(number, float(score), None, number)
+            for number, (score, _) in zip(ids, hits, strict=True)
+        ]
+
+    def find_document_addresses(self, windows: Collection[int]) -> dict[int, Any]:
+        """Map window ids to addresses of documents."""
+        query = self._make_window_id_query(windows)
+        hits = self.searcher.search(query, limit=max(1, len(windows)), count=False).hits
+        addresses = [address for _, address in hits]
+        return dict(zip(self.searcher.fast_field_values("id", addresses), addresses, strict=True))
+
+    def _make_window_id_query(self, windows: Collection[int]) -> Any:
+        terms = [Query.term_query(self._schema, "id", one, "basic") for one in sorted(windows)]
+        return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
+
+
+def _build_field_filters(
+    schema: Any,
+    request: SearchRequest,
+    narrowing: ArgumentAndExclusionFilters,
+    *,
+    only: Collection[str] | None = None,
+) -> list[tuple[Any, Any]]:
+    """Return a query for each filter on a text field; with `only`, for these fields alone."""
+    wanted = [
+        ("topic", request.topics),
+        ("type", request.types),
+        ("role", request.roles),
+        ("tool", request.tools),
+        ("agent", request.agents),
+        ("entry", request.entries),
+        ("kind", request.kinds if len(set(request.kinds)) == 1 else ()),
+        *(("arg", terms) for terms in narrowing.args),
+    ]
+    unwanted = [*narrowing.without, ("entry", (request.exclude,) if request.exclude else ())]
+    queries = [
+        (Occur.Must, _make_scoreless_query(_make_any_value_query(schema, field, values)))
+        for field, values in wanted
+        if values and (only is None or field in only)
+    ]
+    queries += [
+        (Occur.MustNot, _make_any_value_query(schema, field, values))
+        for field, values in unwanted
+        if values and (only is None or field in only)
+    ]
+    return queries
+
+
+def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tuple[Any, Any]]:
+    """Return a query that excludes the documents of entries, if any; `field` has the places of documents."""
+    if not owners:
+        return []
+    ranges = [
+        Query.range_query(schema, field, FieldType.Unsigned, *get_place_limits(owner))
+        for owner in owners
+    ]
+    # One excluded query of many is four times as fast as many excluded queries.
+    return [(Occur.MustNot, Query.boolean_query([(Occur.Should, one) for one in ranges]))]
+
+
+def _exclude_archived(schema: Any) -> tuple[Any, Any]:
+    return Occur.MustNot, Query.term_query(schema, "archived", "yes", "basic")
+
+
+def _make_any_value_query(schema: Any, field: str, values: Iterable[str]) -> Any:
+    terms = [normalize_unicode(value) for value in values]
+    return Query.term_set_query(schema, field, terms)
 
 
 def _make_scoreless_query(query: Any) -> Any:

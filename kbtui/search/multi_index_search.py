@@ -33,7 +33,7 @@ from kbtui.search.search_pipeline import (
     make_search_hit,
 )
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, SearchAnswer
-from kbtui.search.term_statistics import TermStatistics
+from kbtui.search.term_statistics import KeywordStatistics, TermStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -192,13 +192,17 @@ class _MultiIndexSearch:
         """Make every index score its chunks by the summed statistics of all indexes."""
         statistics = {}
         for hidden in (False, True) if self._request.hidden else (False,):
-            searchers, schema = [], None
+            passages, windows = [], []
             for position, run in self._runs.items():
                 with self._name_failing_index(position):
-                    index = run.reader.open_keyword_index(hidden=hidden)
-                    searchers.append(index.searcher())
-                    schema = index.schema
-            statistics[hidden] = TermStatistics(searchers, schema)
+                    passages.append(run.reader.open_keyword_index(hidden=hidden))
+                    windows.append(run.reader.open_window_index(hidden=hidden))
+            statistics[hidden] = KeywordStatistics(
+                *(
+                    TermStatistics([index.searcher() for index in indexes], indexes[0].schema)
+                    for indexes in (passages, windows)
+                )
+            )
         for run in self._runs.values():
             run.statistics = statistics
 

@@ -523,6 +523,7 @@ class _QueryFilterApplier:
             has_unspaced_script,
             normalize_unicode,
         )
+        from kbtui.index.passage_windows import get_owner_of_place
         from kbtui.search.query_words import StemmingAnalyzer
 
         text = normalize_unicode(text)
@@ -538,10 +539,10 @@ class _QueryFilterApplier:
             hits = searcher.search(query, limit=max(1, searcher.num_docs), count=False).hits
             addresses = [address for _, address in hits]
             numbers = searcher.fast_field_values("chunk", addresses)
-            owners = searcher.fast_field_values("owner", addresses)
-            for number, owner in zip(numbers, owners, strict=True):
+            places = searcher.fast_field_values("place", addresses)
+            for number, place in zip(numbers, places, strict=True):
                 if len(found) < MAX_TITLED_ENTRIES:
-                    found.setdefault(owner, number)
+                    found.setdefault(get_owner_of_place(place), number)
         ids = {
             entry_id for _, entry_id in self._reader.get_chunks_by_number(found.values()).values()
         }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kbtui.index.passage_windows import find_windows_around, make_chunk_place, make_entry_place
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.search_pipeline import SCORE_DIGITS, SearchRun, run_search_and_build_answer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.refs import Ref
-    from kbtui.search.keyword_search import ChunkRanking, QueryTerm
+    from kbtui.search.keyword_search import ChunkRanking, QueryTerm, WindowQuery
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Workspace
@@ -93,7 +94,7 @@ class SearchExplainer:
     def _explain_chunk_rank(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
-        matches, missing = self._match_query_terms(chunk)
+        matches, missing = self._match_query_terms(entry, chunk)
         has_bonus = number in run.scored_passages
         title, length = run.score_title_and_length(entry, chunk) if has_bonus else (0.0, 0.0)
         explained = RankExplanation(
@@ -181,16 +182,21 @@ class SearchExplainer:
 
     # the terms
 
-    def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
-        """Return the query's terms that match a chunk, best first, and words without a match."""
+    def _match_query_terms(
+        self, entry: CatalogEntry, chunk: Chunk
+    ) -> tuple[list[QueryTermScore], list[str]]:
+        """Return the query's terms that match a chunk or its window, best first, and words without a match."""
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
             address = addresses.get(chunk.number)
             if address is None:
                 continue
-            for part in side.parts:
-                score = _compute_term_score(part, side.searcher, address)
+            scores = [
+                (part, _compute_term_score(part, side.searcher, address)) for part in side.parts
+            ]
+            scores += _score_window_terms(side.windows, entry, chunk)
+            for part, score in scores:
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
@@ -255,6 +261,29 @@ def _compute_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
         return float(orjson.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
         return 0.0  # the term does not match
+
+
+def _score_window_terms(
+    query: WindowQuery, entry: CatalogEntry, chunk: Chunk
+) -> list[tuple[QueryTerm, float]]:
+    """Return what each term in the windows around a chunk adds to the chunk's score."""
+    place = make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
+    windows = find_windows_around(place)
+    addresses = query.find_document_addresses({windows.own, windows.adjacent or windows.own})
+    own, adjacent = (
+        [
+            _compute_term_score(part, query.searcher, addresses[window])
+            if window in addresses
+            else 0.0
+            for part in query.parts
+        ]
+        for window in (windows.own, windows.adjacent)
+    )
+    share = windows.share if sum(adjacent) > sum(own) else 0.0
+    return [
+        (part, one + share * (other - one))
+        for part, one, other in zip(query.parts, own, adjacent, strict=True)
+    ]
 
 
 def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryToken, QueryWord
-    from kbtui.search.term_statistics import TermStatistics
+    from kbtui.search.term_statistics import KeywordStatistics
     from kbtui.workspace import Workspace
 
 
@@ -191,7 +191,7 @@ class SearchRun:
         self._title_scores: dict[str, float] = {}
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
-        self.statistics: Mapping[bool, TermStatistics] | None = None
+        self.statistics: Mapping[bool, KeywordStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
 
     @cached_property
@@ -304,7 +304,7 @@ class SearchRun:
     def _word_rarities(self) -> dict[str, float]:
         """The inverse document frequency of each stem in the query, without function words."""
         side = self.keyword_search.sides[0]
-        counted = self.statistics[False] if self.statistics else side.searcher
+        counted = self.statistics[False].passages if self.statistics else side.searcher
         total = counted.num_docs
         stems = {token.stem for word in side.words for token in _list_content_tokens(word)}
         counts = {stem: counted.doc_freq("body", stem) for stem in stems}

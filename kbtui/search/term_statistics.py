@@ -11,12 +11,19 @@ import json
 import math
 from collections import Counter
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tantivy import Query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class KeywordStatistics(NamedTuple):
+    """The statistics of several keyword indexes, for their passages and for their windows."""
+
+    passages: TermStatistics
+    windows: TermStatistics
 
 
 class TermStatistics:

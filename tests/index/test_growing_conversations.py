@@ -66,14 +66,19 @@ def everything(cache: Path) -> dict[str, Any]:
         "SELECT id, changed, stat, size FROM entries ORDER BY id"
     ).fetchall()
     ids = dict(tables.execute("SELECT number, id FROM chunks"))
-    index = reader.open_keyword_index()
-    searcher = index.searcher()
-    for field in ("body", "context"):
+    for index, field, name in (
+        (reader.open_keyword_index(), "body", "chunk"),
+        (reader.open_keyword_index(), "body", "place"),
+        (reader.open_window_index(), "window", "id"),
+    ):
+        searcher = index.searcher()
         for word in [*WORDS, *TURNS]:
             query = index.parse_query(word, [field])
-            hits = [address for _, address in searcher.search(query, limit=10_000).hits]
-            numbers = searcher.fast_field_values("chunk", hits) if hits else []
-            found[field, word] = sorted(ids[number] for number in numbers)
+            hits = [
+                (score, address) for score, address in searcher.search(query, limit=10_000).hits
+            ]
+            numbers = searcher.fast_field_values(name, [address for _, address in hits])
+            found[name, word] = sorted(ids.get(number, number) for number in numbers)
     tables.close()
     reader.close()
     return found

@@ -195,7 +195,7 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
         assert difference[0] == f"--- guide/limits (given to {turn})"
         assert difference[-2:] == ["-At most ten.", "+At most twelve."]
     hits = json.loads(run(built, "search", "how many", "--json").stdout)["hits"]
-    [hit] = [hit for hit in hits if hit["ref"] == turn]
+    hit = next(hit for hit in hits if hit["ref"] == turn)
     outdated = [{"ref": "guide/limits", "state": "changed"}]
     assert hit["outdated_subjects"] == outdated
     assert "knowledge changed since" in run(built, "search", "how many").stdout

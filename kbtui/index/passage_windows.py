@@ -1,0 +1,103 @@
+"""Windows: the passages of an entry in groups of six, indexed together for the keyword ranking.
+
+A passage is often too short to contain all words of a query. Its neighbours contain the others. Each
+window is therefore a document of its own in a second keyword index, and a passage gets the score of
+its window, too. The windows do not overlap, so that each word is indexed twice: in its passage and in
+its window. Window n has the passages with the ordinals 6n to 6n + 5. A conversation that grows
+therefore changes only its last window.
+
+The passages that get no vector, calls of tools and their results, are not part of the window's text.
+They would crowd out what was said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WINDOW_CHUNKS = 6
+"""A window has this many passages. The value was measured: docs/search-quality.md."""
+
+_ORDINAL_BITS = 20
+_MAX_ORDINAL = (1 << _ORDINAL_BITS) - 1
+
+
+def make_entry_place(entry_id: str) -> int:
+    """Return the place of an entry's first passage: a hash of the id, followed by 20 zero bits.
+
+    The place of another passage is this plus its ordinal. It has at most 63 bits.
+    """
+    from hashlib import blake2b  # imported here because a search does not need it
+
+    digest = blake2b(entry_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) >> (_ORDINAL_BITS + 1) << _ORDINAL_BITS
+
+
+def make_chunk_place(entry_place: int, ordinal: int) -> int:
+    """Return the place of the passage at `ordinal`."""
+    return entry_place + min(ordinal, _MAX_ORDINAL)
+
+
+def get_owner_of_place(place: int) -> int:
+    """Return the number of the entry that has a passage or a window at `place`."""
+    return place >> _ORDINAL_BITS
+
+
+def get_place_limits(owner: int) -> tuple[int, int]:
+    """Return the first and the last place that an entry can have; `owner` is its number."""
+    return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
+
+
+def make_window_id(place: int) -> int:
+    """Return the id of the window with the passage at `place`: the place of its first passage."""
+    return place - (place & _MAX_ORDINAL) % WINDOW_CHUNKS
+
+
+class WindowsAround(NamedTuple):
+    """The window with a passage, and the adjacent window that is nearer to it, if there is one before.
+
+    `share` says how near: 0 in the middle of the window, and nearly .5 at its edge. A window after the
+    own one may not exist.
+    """
+
+    own: int
+    adjacent: int | None
+    share: float
+
+    def combine_scores(self, own: float, adjacent: float) -> float:
+        """Return the score of the text around the passage, from the scores of both windows.
+
+        A passage at the edge gets a part of the adjacent window's score, if that is higher. It never gets
+        less than its own window has, so that the only passage of an entry has no disadvantage.
+        """
+        return own + self.share * max(0.0, adjacent - own)
+
+
+def find_windows_around(place: int) -> WindowsAround:
+    """Return the windows that count for the passage at `place`."""
+    own = make_window_id(place)
+    distance = (place - own + 0.5) / WINDOW_CHUNKS - 0.5
+    adjacent = own + (WINDOW_CHUNKS if distance > 0 else -WINDOW_CHUNKS)
+    if get_owner_of_place(adjacent) != get_owner_of_place(own):
+        return WindowsAround(own, None, 0.0)
+    return WindowsAround(own, adjacent, abs(distance))
+
+
+def find_changed_windows(
+    old: Iterable[tuple[int, str]], new: Iterable[tuple[int, str]]
+) -> list[int]:
+    """Return the numbers of the windows that differ, counted from 0 in the entry.
+
+    `old` and `new` have the ordinals and ids of the passages, in order.
+    """
+    before, after = _group_by_window(old), _group_by_window(new)
+    return sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+
+
+def _group_by_window(members: Iterable[tuple[int, str]]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for ordinal, chunk_id in members:
+        found.setdefault(ordinal // WINDOW_CHUNKS, []).append(chunk_id)
+    return found
