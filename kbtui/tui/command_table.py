@@ -78,6 +78,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
         define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output.", 5, needs="views", action="request_next_view"),
         define_command("history", "O", "history", "Show the versions of the subject, and which turns were given them.", needs="views", action="show_subject_history"),
+        define_command("changes", "C", "changes", "Show everything that the conversation changed in files as one diff; again: show the conversation.", needs="turns", action="show_conversation_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),

@@ -74,6 +74,18 @@ async def test_the_turns_of_a_calls_file_can_be_chosen(changed: Builder) -> None
         assert "Go to a tool call or a subject" in tui.text
 
 
+async def test_the_changes_of_a_conversation_are_shown_as_one_diff(changed: Builder) -> None:
+    async with running(changed.root, size=(80, 24)) as tui:
+        await tui.open("jp-c17800000001:2")
+        await tui.press("2", "C")
+        await tui.until(lambda: "1 file changed" in tui.text)
+        assert "turn 1, call 2" in tui.text
+        assert "+new = 2" in tui.text
+        await tui.press("n", "C")
+        await tui.until(lambda: "fs_modify_file" in tui.text)
+        assert "jp-c17800000001:1.2" in tui.text
+
+
 def test_a_changed_line_is_opened_where_it_stands_now(changed: Builder) -> None:
     with open_workspace(changed.root) as library:
         conversation = library.load_conversation("jp-c17800000001")

@@ -329,7 +329,9 @@ class DocumentNavigator:
         """
         key, ref = target.key, target.ref
         try:
-            if ref and ref.conversation:
+            if ref and ref.conversation and target.view == "changes":
+                made = _make_changes_document(self._library, ref.conversation)
+            elif ref and ref.conversation:
                 made = self._make_conversation_document(
                     ref.conversation, contents, show_beginning, shown
                 )
@@ -456,6 +458,23 @@ def _make_difference_document(
     topic, _, slug = cite.target.partition("/")
     document.record = library.load_knowledge().find_subject(topic, slug)
     return document
+
+
+def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocument:
+    """Make the document that shows what a conversation changed in files."""
+    from kbtui.library.file_history import summarize_turns
+    from kbtui.refs import make_conversation_ref
+    from kbtui.tui.reader.difference_document import build_changes_document
+
+    conversation = library.load_conversation(conversation_id)
+    changes = [
+        (str(make_conversation_ref(conversation_id, turn, one.call)), turn, one)
+        for turn, activity in summarize_turns(library.workspace, conversation).items()
+        for one in activity.files
+        if one.kind != "read"
+    ]
+    info = conversation.info
+    return build_changes_document(info.ref, f"Changes of {info.name}", changes)
 
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:

@@ -399,7 +399,14 @@ class MainScreen(StyledScreen):
         if target:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
-            self.navigator.open_target_in_reader(target._replace(view=view, mark=None, words=()))
+            target = target._replace(view=view, mark=None, words=(), text="")
+            if view == "changes" and target.ref is not None:
+                target = target._replace(ref=target.ref._replace(turn=None, call=None))
+            elif document.view == "changes" and (
+                reference := self.reader_pane.viewport.current_reference
+            ):
+                target = target._replace(ref=parse_ref(reference))
+            self.navigator.open_target_in_reader(target)
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:

@@ -1,4 +1,4 @@
-"""Builds the document that shows two versions of a subject, paragraph by paragraph, with marked words."""
+"""Builds the documents that show differences: of two versions of a subject, and of what a conversation changed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     wrap_code_line,
 )
+from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kbtui.citations.file_changes import FileAction
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.text_difference import ComparedParagraph, TextRange
 
@@ -157,6 +159,47 @@ def build_history_document(
     count = format_counted_noun(len(versions), "version")
     document = ReaderDocument(ref, sanitize_to_one_line(ref), blocks, ref=ref, view="history")
     document.badges = [(count, "dim")]
+    document.block_indices_by_kind["change"] = starts
+    return document
+
+
+def build_changes_document(
+    ref: str, title: str, changes: Sequence[tuple[str, int, FileAction]]
+) -> ReaderDocument:
+    """Build the document that shows what a conversation did to files as one diff, in the order of its calls.
+
+    `changes` are the actions other than reading, each with the reference of its call and the number of
+    its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
+    """
+    by_path: dict[str, list[tuple[str, int, FileAction]]] = {}
+    for change in changes:
+        by_path.setdefault(change[2].path, []).append(change)
+    head: Spans = [(f"{format_counted_noun(len(by_path), 'file')} changed", "strong")]
+    blocks: list[ReaderBlock] = [HeadingBlock("files", head if changes else [], [])]
+    for path, found in by_path.items():
+        kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
+        left: Spans = [(f"  {sanitize_to_one_line(path)}  ", "link"), (kinds, "dim")]
+        counts = make_line_count_spans(
+            sum(one.added for _, _, one in found), sum(one.removed for _, _, one in found)
+        )
+        blocks.append(HeadingBlock(f"file:{path}", left, counts, link=found[0][0]))
+    starts = []
+    for number, (source, turn, one) in enumerate(changes):
+        starts.append(len(blocks))
+        moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
+        left = [(f"{one.kind} ", "turn"), (f"{sanitize_to_one_line(one.path)}{moved} ", "strong")]
+        right: Spans = [*make_line_count_spans(one.added, one.removed), ("  ", "")]
+        right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
+        heading = HeadingBlock(f"change:{number}", left, right, link=source, above=1)
+        for block in (heading, *make_diff_blocks(f"diff:{number}", one.hunks)):
+            block.turn, block.call = turn, one.call
+            blocks.append(block)
+    if not changes:
+        text = "No turn of this conversation changed a file."
+        blocks.append(ParagraphBlock("none", [(text, "dim")]))
+    document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref, view="changes")
+    document.views = ("changes",)
+    document.badges = [(format_counted_noun(len(changes), "change"), "dim")]
     document.block_indices_by_kind["change"] = starts
     return document
 

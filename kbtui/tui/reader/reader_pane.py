@@ -598,6 +598,16 @@ class ReaderPane(BorderOnlyPane, Vertical):
         else:
             self._post_status_message("Only a subject has a history.", "dim")
 
+    def action_show_conversation_changes(self) -> None:
+        """Show what the open conversation changed in files, or the conversation if this is shown."""
+        document = self.viewport.document
+        if document.view == "changes":
+            self.post_message(self.ViewChangeRequested("read"))
+        elif document.turns_total:
+            self.post_message(self.ViewChangeRequested("changes"))
+        else:
+            self._post_status_message("Only a conversation has changes of files.", "dim")
+
     def action_request_next_view(self) -> None:
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
