@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -282,7 +282,7 @@ def mask_secrets_in_json(value: Any, name: str = "") -> Any:
 
 
 def _mask_secrets_in_json_string(value: str, name: str) -> str:
-    if name and 8 <= len(value) <= 4_000 and _is_secret_name(name) and is_random_looking(value):
+    if _is_secret_by_name(value, name):
         # A value with a space is a sentence, not a key.
         return mask_secrets(value) if re.search(r"\s", value) else "[masked: secret]"
     if value[:1] in ("{", "["):
@@ -298,6 +298,13 @@ def _mask_secrets_in_json_string(value: str, name: str) -> str:
     return mask_secrets(value)
 
 
+def _is_secret_by_name(value: str, name: str) -> bool:
+    """Return whether a value looks random and its key is the name of a secret."""
+    has_length = bool(name) and 8 <= len(value) <= 4_000
+    return has_length and _is_secret_name(name) and is_random_looking(value)
+
+
+@lru_cache(maxsize=1_000)
 def _is_secret_name(name: str) -> bool:
     return any(secret.what == "secret" for secret in find_secrets(f"{name}: q7Rz-41kP_x8Wm2T"))
 
@@ -322,6 +329,7 @@ class SecretMasker:
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         """Secret -> its kind."""
+        self._longest_first: list[str] | None = None
 
     def learn_secrets(self, value: Any, name: str = "") -> None:
         """Remember the secrets in all strings of a JSON value. `name` is the key of the value."""
@@ -342,7 +350,7 @@ class SecretMasker:
                 before = item if isinstance(item, str) and item[:1] == "-" else name
 
     def _learn_secrets_of_string(self, text: str, name: str) -> None:
-        if _mask_secrets_in_json_string(text, name) == "[masked: secret]":
+        if _is_secret_by_name(text, name) and not re.search(r"\s", text):
             self._remember(text, "secret")
             return
         for secret in find_secrets(text):
@@ -355,6 +363,7 @@ class SecretMasker:
         # Elsewhere, a short or ordinary word is probably just a word, not this secret.
         if len(secret) >= _MIN_REPEATED_CHARACTERS and is_random_looking(secret):
             self._kinds.setdefault(secret, what)
+            self._longest_first = None
 
     def mask_secrets(self, value: _V, name: str = "") -> _V:
         """Return a JSON value with the secrets in all strings masked. `name` is the key of the value."""
@@ -363,7 +372,7 @@ class SecretMasker:
 
     def _mask_known_secrets(self, value: Any) -> Any:
         if isinstance(value, str):
-            for secret in self._secrets_longest_first:
+            for secret in self._list_longest_first():
                 if secret in value:
                     value = value.replace(secret, f"[masked: {self._kinds[secret]}]")
             return value
@@ -374,10 +383,11 @@ class SecretMasker:
             }
         return list(map(self._mask_known_secrets, value)) if isinstance(value, list) else value
 
-    @property
-    def _secrets_longest_first(self) -> list[str]:
-        # A short secret can be a part of a longer one.
-        return sorted(self._kinds, key=len, reverse=True)
+    def _list_longest_first(self) -> list[str]:
+        """Return the known secrets. Longer ones come first, because a short one can be a part of them."""
+        if self._longest_first is None:
+            self._longest_first = sorted(self._kinds, key=len, reverse=True)
+        return self._longest_first
 
 
 def _is_string(value: object) -> bool:
