@@ -9,8 +9,9 @@ from kbtui.assistant.conversation_tool_answers import (
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationToolNotice,
+    format_xml_element,
 )
-from kbtui.assistant.conversation_tools import make_omitted_matches_notice
+from kbtui.assistant.conversation_tools import leave_room_for_frame, make_omitted_matches_notice
 from kbtui.errors import KbtuiError, UsageError
 
 if TYPE_CHECKING:
@@ -24,20 +25,24 @@ def grep_all_projects(
     registered: Sequence[RegisteredWorkspace],
     grep_workspace: Callable[[Workspace], ConversationGrepAnswer],
     limit: int,
+    max_chars: int | None = None,
 ) -> ConversationGrepAnswer:
     """Search the conversations of several workspaces, and join the answers in the order of the workspaces.
 
-    The answer has at most `limit` matches. A conversation that several workspaces of a project contain
+    The answer has at most `limit` matches, and at most `max_chars` characters of XML. A conversation that several workspaces of a project contain
     counts once. A workspace that cannot be searched is named in a notice. Raises `UsageError` for an
     invalid argument.
     """
-    answer = ConversationGrepAnswer(is_bounded=False)
+    answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
+    room = None if max_chars is None else leave_room_for_frame(max_chars)
     seen: set[tuple[str, str]] = set()
     for number, one in enumerate(registered):
         root = str(one.workspace.root)
+        # Assistants get no paths.
+        name = one.label if answer.is_bounded else root
         if one.is_missing:
             hint = "`kbtui workspaces forget --missing` forgets such workspaces"
-            fact = f"{root} was not searched, because the directory does not exist"
+            fact = f"{name} was not searched, because its directory does not exist"
             answer.notices.append(ConversationToolNotice(fact, "", hint))
             continue
         try:
@@ -45,7 +50,8 @@ def grep_all_projects(
         except UsageError:
             raise
         except (KbtuiError, OSError) as error:
-            answer.notices.append(ConversationToolNotice(f"{root} was not searched: {error}"))
+            reason = error.message if isinstance(error, KbtuiError) else error.strerror
+            answer.notices.append(ConversationToolNotice(f"{name} was not searched: {reason}"))
             continue
         new = [row for row in found.conversations if (one.project_key, row.id) not in seen]
         seen |= {(one.project_key, row.id) for row in new}
@@ -53,10 +59,14 @@ def grep_all_projects(
         answer.total += sum(row.matches for row in new)
         ids = {row.id for row in new}
         hits = [hit for hit in found.hits if hit.id in ids]
-        _add_hits_up_to_limit(answer, hits, limit, one.project, root, first_block=number << 48)
+        labelled = [
+            replace(hit, block=(number << 48) + hit.block, project=one.project, workspace=root)
+            for hit in hits
+        ]
+        room = _add_hits_up_to_limit(answer, labelled, limit, room)
         for notice in found.notices:
             if notice is not found.omitted_matches_notice:
-                answer.notices.append(notice._replace(fact=f"{one.project}: {notice.fact}"))
+                answer.notices.append(notice._replace(fact=f"{one.label}: {notice.fact}"))
     if answer.omitted_match_count:
         notice = make_omitted_matches_notice(answer, None)
         answer.omitted_matches_notice = notice
@@ -65,23 +75,22 @@ def grep_all_projects(
 
 
 def _add_hits_up_to_limit(
-    answer: ConversationGrepAnswer,
-    hits: list[ConversationGrepLine],
-    limit: int,
-    project: str,
-    workspace: str,
-    *,
-    first_block: int,
-) -> None:
-    """Add lines of one workspace. Leave out the context of matching lines that exceed the limit."""
+    answer: ConversationGrepAnswer, hits: list[ConversationGrepLine], limit: int, room: int | None
+) -> int | None:
+    """Add lines of one workspace; return how many of `room` characters of XML are left.
+
+    The context of matching lines that exceed a limit is left out.
+    """
     added = []
     for hit in hits:
-        if hit.line.is_match:
-            if answer.count == limit:
+        if hit.line.is_match and answer.count == limit:
+            break
+        if room is not None:
+            room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
+            if room < 0:
                 break
-            answer.count += 1
-        added.append(
-            replace(hit, block=first_block + hit.block, project=project, workspace=workspace)
-        )
+        answer.count += hit.line.is_match
+        added.append(hit)
     matching = {hit.block for hit in added if hit.line.is_match}
     answer.hits += [hit for hit in added if hit.block in matching]
+    return room

@@ -7,6 +7,8 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kbtui.conversations import event_kinds
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Literal, Unpack
 
+    from kbtui.assistant.conversation_tool_answers import ConversationGrepAnswer
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.system_prompt_section import ToolArgumentsSchema, ToolParameterSchema
     from kbtui.library import Library
@@ -95,6 +98,9 @@ _AGENTS = _make_string_list_schema(
 _LABELS = _make_string_list_schema(
     "Only conversations with all these labels. A label is `KEY`, which means any value, or `KEY=VALUE`."
 )
+_ALL_PROJECTS = _make_boolean_schema(
+    "Search all projects that the user has opened, not only this one. What is found elsewhere has the reference `[PROJECT] REF`."
+)
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 
 _MAX_CHARS = _make_integer_schema(
@@ -117,7 +123,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "Call this first for any question about what is known, was decided or was done before. Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
     "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
-    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. A passage need not contain all "
+    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. Both also take a reference into another project as it is listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
     f"are {format_filter_keys('search', without=('topic', 'in', 'type'))}, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so. A passage from a request is followed "
@@ -145,6 +151,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
         "in": _make_string_schema(
             "Only subjects, or only conversations.", enum=list(_KIND_FILTER.shown_choices)
         ),
+        "all_projects": _ALL_PROJECTS,
         "include_current": _CURRENT,
         "max_chars": _MAX_CHARS,
     },
@@ -209,6 +216,7 @@ CONVERSATION_GREP = ToolDefinition(
             "Maximum number of matches to return.", minimum=1, default=50
         ),
         "archived": _ARCHIVED,
+        "all_projects": _ALL_PROJECTS,
         "include_current": _CURRENT,
         "max_chars": _MAX_CHARS,
     },
@@ -225,7 +233,7 @@ CONVERSATION_READ = ToolDefinition(
             "The id of the conversation, such as jp-c17457886043 or claude-258c7280-241a-462a-8d15-"
             "5122611a9569, or its beginning, such as claude-258c7280. It can name a turn: "
             "jp-c17457886043:3 is the third turn, and claude-258c7280:3.2 is the second call of the third "
-            "turn, with the result."
+            "turn, with the result. An id of another project is written `[PROJECT] jp-c17457886043:3`."
         ),
         "turn": _make_integer_schema("Only this turn, counted from 1.", minimum=1),
         "last": _make_integer_schema(
@@ -367,6 +375,8 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     from kbtui.text import strip_escape_sequences
 
     try:
+        if hit.workspace not in (None, str(library.workspace.root)):
+            library = library.open_library_of_workspace(Path(hit.workspace or ""))
         sources = [strip_escape_sequences(text) for text in _read_hit_source_texts(library, hit)]
     except KbtuiError:
         sources = []
@@ -478,10 +488,37 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
 
 
 def _answer_learn_call(call: ToolCall) -> ToolReply:
-    topic, subjects = call.arguments["topic"], call.arguments["subjects"]
-    knowledge = call.library.load_knowledge()
+    library, topic = _find_library_of_reference(call.library, call.arguments["topic"])
+    subjects, knowledge = call.arguments["subjects"], library.load_knowledge()
     learned = knowledge.learn(topic, subjects, max_chars=ANSWER_LIMIT, masked=call.masked)
     return ToolReply(learned.text, learned.is_error)
+
+
+def _find_library_of_reference(library: Library, reference: str) -> tuple[Library, str]:
+    """Return the library that has the target of a reference, and the reference without the project.
+
+    A reference `[PROJECT] REF` belongs to another workspace. Raises `UsageError` for an unknown project.
+    """
+    from kbtui.userdata.workspace_registry import find_workspace_by_label, split_workspace_label
+
+    label, rest = split_workspace_label(reference)
+    if label is None:
+        return library, reference
+    workspace = find_workspace_by_label(label, library.settings, library.workspace)
+    return library.open_library_of_workspace(workspace.root), rest
+
+
+def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
+    """Map the root of each other workspace to `[label] `, which comes before references into it."""
+    from kbtui.text import sanitize_to_one_line
+    from kbtui.userdata.workspace_registry import list_registered_workspaces
+
+    here = library.workspace
+    return {
+        str(one.workspace.root): f"[{sanitize_to_one_line(one.label, 'strip')}] "
+        for one in list_registered_workspaces(library.settings, here)
+        if one.workspace.root != here.root
+    }
 
 
 # knowledge_search
@@ -496,12 +533,16 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
     from kbtui.search.search_request_and_answer import SearchRequest
 
     library, arguments = call.library, call.arguments
+    all_projects = arguments["all_projects"]
     names = arguments["topics"] or ()
-    knowledge = library.load_knowledge() if names else None
+    knowledge = library.load_knowledge() if names and not all_projects else None
+    # A topic of another project may be unknown here.
+    topics = (knowledge.resolve_topic(name).id for name in names) if knowledge else names
     request = SearchRequest(
         query=arguments["query"],
         types=tuple(arguments["types"] or ()),
-        topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
+        topics=tuple(topics),
+        all_projects=all_projects,
         limit=arguments["limit"],
         per_entry=arguments["per_entry"],
         exclude=None if arguments["include_current"] else call.current,
@@ -516,12 +557,18 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
         raise UsageError("; ".join(map(str, answer.mistakes)))
     if call.masked:
         answer = answer._replace(hits=[_mask_secrets_in_hit(library, hit) for hit in answer.hits])
-    return ToolReply(format_search_answer(answer, arguments["max_chars"]))
+    labels = _map_labels_of_other_workspaces(library) if all_projects else {}
+    return ToolReply(format_search_answer(answer, arguments["max_chars"], labels))
 
 
-def format_search_answer(answer: SearchAnswer, max_chars: int = ANSWER_LIMIT) -> str:
+def format_search_answer(
+    answer: SearchAnswer,
+    max_chars: int = ANSWER_LIMIT,
+    labels: Mapping[str | None, str] = MappingProxyType({}),
+) -> str:
     """Format an answer: notices, then sources, then each passage below its citation header.
 
+    `labels` maps the root of each other workspace to the text before references into it.
     The text has at most `max_chars` characters (at least 1,000). Passages are left out from the end, and
     only the first one is ever cut.
     """
@@ -562,13 +609,16 @@ def format_search_answer(answer: SearchAnswer, max_chars: int = ANSWER_LIMIT) ->
     blocks: list[str] = []
     length, title_width = 0, min(MAX_TITLE_WIDTH, max_chars // 5)
     for hit in answer.hits:
-        ref = sanitize_to_one_line(hit.ref, "strip")
+        label = labels.get(hit.workspace, "")
+        ref = label + sanitize_to_one_line(hit.ref, "strip")
         parent = format_parent_title_suffix(hit.parent_title, hit.parent_id, "strip")
         title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, title_width)
         title += " (rewound turn)" if hit.rewound else ""
         title += _format_outdated_subjects(hit) + _format_marks(hit)
-        header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
-        begin, end = f"{header} {title}\n", _format_turn_remarks(hit, max_chars // 3)
+        # With a project, the line is no citation of an entry of this workspace (SEARCH_RESULT_HEADER).
+        project = f" · project {label[1:-2]}" if label else ""
+        header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
+        begin, end = f"{header} {title}\n", _format_turn_remarks(hit, max_chars // 3, label)
         room = max_chars - len(format_head([*refs, ref])) - length - len(begin) - len(end) - 2
         text = escape_citation_headers(hit.text)
         if len(text) > room and blocks:
@@ -582,7 +632,7 @@ def format_search_answer(answer: SearchAnswer, max_chars: int = ANSWER_LIMIT) ->
     return "\n\n".join([format_head(refs), *blocks])
 
 
-def _format_turn_remarks(hit: Hit, answer_length: int) -> str:
+def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
     """Return the head of the final answer after a request, and the later turn about the same matter."""
     lines = []
     if hit.answer:
@@ -591,7 +641,7 @@ def _format_turn_remarks(hit: Hit, answer_length: int) -> str:
             answer = f"{answer[:answer_length]} …"
         lines.append(f"Answer in this turn: {escape_citation_headers(answer)}")
     if hit.later_turn:
-        lines.append(f"Taken up again in {hit.conversation_id}:{hit.later_turn}.")
+        lines.append(f"Taken up again in {label}{hit.conversation_id}:{hit.later_turn}.")
     return "".join(f"\n{line}" for line in lines)
 
 
@@ -645,6 +695,12 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
             notice.code == "private_index" and notice.values.get("detail")
         ):
             parts.append((1, "The index may be out of date."))
+        elif notice.code == "workspace_left_out":
+            parts.append((1, "Some projects could not be searched."))
+        elif notice.code == "workspaces_unwatched":
+            parts.append((1, "The index of other projects may be out of date."))
+        elif notice.code == "no_other_workspaces":
+            parts.append((1, "There are no other projects: the user has opened only this one."))
         elif notice.code == "other_directories":
             parts.append((1, "Conversations of other agents may be missing."))
         elif notice.code == "configuration_invalid":
@@ -668,17 +724,49 @@ def _answer_conversation_tool_call(
     from kbtui.assistant import conversation_tools as tools
     from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 
+    library, arguments = call.library, dict(call.arguments)
+    if kind == "grep" and arguments.pop("all_projects"):
+        grepped = _grep_all_projects(library, call, arguments)
+        return ToolReply(format_answer_as_xml(kind, grepped.as_json()))
+    if kind == "read":
+        library, arguments["id"] = _find_library_of_reference(library, arguments["id"])
     functions: dict[str, Callable[..., Any]] = {
         "list": tools.answer_conversation_list,
         "grep": partial(tools.answer_conversation_grep, current=call.current),
         "read": partial(
             tools.answer_conversation_read,
             current=call.current,
-            extract_citations=call.library.extract_citations,
+            extract_citations=library.extract_citations,
         ),
     }
-    answer = functions[kind](call.library.workspace, masked=call.masked, **call.arguments)
+    answer = functions[kind](library.workspace, masked=call.masked, **arguments)
     return ToolReply(format_answer_as_xml(kind, answer.as_json()))
+
+
+def _grep_all_projects(
+    library: Library, call: ToolCall, arguments: dict[str, Any]
+) -> ConversationGrepAnswer:
+    """Search the conversations of all projects. Ids of other projects have the form `[PROJECT] ID`."""
+    from kbtui.assistant.all_projects_grep import grep_all_projects
+    from kbtui.assistant.conversation_tools import answer_conversation_grep
+    from kbtui.userdata.workspace_registry import list_registered_workspaces
+
+    if arguments["ids"]:
+        raise UsageError("cannot be combined with `ids`", where="all_projects")
+    answer = grep_all_projects(
+        list_registered_workspaces(library.settings, library.workspace),
+        lambda workspace: answer_conversation_grep(
+            workspace, current=call.current, masked=call.masked, **arguments
+        ),
+        arguments["limit"],
+        arguments["max_chars"],
+    )
+    labels = _map_labels_of_other_workspaces(library)
+    answer.hits = [
+        replace(hit, id=labels.get(hit.workspace, "") + hit.id, project=None, workspace=None)
+        for hit in answer.hits
+    ]
+    return answer
 
 
 _HANDLERS: dict[str, Callable[[ToolCall], ToolReply]] = {

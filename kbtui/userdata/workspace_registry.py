@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.project_directories import ProjectIdentity, identify_project
+from kbtui.errors import UsageError
 from kbtui.files import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
 from kbtui.workspace.user_settings import get_excluded_directories
@@ -33,12 +35,15 @@ class RegisteredWorkspace(NamedTuple):
     * `opened` is when an engine last opened it, in Unix seconds.
     * `project` is the name of its project for people. No other project in the same list has this name.
     * `project_key` is equal for the workspaces of one project: worktrees and clones of a repository.
+    * `label` is the name of the workspace in references of assistants, `[label] topic/slug`. It is the
+      name of the project, or the end of the workspace's path if the project has several workspaces.
     """
 
     workspace: Workspace
     opened: float
     project: str
     project_key: str
+    label: str
 
     @property
     def is_missing(self) -> bool:
@@ -105,12 +110,48 @@ def list_registered_workspaces(
         opened, (key, _) = kept[root]
         return (key != first_key, -newest[key], key, root != first, -opened, root)
 
+    def make_label(root: str) -> str:
+        key = kept[root][1].key
+        siblings = [other for other in kept if kept[other][1].key == key and other != root]
+        return _make_distinct_path_ending(root, siblings) if siblings else names[key]
+
     return [
         RegisteredWorkspace(
-            Workspace(Path(root)), kept[root][0], names[kept[root][1].key], kept[root][1].key
+            Workspace(Path(root)),
+            kept[root][0],
+            names[kept[root][1].key],
+            kept[root][1].key,
+            make_label(root),
         )
         for root in sorted(kept, key=make_sort_key)
     ]
+
+
+_LABELLED_REFERENCE = re.compile(r"\[([^\n]+?)\] (?=\S)")
+
+
+def split_workspace_label(reference: str) -> tuple[str | None, str]:
+    """Split `[label] topic/slug` into the label of a workspace and the reference; without a label, into None and the reference."""
+    text = reference.strip()
+    found = _LABELLED_REFERENCE.match(text)
+    return (found[1], text[found.end() :]) if found else (None, reference)
+
+
+def find_workspace_by_label(
+    label: str, settings: Settings, here: Workspace | None = None
+) -> Workspace:
+    """Return the registered workspace with a label, or of the project with this name. Raises `UsageError`.
+
+    A workspace that the settings exclude is not found.
+    """
+    registered = list_registered_workspaces(settings, here)
+    for one in registered:
+        if one.label == label:
+            return one.workspace
+    for one in registered:
+        if one.project == label:
+            return one.workspace
+    raise UsageError(f"there is no project {label!r} in the list of opened workspaces")
 
 
 def forget_workspace(root: Path) -> bool:
