@@ -6,8 +6,10 @@ the workspace open.
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from kbtui.engine.engine_launcher import is_workspace_open_in_engine
@@ -141,6 +143,10 @@ class AllProjectsSearch:
         if one.is_missing:
             hint = "`kbtui workspaces forget --missing` forgets such workspaces"
             raise IndexUnavailable("the directory does not exist", hint=hint)
+        folder = one.workspace.cache_dir
+        if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
+            hint = f"make this directory readable: {folder}"
+            raise IndexUnavailable("its index cannot be read: permission denied", hint=hint)
         with self._lock:
             reader = self._readers.get(root)
             if reader is None or reader.is_generation_replaced():
@@ -234,9 +240,16 @@ class ModelVectorSearch:
 
 
 def _make_left_out_notice(workspace: Workspace, error: BaseException | None) -> Notice:
-    detail = error.message if isinstance(error, KbtuiError) else ""
-    if not detail:
+    root, hint = str(workspace.root), None
+    if isinstance(error, KbtuiError):
+        detail = error.message
+        # The hint is for the workspace that was not searched.
+        hint = (error.hint or "").replace(
+            "`kbtui index`", f"`kbtui -w {quote(root)} index`"
+        ) or None
+    elif isinstance(error, OSError):
+        detail = f"its index cannot be read: {(error.strerror or str(error)).lower()}"
+    else:
         detail = f"its index is damaged ({type(error).__name__})"
-    hint = error.hint if isinstance(error, KbtuiError) else None
-    values = {"workspace": str(workspace.root), "detail": detail, "hint": hint}
+    values = {"workspace": root, "detail": detail, "hint": hint}
     return Notice("workspace_left_out", values)  # type: ignore[arg-type]

@@ -304,7 +304,8 @@ def _start_engine(workspace: Workspace) -> Any:
         ) from error
     except OSError as error:
         raise EngineUnavailable(
-            f"the engine cannot be started: {error.strerror}",
+            "the engine cannot be started, because this directory or file cannot be written "
+            f"({(error.strerror or str(error)).lower()})",
             where=str(error.filename or workspace.cache_dir),
             hint="set XDG_CACHE_HOME and XDG_STATE_HOME to writable directories",
         ) from error

@@ -59,6 +59,7 @@ class WorkspaceSlot:
         self.index_directory = index_directory
         self.fingerprint = make_client_environment_fingerprint(client_environment)
         self.clients: set[ClientConnection] = set()
+        self.client_fingerprints: dict[ClientConnection, tuple[str, ...]] = {}
         self.opening: asyncio.Task[EngineWorkspace]
         self.lock: FileLock | None = None
         self.last_used = time.monotonic()
@@ -180,11 +181,14 @@ class WorkspacePool:
                 lambda opening: opening.cancelled() or opening.exception()
             )
         slot.clients.add(client)
+        if opens:
+            slot.client_fingerprints[client] = fingerprint
         return slot
 
     def remove_client(self, slot: WorkspaceSlot, client: ClientConnection) -> None:
         """Remove a client that has disconnected."""
         slot.clients.discard(client)
+        slot.client_fingerprints.pop(client, None)
         slot.last_used = time.monotonic()
 
     def list_workspace_statuses(self) -> list[WorkspaceStatus]:
@@ -209,6 +213,10 @@ class WorkspacePool:
             return None
         if not slot.lock.is_held():
             return "the lock file of the index was replaced"
+        used = slot.client_fingerprints.values()
+        if used and slot.fingerprint not in used:
+            # The client for which it was opened has left. The others connect again.
+            return "all clients have other environment variables"
         try:
             return slot.opened.find_reason_to_close()
         except Exception:

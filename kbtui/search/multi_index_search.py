@@ -27,7 +27,7 @@ from kbtui.search.search_pipeline import (
     HitCounts,
     LegFusion,
     SearchRun,
-    add_outdated_subjects_to_hits,
+    add_context_to_hits,
     format_filters_in_effect,
     make_match_notices,
     make_search_hit,
@@ -40,8 +40,12 @@ if TYPE_CHECKING:
 
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.keyword_search import ChunkRanking
-    from kbtui.search.search_request_and_answer import SearchRequest
+    from kbtui.search.search_request_and_answer import QueryMistake, SearchRequest
     from kbtui.workspace import Workspace
+
+
+MAX_PROJECTS_IN_HINT = 5
+"""The hint for a mistake in a query names what is valid in at most this many projects."""
 
 
 class SearchedIndex(NamedTuple):
@@ -132,6 +136,8 @@ class _MultiIndexSearch:
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
+        self._positions_of_requests: dict[int, dict[tuple[str, int], int]] = {}
+        """Position of an index -> (entry id, turn) of a hit on a request -> the position of its chunk."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -150,7 +156,7 @@ class _MultiIndexSearch:
             first.query.text, request.mode, [], notices=notices, partial=request.partial
         )
         if not self._runs:
-            return answer._replace(mistakes=tuple(first.mistakes))
+            return answer._replace(mistakes=self._merge_mistakes(runs))
         self._share_statistics()
         # The query is embedded while the keyword leg runs.
         text = first.query.spoken if request.mode != "lexical" else ""
@@ -187,6 +193,23 @@ class _MultiIndexSearch:
             is_gap=not hits,
             short_refs=self._shorten_references(hits),
         )
+
+    def _merge_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
+        """Return the mistakes of the query in the first workspace, with the hints of all projects."""
+        merged = []
+        for mistake in runs[0].mistakes:
+            hints = {
+                index.project: other.hint
+                for index, run in zip(self._indexes, runs, strict=True)
+                for other in run.mistakes
+                if other._replace(hint="") == mistake._replace(hint="")
+            }
+            if len(set(hints.values())) > 1:
+                shown = [f"in {project}: {hint}" for project, hint in hints.items()]
+                more = ["…"] if len(shown) > MAX_PROJECTS_IN_HINT else []
+                mistake = mistake._replace(hint="; ".join(shown[:MAX_PROJECTS_IN_HINT] + more))
+            merged.append(mistake)
+        return tuple(merged)
 
     def _share_statistics(self) -> None:
         """Make every index score its chunks by the summed statistics of all indexes."""
@@ -376,16 +399,23 @@ class _MultiIndexSearch:
                 hits.append(hit._replace(score=scores[chunk], entry_passages=count, legs=legs))
             taken[owner] += 1
             total += 1
-        return self._add_outdated_subjects_to_hits(hits), HitCounts(total, omitted, left_out)
+        return self._add_context_to_hits(hits, fusion), HitCounts(total, omitted, left_out)
 
-    def _add_outdated_subjects_to_hits(self, hits: list[Hit]) -> list[Hit]:
-        """Return the hits, each with the subjects that have changed since its turn was given them."""
+    def _add_context_to_hits(self, hits: list[Hit], fusion: LegFusion) -> list[Hit]:
+        """Return the hits with answers, later turns and outdated subjects, each from its own index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)
             own = [hit for hit in hits if hit.workspace == root]
+            chunks = run.visible_chunks
+
+            def measure_match(number: int, chunks: dict[int, tuple[str, str]] = chunks) -> float:
+                return fusion.measure_match(int(chunks[number][0], 16))
+
+            positions = self._positions_of_requests.get(position, {})
             with self._name_failing_index(position):
-                found |= {hit.chunk_id: hit for hit in add_outdated_subjects_to_hits(run, own)}
+                own = add_context_to_hits(run, own, positions, measure_match)
+            found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 
     def _make_hit(self, chunk: int) -> Hit | None:
@@ -399,6 +429,10 @@ class _MultiIndexSearch:
                 state = checker.get_hit_freshness_and_lines(*loaded) if loaded else None
                 if loaded is None or state is None:
                     continue
+                entry, chunk_text = loaded
+                if chunk_text.role == "user" and chunk_text.turn is not None:
+                    positions = self._positions_of_requests.setdefault(place.position, {})
+                    positions[entry.id, chunk_text.turn] = chunk_text.ordinal
                 hit = make_search_hit(*loaded, state, run.entries_by_id)
                 finder = self._get_match_finder(place.position)
                 also_in = [self._indexes[other.position].workspace for other in places[at + 1 :]]

@@ -400,9 +400,24 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         taken[entry_id] += 1
         total += 1
     hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
+    hits = add_context_to_hits(run, hits, positions, run.fusion.measure_match)
+    return hits, HitCounts(total, omitted, left_out)
+
+
+def add_context_to_hits(
+    run: SearchRun,
+    hits: list[Hit],
+    positions: dict[tuple[str, int], int],
+    measure_match: Callable[[int], float],
+) -> list[Hit]:
+    """Return the hits with the answers to requests, the later turns about the same matter, and outdated subjects.
+
+    `positions` maps the turns (entry id, turn) of hits on requests to the positions of their chunks.
+    `measure_match` returns how well a chunk matches the query.
+    """
     hits = _add_answers(run, hits, positions)
-    hits = _add_later_turns(run, hits)
-    return add_outdated_subjects_to_hits(run, hits), HitCounts(total, omitted, left_out)
+    hits = _add_later_turns(run, hits, measure_match)
+    return _add_outdated_subjects(run, hits)
 
 
 ANSWER_CHARACTERS = 600
@@ -435,7 +450,9 @@ def _cut_at_word(text: str, length: int) -> str:
     return f"{kept} …"
 
 
-def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+def _add_later_turns(
+    run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
+) -> list[Hit]:
     """Return the hits. Those in turns get the last later turn that also matches the query well."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
@@ -448,10 +465,10 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     turns: dict[str, list[tuple[int, float]]] = {}
     spoken = run.reader.find_turns_of_spoken_chunks(list(numbers.values()))
     for number, (entry_id, turn) in spoken.items():
-        turns.setdefault(entry_id, []).append((turn, run.fusion.measure_match(number)))
+        turns.setdefault(entry_id, []).append((turn, measure_match(number)))
 
     def find_later_turn(hit: Hit) -> int | None:
-        least = LATER_MATCH_SHARE * run.fusion.measure_match(numbers[hit.chunk_id])
+        least = LATER_MATCH_SHARE * measure_match(numbers[hit.chunk_id])
         later = (
             turn
             for turn, match in turns.get(hit.entry_id, ())
@@ -462,7 +479,7 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     return [hit._replace(later_turn=find_later_turn(hit)) if hit.turn else hit for hit in hits]
 
 
-def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Return the hits, each with the subjects that have changed since its turn was given them."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     rows = run.reader.find_citations_of_subjects_by_turns(turns)

@@ -209,3 +209,47 @@ def test_grep_finds_lines_of_all_projects_and_each_conversation_of_a_project_onc
     out, _, _ = on_pipe(["conversation", "grep", "badger of"], cwd=three["alps"].root)
     assert len(out.splitlines()) == 1
     assert not out.startswith(b"[")
+
+
+def test_hits_on_requests_have_their_answers_and_later_turns(three: dict[str, Builder]) -> None:
+    turns = [
+        [asked("Where does the heron nest?"), said("In the reeds.")],
+        [asked("Thanks."), said("Welcome.")],
+        [asked("Does the heron nest in trees?"), said("Yes, too.")],
+    ]
+    three["coast"].conversation(1, turns)
+    index_without_engine(three["coast"])
+    hits = search_all(three["alps"], "heron", "nest", "--in", "conversations")["hits"]
+    first = next(hit for hit in hits if hit["turn"] == 1)
+    assert (first["project"], first["answer"], first["later_turn"]) == (
+        "coast",
+        "In the reeds.",
+        3,
+    )
+
+
+def test_the_hint_for_an_unknown_value_names_what_each_project_has(
+    three: dict[str, Builder],
+) -> None:
+    three["woods"].topics(notes={}, rare={})
+    three["woods"].subject("rare/ibex.md", "# Rare\n\nAn ibex.\n")
+    index_without_engine(three["woods"])
+    _, err, code = on_pipe(["search", "--all", "--topic", "x", "ibex"], cwd=three["alps"].root)
+    assert code == 2
+    assert b"in alps: known values: notes; in" in err
+    assert b"in woods: known values: notes, rare" in err
+
+
+def test_an_index_of_another_version_is_named_with_the_command_that_makes_it_anew(
+    three: dict[str, Builder],
+) -> None:
+    cache = three["coast"].workspace.cache_dir
+    folder = next(cache.glob("gen-*"))
+    (cache / "current").unlink()
+    folder.rename(cache / "gen-0-0")
+    (cache / "current").symlink_to("gen-0-0")
+    _, err, code = on_pipe(["search", "--all", "ibex"], cwd=three["alps"].root)
+    assert code == 0
+    root = three["coast"].root
+    assert f"{root} was not searched: the index was made by another version" in err.decode()
+    assert f"`kbtui -w {root} index`" in err.decode()
