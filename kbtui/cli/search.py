@@ -317,7 +317,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     later = f" · again in turn {turn}" if (turn := hit.get("later_turn")) else ""
     others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
-    project = f"{dim}[{sanitize_to_one_line(hit['project'])}]{off} " if "project" in hit else ""
+    project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
@@ -340,6 +340,14 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
         cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
         lines.append(f"    {dim}answer:{off} {cut}")
     return "\n".join(lines)
+
+
+def _format_project(hit: HitJson) -> str:
+    """Return the project of a hit, and the directory of its workspace if it has another name."""
+    directory = os.path.basename(hit["workspace"])  # noqa: PTH119
+    name = hit["project"]
+    shown = name if name.rpartition("/")[2] == directory else f"{name} · {directory}"
+    return sanitize_to_one_line(shown)
 
 
 def _join_lines_with_spaces(text: str) -> str:

@@ -120,6 +120,9 @@ def find_workspace(start: Path | None = None) -> Workspace:
     try:
         here = (start or Path.cwd()).resolve()
     except (OSError, RuntimeError) as error:
+        if start is None and isinstance(error, FileNotFoundError):
+            hint = "change to another directory, or name a workspace with -w"
+            raise WorkspaceError("the current directory was deleted", hint=hint) from error
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
