@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import random
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,7 +85,11 @@ def kill_engine(builder: "Builder") -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(found["pid"])
             process.kill()
-            process.wait(60)
+            # Until its parent looks, it is a zombie, which holds no file and no socket.
+            end = time.monotonic() + 60
+            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                assert time.monotonic() < end, "the engine survived SIGKILL"
+                time.sleep(0.005)
 
 
 def hurt_file(path: Path, random_: random.Random) -> str:
