@@ -63,7 +63,7 @@ HELLO_SECONDS = 10.0
 
 Then it closes the connection.
 """
-CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
+CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
 The interval is `QUIET_SHARE` of the time since the last request, but at least `CHECK_SECONDS` and at

@@ -18,7 +18,9 @@ from tests.bench import (
     idle_engine,
     lists,
     processes,
+    projects,
     reader,
+    rival,
     scale,
     searching,
 )
@@ -32,9 +34,12 @@ USUAL = {
     **reader.BENCHES,
     **lists.BENCHES,
     **entries.BENCHES,
+    **rival.BENCHES,
+    **projects.BENCHES,
+    **idle_engine.BENCHES,
 }
 """The benchmarks that run when none is named."""
-ALL = USUAL | scale.BENCHES | idle_engine.BENCHES
+ALL = USUAL | scale.BENCHES
 
 
 def main() -> int:
@@ -44,7 +49,7 @@ def main() -> int:
         nargs="*",
         type=make_name_parser(ALL),
         metavar="NAME",
-        help=f"of {', '.join(USUAL)}; and of the long {', '.join([*scale.BENCHES, *idle_engine.BENCHES])}",
+        help=f"of {', '.join(USUAL)}; and of the long {', '.join(scale.BENCHES)}",
     )
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")

@@ -23,8 +23,8 @@ WORKSPACES, PASSAGES = 5, 5000
 IDLE_SECONDS, WAKE_SECONDS = 120.0, 60.0
 RELEASE_SECONDS = 300.0 + 30.0
 """The engine frees the memory of an unused model after 300 seconds."""
-ASLEEP_SECONDS = 310.0
-"""After so many seconds without a change or a request, the engine looks for changes as rarely as ever."""
+ASLEEP_SECONDS = 400.0
+"""Nearly so many seconds after it has freed the model, the engine looks for changes as rarely as ever."""
 
 
 def idle_engine(base: Path, times: int) -> Iterator[Row]:
@@ -54,7 +54,10 @@ def idle_engine(base: Path, times: int) -> Iterator[Row]:
     what = f"engine with {WORKSPACES} workspaces, {PASSAGES} passages"
     time.sleep(IDLE_SECONDS)
     print(f"{what}, after {IDLE_SECONDS:.0f} s: {_megabytes(engine)} MB   (target 450)", flush=True)
-    time.sleep(RELEASE_SECONDS - IDLE_SECONDS)
+    for library in libraries:
+        library.call_engine(lambda client: client.send_request("search", **question))
+    print(f"{what}, model and vectors: {_megabytes(engine)} MB   (target 450)", flush=True)
+    time.sleep(RELEASE_SECONDS)
     print(f"{what}, model freed: {_megabytes(engine)} MB   (target 120)", flush=True)
     time.sleep(ASLEEP_SECONDS)
     before = count_wakes(pid)

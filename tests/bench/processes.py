@@ -120,7 +120,7 @@ def cold(base: Path, times: int) -> Iterator[Row]:
         ours,
         "import and load the model",
         load,
-        "<= 0.4",
+        "<= 0.35",
         remark=f"the very first, before the model was exported: {first:.1f} s",
     )
 

@@ -101,8 +101,10 @@ class IndexedCorpus:
         self.reader.close()
 
 
-def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None) -> IndexedCorpus:
-    """Build the index of the workspace at `root`, with cached embeddings.
+def index_corpus(
+    root: Path, vectors: Vectors, settings: Settings | None = None, *, embeds: bool = True
+) -> IndexedCorpus:
+    """Build the index of the workspace at `root`, with cached embeddings if `embeds` is true.
 
     The index is new each time: in an updated one, deleted texts still affect how rare a word is,
     and the figures would differ between runs.
@@ -116,8 +118,9 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     reader = IndexReader(cache)
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
-    backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
-    left = backlog.embed_missing_chunks(lambda is_bulk: vectors.embedder)
-    assert left == 0, f"{left} chunks have no vector"
+    if embeds:
+        backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
+        left = backlog.embed_missing_chunks(lambda is_bulk: vectors.embedder)
+        assert left == 0, f"{left} chunks have no vector"
     catalog.close()
     return IndexedCorpus(workspace, reader, store, vectors)

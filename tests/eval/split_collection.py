@@ -74,8 +74,9 @@ def measure_split(
     """Return for each mode which share of the first ten hits is among the first ten of one index."""
     root = cache_folder() / "cranfield"
     cranfield.write_workspace(folder, root)
-    whole = index_corpus(root, vectors)
-    parts = [index_corpus(part, vectors) for part in _write_parts(root, way)]
+    index = partial(index_corpus, vectors=vectors, embeds=list(names) != ["keywords"])
+    whole = index(root)
+    parts = [index(part) for part in _write_parts(root, way)]
     indexes = [
         SearchedIndex(part.workspace, part.reader, f"part{at}", f"part{at}")
         for at, part in enumerate(parts)
