@@ -296,6 +296,10 @@ class ReferenceReader(IndexAndEngineAccess):
         if subject is not None and subject.path.is_relative_to(root):
             # Turns may have read the file before it became a subject, or under another path.
             names.append(str(subject.path.relative_to(root)))
+        topic = self.load_knowledge().topics.get(target.topic or "")
+        if subject is None and topic is not None:
+            # Turns that read the file of a deleted subject cite only the file.
+            names.append(os.path.normpath(os.path.join(topic.subjects, f"{target.slug}.md")))  # noqa: PTH118
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:

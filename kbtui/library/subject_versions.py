@@ -6,10 +6,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbtui.citations.files_read_by_calls import list_files_read_by_call
 from kbtui.citations.given_text import (
     ComparableText,
     compare_given_text,
     find_corresponding_text,
+    find_text_given_by_file_tool,
 )
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.library.reference_reader import open_cited_subject
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.tool_call_citations import CitationKey
+    from kbtui.conversations.models import Conversation
     from kbtui.knowledge.models import Subject
     from kbtui.library.reference_reader import ReferenceReader
     from kbtui.refs import Ref
@@ -226,9 +229,31 @@ def _list_citations_with_given_texts(
 ) -> list[Citation]:
     """Return the citations of a subject under all its references, with what the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]
-    extracted: dict[CitationKey, Citation] = {}
-    for conversation in dict.fromkeys(cite.conversation for cite in found):
+    given: dict[CitationKey, Citation] = {}
+    for conversation_id, cites in _group_by_conversation(found).items():
         with suppress(KbtuiError):
-            cites = reader.extract_citations(reader.load_conversation(conversation))
-            extracted.update((cite.key, cite) for cite in cites)
-    return [extracted[cite.key] for cite in found if cite.key in extracted]
+            conversation = reader.load_conversation(conversation_id)
+            extracted = {cite.key: cite for cite in reader.extract_citations(conversation)}
+            for cite in cites:
+                own = extracted.get(cite.key)
+                given[cite.key] = (
+                    own if own and own.given else _add_text_of_file(cite, conversation)
+                )
+    return [given[cite.key] for cite in found if cite.key in given]
+
+
+def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation]]:
+    found: dict[str, list[Citation]] = {}
+    for cite in cites:
+        found.setdefault(cite.conversation, []).append(cite)
+    return found
+
+
+def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
+    """Return the citation of a file that was a subject, with the text that the call returned of it."""
+    turn = conversation.find_turn(cite.turn)
+    for event in turn.events if turn and cite.call is not None else ():
+        is_cited = event.call == cite.call and event.kind == "tool_call_request"
+        if is_cited and len(list_files_read_by_call(event)) == 1:
+            return cite._replace(given=find_text_given_by_file_tool(event))
+    return cite

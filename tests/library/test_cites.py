@@ -236,11 +236,15 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     ):
         call = called("l", "learn", text, topic="guide", subjects=name)
         built.conversation(number, [[asked("How many?"), *call, said("So many.")]])
+    # A turn that read the file cites the file, not the subject, after the subject is deleted.
+    read = called("r", "fs_read_file", f"```md\n{texts[0]}```", path="docs/guide/limits.md")
+    built.conversation(6, [[asked("What does it say?"), *read]])
     done = run(built, "entry", "history", "guide/limits", "--diff", "--json")
     versions = json.loads(done.stdout)["versions"]
     turns = [f"jp-c{FIRST_ID + number}:1" for number in (3, 4, 5)]
+    first = [f"jp-c{FIRST_ID + 6}:1", turns[0]]
     assert [one["summary"] for one in versions] == [None, None, "say eleven", "say ten"]
-    assert [one["given_to"] for one in versions] == [[], [turns[2]], [turns[1]], [turns[0]]]
+    assert [one["given_to"] for one in versions] == [[], [turns[2]], [turns[1]], first]
     assert [one["is_current"] for one in versions] == [True, False, False, False]
     assert versions[2]["author"] == "Ada"
     assert "-At most ten.\n+At most eleven.\n" in versions[2]["difference"]
@@ -266,13 +270,13 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
         [],
         [turns[2]],
         [turns[1]],
-        [turns[0]],
+        first,
     ]
     (path.parent / "bounds.md").unlink()
     gone = run(built, "entry", "history", "guide/limits", "--json")
     assert "guide/limits no longer exists" in gone.stderr
     versions = json.loads(gone.stdout)["versions"]
-    assert [one["given_to"] for one in versions] == [[turns[2]], [turns[1]], [turns[0]]]
+    assert [one["given_to"] for one in versions] == [[turns[2]], [turns[1]], first]
     assert not any(one["is_current"] for one in versions)
     assert run(built, "entry", "history", "guide/other").returncode == 1
     path.write_text(texts[3])
