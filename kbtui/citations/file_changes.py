@@ -236,10 +236,10 @@ def list_file_actions(
 
     JP reports that it created a file even if it replaced one. Such a file counts as changed if
     `known_texts` has its path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
-    has its difference from the new text. `known_texts` maps the paths of the files that exist after the
-    earlier actions to their texts, which are None if they are unknown; it is updated.
-    `find_earlier_text(path, time)` is called for a file whose text before the time is not known from
-    earlier actions; it returns None if it does not know the text either.
+    has its difference from the new text. `known_texts` maps the path of each file that exists after the
+    earlier actions to its text, or to None if the text is unknown. Each action updates it.
+    If the earlier actions do not show the text of a file, `find_earlier_text(path, time)` is called,
+    which returns the text before the time, or None.
     """
     known = {} if known_texts is None else known_texts
     for turn in turns:
@@ -284,7 +284,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> FileAction:
-    """Return the action that writes a whole file with what it replaced, as far as this is known."""
+    """Return an action that writes a whole file, completed with the text that it replaced, if known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)

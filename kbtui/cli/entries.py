@@ -214,7 +214,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     history = actions.add_parser("history", help="list the versions of a subject")
     text = "below each version, print its changes in the format of `diff -u`"
     history.add_argument("--diff", action="store_true", help=text)
-    text = "print what changed between two versions: their numbers, beginnings of their commits, or `now`"
+    text = "print what changed between two versions, each a number, the beginning of a commit, or `now`"
     history.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help=text)
     for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"

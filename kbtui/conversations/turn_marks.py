@@ -79,9 +79,10 @@ class MarkAnchor(NamedTuple):
 class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
-    `turn` and `call` are the numbers of the turn and the call when the mark was set. `superseded_by` is a
-    reference, its *target*. If the target is a turn or call that existed when the mark was set, `target_anchor`
-    identifies it. `title` was the conversation's title. Times are in Unix seconds.
+    `turn` and `call` are the numbers of the turn and the call when the mark was set.
+    `superseded_by` is a reference to the *target*, which applies instead of the marked text. If the
+    target is a turn or call that existed when the mark was set, `target_anchor` identifies it. `title`
+    was the conversation's title. Times are in Unix seconds.
     """
 
     id: str
@@ -274,8 +275,9 @@ def make_mark(
 ) -> Mark:
     """Make a mark on the turn or call of a reference, or on a passage of it.
 
-    `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError` if there is nothing to mark, and `NothingFound` if the turn does not exist or
-    does not contain the passage.
+    `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError`
+    if there is no text to mark, and `NothingFound` if the turn does not exist or does not contain
+    the passage.
     """
     if ref.turn is None:
         raise UsageError("only a turn can be marked", where=str(ref), hint=f"write {ref}:TURN")
@@ -371,7 +373,7 @@ def _find_places(
 
 
 def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) -> MarkPlace | None:
-    """Return the place of a text, or None if no event has it or if it is not clear which of several events is meant."""
+    """Return the place of a text; None if no event has it, or if several events could be meant."""
     anchor = text.anchor
     candidates = list(_list_candidates(turns, text))
     if anchor.event_id is not None:

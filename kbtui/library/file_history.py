@@ -230,7 +230,7 @@ def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[in
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that finds the text that a file had in Git at a time; None without a repository.
+    """Return a function that reads from Git the text of a file at a time; None without a repository.
 
     Paths are relative to the workspace.
     """
@@ -549,9 +549,10 @@ class _LearnedSubjectFiles:
             return None
 
     def list_slugs(self, paths: Iterable[str]) -> set[str]:
-        """Return the last parts of the slugs that the files can have as subjects.
+        """Return the last part of the slug of each file that can be a subject.
 
-        Paths are relative to the workspace. `iterate_reads` finds only the files of earlier calls.
+        Paths are relative to the workspace. `iterate_reads` yields only files that were passed to
+        this method before.
         """
         topics = self._targets.knowledge.topics.values() if self._targets else ()
         slugs = set()

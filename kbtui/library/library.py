@@ -76,7 +76,8 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 def load_checked_settings() -> Settings:
     """Load the settings, and check the agents that they choose. Raises `ConfigError`.
 
-    `load_settings` cannot check agents, because other packages can add formats.
+    `load_settings` does not check agents, because other packages can add formats, which must first be
+    loaded.
     """
     settings = load_settings()
     if settings.conversations:

@@ -541,7 +541,7 @@ PASSAGES_WITH_BONUS = 30
 SCORE_DIGITS = 4
 """The number of digits of fused scores.
 
-They are rounded, so that rounding errors of the legs do not change the order.
+The scores are rounded, so that rounding errors of the legs do not change the order.
 """
 
 

@@ -1,9 +1,9 @@
 """Reads the history of a file from Git: its lines' commits, its earlier names, and its text in a commit.
 
-A repository can be hostile: its own configuration can name programs to run. Only commands that read
-commits, the index and the names of files are called, never ones that read or write files of the working
-tree, because these run filters. Hooks, pagers, external diffs, text conversions, signatures and fetching
-are switched off.
+A repository can be hostile: its own configuration can name programs to run. kbtui only calls Git
+commands that read commits, the index and the names of files. Commands that read or write files of the
+working tree are never called, because they run filters. Hooks, pagers, external diffs, text conversions,
+signatures and fetching are switched off.
 """
 
 from __future__ import annotations

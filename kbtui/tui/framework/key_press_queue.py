@@ -1,4 +1,4 @@
-"""Queue keys typed ahead, and deliver each one after the previous key has been handled.
+"""A queue of key presses, which delivers each key after the previous key has been handled.
 
 Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog
 takes effect only after a few more messages. Until then, Textual sends the next keys to the old

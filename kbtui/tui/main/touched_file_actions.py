@@ -102,7 +102,7 @@ class TouchedFileActions:
         )
 
     def _find_turns(self, ref: Ref, line: int) -> tuple[FileTurnHistory, int]:
-        """Return the turns of the file of an item, and the number that the line at the cursor has in it, or 0."""
+        """Return the turns that used an item's file, and the file's line number at the cursor, or 0."""
         library = self._main.library
         if ref.kind == "subject":
             found = library.blame(library.find_subject(ref).file)
