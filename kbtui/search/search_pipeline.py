@@ -140,7 +140,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
     count = 0
     for run in runs:
         search = run.keyword_search
-        counted = run.statistics[False] if run.statistics else search.sides[0].searcher
+        counted = run.statistics[False].passages if run.statistics else search.sides[0].searcher
         found: dict[str, str] = {}
         for token in {
             token: None

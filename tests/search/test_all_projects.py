@@ -253,3 +253,9 @@ def test_an_index_of_another_version_is_named_with_the_command_that_makes_it_ane
     root = three["coast"].root
     assert f"{root} was not searched: the index was made by another version" in err.decode()
     assert f"`kbtui -w {root} index`" in err.decode()
+
+
+def test_a_near_spelling_is_found_in_all_projects_and_said(three: dict[str, Builder]) -> None:
+    found = search_all(three["alps"], "herron")
+    assert [hit["project"] for hit in found["hits"]] == ["coast"]
+    assert "heron" in found["degraded"]
