@@ -62,6 +62,34 @@ class FileEdit(NamedTuple):
     is_whole_file: bool = False
 
 
+MAX_COMPARED_PLACES = 200
+"""The maximum number of places of a text that are compared."""
+
+
+def apply_edit(text: str, edit: FileEdit) -> str | None:
+    """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
+    if not edit.old or text.count(edit.old) == 0:
+        return None
+    if text.count(edit.old) == 1:
+        return text.replace(edit.old, edit.new, 1)
+    line = edit.line
+    if line is None:
+        return None
+    offsets = list_text_offsets(text, edit.old)
+    start = min(offsets, key=lambda at: abs(text.count("\n", 0, at) + 1 - line))
+    return text[:start] + edit.new + text[start + len(edit.old) :]
+
+
+def list_text_offsets(text: str, part: str) -> list[int]:
+    """Return where a text contains a part, as offsets in characters; at most `MAX_COMPARED_PLACES` of them."""
+    offsets: list[int] = []
+    at = text.find(part)
+    while at >= 0 and len(offsets) < MAX_COMPARED_PLACES:
+        offsets.append(at)
+        at = text.find(part, at + 1)
+    return offsets
+
+
 class FileAction(NamedTuple):
     """What one event of a turn did to one file.
 
@@ -300,7 +328,6 @@ def _update_known_text(
 ) -> None:
     """Change `known` to the text of the file after the action."""
     from kbtui.citations.given_text import find_text_given_by_file_tool
-    from kbtui.citations.line_attribution import apply_edit
 
     text = known.pop(action.old_path or action.path, None)
     if action.kind == "deleted":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbtui.citations.file_changes import MAX_COMPARED_PLACES, apply_edit, list_text_offsets
 from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ MIN_LETTERS = 12
 
 Otherwise a line such as `return None` would belong to any edit that has such a line.
 """
-_PLACES_MAX = 200
-"""The maximum number of places of a text that are compared."""
 
 
 class _TextPlace(NamedTuple):
@@ -113,29 +112,6 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
     return completed
 
 
-def apply_edit(text: str, edit: FileEdit) -> str | None:
-    """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
-    if not edit.old or text.count(edit.old) == 0:
-        return None
-    if text.count(edit.old) == 1:
-        return text.replace(edit.old, edit.new, 1)
-    line = edit.line
-    if line is None:
-        return None
-    offsets = _list_offsets(text, edit.old)
-    start = min(offsets, key=lambda at: abs(text.count("\n", 0, at) + 1 - line))
-    return text[:start] + edit.new + text[start + len(edit.old) :]
-
-
-def _list_offsets(text: str, part: str) -> list[int]:
-    offsets: list[int] = []
-    at = text.find(part)
-    while at >= 0 and len(offsets) < _PLACES_MAX:
-        offsets.append(at)
-        at = text.find(part, at + 1)
-    return offsets
-
-
 def _find_place_of_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
 ) -> _TextPlace | None:
@@ -150,7 +126,7 @@ def _find_place_of_new_text(
     if edit.is_whole_file:
         return _TextPlace(0, len(state), "", "") if state == split_lines(new) else None
     text = "".join(f"{line}\n" for line in state)
-    offsets = _list_offsets(text, new)
+    offsets = list_text_offsets(text, new)
     if not offsets and new.endswith("\n") and text.endswith(new[:-1]):
         offsets = [len(text) - len(new) + 1]
     if new.endswith("\n"):
@@ -197,7 +173,9 @@ def _find_remaining_lines(
         if not added[at] or new[at] not in places:
             at += 1
             continue
-        blocks = [_extend_block(state, new, index, at) for index in places[new[at]][:_PLACES_MAX]]
+        blocks = [
+            _extend_block(state, new, index, at) for index in places[new[at]][:MAX_COMPARED_PLACES]
+        ]
         start, new_start, length = max(blocks, key=lambda block: (block[2], -block[0]))
         letters = sum(sum(map(str.isalnum, new[new_start + step])) for step in range(length))
         if letters >= MIN_LETTERS:
