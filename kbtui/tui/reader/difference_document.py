@@ -178,7 +178,7 @@ def build_changes_document(
     blocks: list[ReaderBlock] = [HeadingBlock("files", head if changes else [], [])]
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
-        left: Spans = [(f"  {sanitize_to_one_line(path)}  ", "link"), (kinds, "dim")]
+        left: Spans = [("  ", ""), *_make_path_spans(path, "link"), (f"  {kinds}", "dim")]
         counts = make_line_count_spans(
             sum(one.added for _, _, one in found), sum(one.removed for _, _, one in found)
         )
@@ -187,7 +187,7 @@ def build_changes_document(
     for number, (source, turn, one) in enumerate(changes):
         starts.append(len(blocks))
         moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
-        left = [(f"{one.kind} ", "turn"), (f"{sanitize_to_one_line(one.path)}{moved} ", "strong")]
+        left = [(f"{one.kind} ", "turn"), *_make_path_spans(one.path, "strong"), (moved, "dim")]
         right: Spans = [*make_line_count_spans(one.added, one.removed), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
         heading = HeadingBlock(f"change:{number}", left, right, link=source, above=1)
@@ -202,6 +202,12 @@ def build_changes_document(
     document.badges = [(format_counted_noun(len(changes), "change"), "dim")]
     document.block_indices_by_kind["change"] = starts
     return document
+
+
+def _make_path_spans(path: str, role: str) -> Spans:
+    """Return the name of a file before its directory, so that a narrow screen does not cut the name."""
+    directory, _, name = sanitize_to_one_line(path).rpartition("/")
+    return [(name, role), *([(f"  {directory}", "dim")] if directory else [])]
 
 
 def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
