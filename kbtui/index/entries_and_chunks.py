@@ -164,11 +164,11 @@ def sort_ranked_chunks(
     ordered = sorted(rows, key=itemgetter(1), reverse=True)
     scores = [row[1] for row in ordered]
     # Where groups of equal scores end. A ranking has hundreds of chunks, most of them in a group of their own.
-    ends = [
-        at
-        for at, (above, score) in enumerate(pairwise(scores), 1)
-        if above - score > tolerance * max(least, abs(score))
-    ]
+    pairs = enumerate(pairwise(scores), 1)
+    if least or (scores and scores[-1] < 0):
+        ends = [at for at, (a, b) in pairs if a - b > tolerance * max(least, abs(b))]
+    else:
+        ends = [at for at, (above, score) in pairs if above - score > tolerance * score]
     if ordered and not cut:
         ends.append(len(ordered))
     start = 0
@@ -177,6 +177,16 @@ def sort_ranked_chunks(
             ordered[start:end] = sorted(ordered[start:end], key=itemgetter(3))
         start = end
     return ordered[:start]
+
+
+def drop_last_equal_chunks(ordered: list[RankedChunk]) -> list[RankedChunk]:
+    """Return rows that are sorted by score, without the last one and those with the same score."""
+    end = len(ordered) - 1
+    while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
+        ordered[end].score
+    ):
+        end -= 1
+    return ordered[: max(0, end)]
 
 
 MIN_LEG_ENTRIES = 50

@@ -222,16 +222,19 @@ class _TantivyWriter:
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
         self.has_changes = True
 
-    def remove_entry(self, entry_id: str) -> None:
-        """Delete all documents of an entry."""
+    def has_entry(self, entry_id: str) -> bool:
+        """Whether the index has documents of an entry, committed or not."""
         is_indexed = entry_id in self._added
         if not is_indexed and self.searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.
             query = tantivy.Query.term_query(self.schema, "entry", entry_id, "basic")
             is_indexed = bool(self.searcher.search(query, limit=1, count=False).hits)
-        if is_indexed:
-            self._writer.delete_documents_by_term("entry", entry_id)
-            self.has_changes = True
+        return is_indexed
+
+    def remove_entry(self, entry_id: str, *, must_commit: bool = True) -> None:
+        """Delete all documents of an entry. Without `must_commit`, the next commit for another reason is early enough."""
+        self._writer.delete_documents_by_term("entry", entry_id)
+        self.has_changes = self.has_changes or must_commit
 
     def write_watermark(self, watermark: int) -> None:
         """Replace the document with the catalog's sequence number."""
@@ -242,9 +245,8 @@ class _TantivyWriter:
         self._writer.add_document(document)
 
     def commit(self) -> None:
-        """Commit, and open the commit."""
+        """Commit. `searcher` still has the previous commit; see `reload`."""
         self._writer.commit()
-        self.reload()
         self._added.clear()
         self.has_changes = False
 
@@ -286,6 +288,7 @@ class KeywordIndexWriter:
         self._passages = _TantivyWriter(passages, folder, PASSAGE_HEAP_BYTES)
         windows = open_window_index(folder, language, create=True)
         self._windows = _TantivyWriter(windows, get_window_index_folder(folder), WINDOW_HEAP_BYTES)
+        self._had_windows = bool(self._windows.searcher.num_docs)
 
     @property
     def has_changes(self) -> bool:
@@ -331,8 +334,12 @@ class KeywordIndexWriter:
 
     def remove_entry(self, entry_id: str) -> None:
         """Remove an entry's documents from the index."""
-        self._passages.remove_entry(entry_id)
-        self._windows.remove_entry(entry_id)
+        if self._passages.has_entry(entry_id):
+            self._passages.remove_entry(entry_id)
+            self._windows.remove_entry(entry_id)
+        elif self._had_windows:
+            # Windows without passages remain if a writer is killed between its two commits.
+            self._windows.remove_entry(entry_id, must_commit=False)
 
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
@@ -342,6 +349,7 @@ class KeywordIndexWriter:
             self._windows.commit()
         self._passages.write_watermark(watermark)
         self._passages.commit()
+        self._passages.reload()
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""

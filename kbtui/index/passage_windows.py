@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 WINDOW_CHUNKS = 6
 """A window has this many passages. The value was measured: docs/search-quality.md."""
@@ -56,33 +56,46 @@ def make_window_id(place: int) -> int:
 
 
 class WindowsAround(NamedTuple):
-    """The window with a passage, and the adjacent window that is nearer to it, if there is one before.
+    """The window with a passage, and the adjacent window that is nearer to it.
 
-    `share` says how near: 0 in the middle of the window, and nearly .5 at its edge. A window after the
-    own one may not exist.
+    `share` says how near: 0 in the middle of the window, and nearly .5 at its edge. The adjacent window
+    may not exist.
     """
 
     own: int
-    adjacent: int | None
+    adjacent: int
     share: float
 
-    def combine_scores(self, own: float, adjacent: float) -> float:
-        """Return the score of the text around the passage, from the scores of both windows.
 
-        A passage at the edge gets a part of the adjacent window's score, if that is higher. It never gets
-        less than its own window has, so that the only passage of an entry has no disadvantage.
-        """
-        return own + self.share * max(0.0, adjacent - own)
+_STEPS_AND_SHARES = tuple(
+    (
+        WINDOW_CHUNKS if 2 * at + 1 > WINDOW_CHUNKS else -WINDOW_CHUNKS,
+        abs((at + 0.5) / WINDOW_CHUNKS - 0.5),
+    )
+    for at in range(WINDOW_CHUNKS)
+)
+"""For each position in a window: how far it is to the start of the adjacent window, and its share."""
 
 
 def find_windows_around(place: int) -> WindowsAround:
     """Return the windows that count for the passage at `place`."""
-    own = make_window_id(place)
-    distance = (place - own + 0.5) / WINDOW_CHUNKS - 0.5
-    adjacent = own + (WINDOW_CHUNKS if distance > 0 else -WINDOW_CHUNKS)
-    if get_owner_of_place(adjacent) != get_owner_of_place(own):
-        return WindowsAround(own, None, 0.0)
-    return WindowsAround(own, adjacent, abs(distance))
+    position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
+    step, share = _STEPS_AND_SHARES[position]
+    return WindowsAround(place - position, place - position + step, share)
+
+
+def score_text_around(place: int, scores: Mapping[int, float]) -> float:
+    """Return the score of the text around the passage at `place`; `scores` maps window ids to scores.
+
+    A passage at the edge gets a part of the adjacent window's score, if that is higher. It never gets
+    less than its own window has, so that the only passage of an entry has no disadvantage.
+    """
+    # A search calls this for hundreds of passages, so it makes no `WindowsAround`.
+    position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
+    step, share = _STEPS_AND_SHARES[position]
+    own = scores.get(place - position, 0.0)
+    adjacent = scores.get(place - position + step, 0.0)
+    return own + share * (adjacent - own) if adjacent > own else own
 
 
 def find_changed_windows(

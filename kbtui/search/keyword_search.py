@@ -17,6 +17,7 @@ from kbtui.index.entries_and_chunks import (
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
+    drop_last_equal_chunks,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -33,6 +34,7 @@ from kbtui.index.passage_windows import (
     find_windows_around,
     get_owner_of_place,
     get_place_limits,
+    score_text_around,
 )
 from kbtui.search.query_words import (
     QueryWord,
@@ -277,9 +279,9 @@ NEAR_SHARE = 0.9
 
 MAX_FETCHED_WINDOWS = 300
 """The number of the best windows whose scores are read."""
-BEST_WINDOWS = 50
+BEST_WINDOWS = 25
 """The number of the best windows whose passages are ranked, even if these have no word of the query."""
-MAX_SCORED_PASSAGES = 200
+MAX_SCORED_PASSAGES = 100
 """The number of the best passages whose windows are scored, even if these are not among the fetched ones."""
 
 ChunkRanking = list[tuple[int, float]]
@@ -527,27 +529,27 @@ class _KeywordIndexQuery:
         found, places = self._search_chunks(query, limit, **order)
         all_found = len(found) < limit
         cut = whole_ties and not all_found
-        found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
         if not self.ranks_by_score:
-            return found, all_found
+            return sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut), all_found
+        found = drop_last_equal_chunks(found) if cut else found
         best = self.windows.rank_windows(without)
-        members, more_places = self._search_chunks_of_windows(
-            list(best.scores)[:BEST_WINDOWS], wanted
-        )
+        members, more_places = self._search_chunks_of_windows(best.first, wanted)
         places |= more_places
         held = {row.number for row in found}
         found += [row for row in members if row.number not in held]
         found = self._add_scores(found, self.windows.score_passages(found, places, best))
-        return self._add_scores(
-            found, self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
-        ), all_found
+        more = self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
+        return self._add_scores(found, more) if more else found, all_found
 
     def _add_scores(self, rows: list[RankedChunk], more: Mapping[int, float]) -> list[RankedChunk]:
         """Return the rows in their new order; `more` maps chunk numbers to what their scores gain."""
-        if not more:
-            return rows
         return sort_ranked_chunks(
-            [row._replace(score=row.score + more.get(row.number, 0.0)) for row in rows],
+            [
+                RankedChunk(row[0], row[1] + more[row[0]], row[2], row[3])
+                if row[0] in more
+                else row
+                for row in rows
+            ],
             tolerance=self.tolerance,
         )
 
@@ -557,15 +559,14 @@ class _KeywordIndexQuery:
         """Return the best chunks that match, and their places by chunk number."""
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
-        columns = (
+        numbers, places, ties = (
             self.searcher.fast_field_values(name, addresses) for name in ("chunk", "place", "tie")
         )
-        rows, places = [], {}
-        for number, place, tie, (score, _) in zip(*columns, hits, strict=True):
-            if number is not None:  # the watermark, a document that is not a chunk, has no number
-                places[number] = place
-                rows.append(RankedChunk(number, score, get_owner_of_place(place), tie))
-        return rows, places
+        owners = [place and get_owner_of_place(place) for place in places]
+        rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
+        # The watermark, a document that is not a chunk, has no number.
+        found = [RankedChunk._make(row) for row in rows if row[0] is not None]
+        return found, dict(zip(numbers, places, strict=True))
 
     def _search_chunks_of_windows(
         self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
@@ -649,9 +650,14 @@ class _KeywordIndexQuery:
 
 
 class BestWindows(NamedTuple):
-    """Maps the ids of the best windows to their scores, best first. `is_complete` says whether these are all that match."""
+    """The ids of the best windows, with their scores.
+
+    `first` are those whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says whether
+    `scores` has all windows that match.
+    """
 
     scores: dict[int, float]
+    first: list[int]
     is_complete: bool
 
 
@@ -685,15 +691,18 @@ class WindowQuery:
     def rank_windows(self, without: Collection[Any]) -> BestWindows:
         """Return the best windows. Leave out those of the entries in `without`."""
         if not self.parts:
-            return BestWindows({}, True)
+            return BestWindows({}, [], True)
         limits = [*self._limits, *_exclude_owners(self._schema, "id", without)]
         wanted = [(Occur.Should, part.query) for part in self.parts]
         if any(occur != Occur.MustNot for occur, _ in limits):
             wanted = [(Occur.Must, Query.boolean_query(wanted))]
         rows = self._search_windows(Query.boolean_query([*wanted, *limits]), MAX_FETCHED_WINDOWS)
         is_complete = len(rows) < MAX_FETCHED_WINDOWS
-        rows = sort_ranked_chunks(rows, cut=not is_complete)
-        return BestWindows({row.number: row.score for row in rows}, is_complete)
+        if not is_complete:
+            rows = drop_last_equal_chunks(rows)
+        first = drop_last_equal_chunks(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
+        scores = {row.number: row.score for row in rows}
+        return BestWindows(scores, [row.number for row in first], is_complete)
 
     def score_passages(
         self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: BestWindows
@@ -703,25 +712,13 @@ class WindowQuery:
         The windows that are not among the best are looked up for the first `MAX_SCORED_PASSAGES` rows;
         for further rows, they count as 0.
         """
-        around = {row.number: find_windows_around(places[row.number]) for row in rows}
         scores = best.scores
         if not best.is_complete:
+            first = [find_windows_around(places[row.number]) for row in rows[:MAX_SCORED_PASSAGES]]
             # If the own window is one of the best, an adjacent one that is not has a lower score.
-            low: set[int] = set()
-            for row in rows[:MAX_SCORED_PASSAGES]:
-                windows = around[row.number]
-                if windows.own not in scores:
-                    low |= {
-                        windows.own,
-                        windows.own if windows.adjacent is None else windows.adjacent,
-                    }
+            low = {id_ for one in first if one.own not in scores for id_ in one[:2]}
             scores = scores | self._score_windows(low - scores.keys())
-        return {
-            number: windows.combine_scores(
-                scores.get(windows.own, 0.0), scores.get(windows.adjacent or 0, 0.0)
-            )
-            for number, windows in around.items()
-        }
+        return {row.number: score_text_around(places[row.number], scores) for row in rows}
 
     def _score_windows(self, windows: Collection[int]) -> dict[int, float]:
         """Map window ids to their scores; windows that do not match are left out."""

@@ -269,7 +269,7 @@ def _score_window_terms(
     """Return what each term in the windows around a chunk adds to the chunk's score."""
     place = make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
     windows = find_windows_around(place)
-    addresses = query.find_document_addresses({windows.own, windows.adjacent or windows.own})
+    addresses = query.find_document_addresses(windows[:2])
     own, adjacent = (
         [
             _compute_term_score(part, query.searcher, addresses[window])
