@@ -474,7 +474,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
 def test_the_pace_is_that_of_the_last_half_minute_without_loading_and_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from kbtui.engine import open_workspace as estimating
+    from kbtui.engine import engine_workspace as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
