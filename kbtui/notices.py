@@ -13,7 +13,8 @@ NoticeCode = Literal[
     "configuration_invalid", "filter_without_value", "filters_leave_nothing", "index_behind",
     "index_mended", "keywords_only", "marks_unreadable", "meaning_only", "near_spellings",
     "newest_first", "no_other_workspaces", "other_directories", "nothing_to_look_for",
-    "passages_pending", "private_index", "query_cut", "query_mistake", "search_not_logged",
+    "passages_pending", "pattern_hits_cut", "pattern_out_of_time", "private_index",
+    "regular_expression", "query_cut", "query_mistake", "search_not_logged",
     "unknown_filter", "workspace_left_out", "workspaces_unwatched",
 ]  # fmt: skip
 RankReasonCode = Literal[
@@ -59,6 +60,9 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "no_other_workspaces": "this is the only workspace that you have opened",
     "other_directories": "conversations may be missing, because the engine was started with a different {variables} and cannot restart while other clients use it; `kbtui engine stop` stops it",
     "nothing_to_look_for": "nothing to search for: add a word",
+    "pattern_hits_cut": "only the first {limit:,} matching lines are shown",
+    "pattern_out_of_time": "stopped after {total} seconds; not everything was searched",
+    "regular_expression": "matching lines",
     "passages_pending": "{total:,} passages are not searchable by meaning yet",
     "query_cut": "the query was cut at {characters} characters",
     "query_mistake": "{detail}",

@@ -20,7 +20,11 @@ from kbtui.errors import (
     UsageError,
     WorkspaceError,
 )
-from kbtui.library.index_and_engine_access import FIRST_INDEX_SECONDS, EngineEventListener
+from kbtui.library.index_and_engine_access import (
+    FIRST_INDEX_SECONDS,
+    EngineEventListener,
+    get_current_cancellation,
+)
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
@@ -217,6 +221,23 @@ class Library(ReferenceReader):
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search by keywords in this process, fast enough to run while the user types."""
         return self._search_in_process(request)
+
+    def search_lines(self, query: str, expression: str, *, hidden: bool = False) -> SearchAnswer:
+        """Return the lines of subjects and conversations that match a regular expression in RE2's syntax.
+
+        `query` is the text that the user typed. Each hit is a line. Files are read instead of the index. The
+        search stops after ten seconds, and a notice then says so.
+        """
+        from kbtui.library.pattern_search import search_lines_by_pattern
+
+        return search_lines_by_pattern(
+            self.workspace,
+            self.load_knowledge(),
+            query,
+            expression,
+            get_current_cancellation().raise_if_cancelled,
+            hidden=hidden,
+        )
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader. If the index is damaged, have the engine rebuild it, then call again."""

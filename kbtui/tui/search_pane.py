@@ -10,6 +10,7 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
+from kbtui.dates import format_date
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
     LEG_NAMES,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from kbtui.dates import Clock
     from kbtui.search.search_request_and_answer import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
 
@@ -153,8 +155,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__(id="results", classes="pane")
+        self._clock = clock
         self.border_title = "Results"
         self.list = RowList("results-list")
         self._summary = LeftAndRightTextLine(id="answer")
@@ -331,14 +334,22 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _make_further_hit_row(self, hit: Hit, ref: str) -> ListRow:
         """Return the row of a hit below the best hit of its entry, without the title."""
-        width, where = self._measure_hit_row(ref)
+        width, where = self._measure_hit_row(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
         left: Spans = [("  │ ", "dim"), *first]
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
-    def _measure_hit_row(self, ref: str) -> tuple[int, str]:
-        """Return the number of cells for the text of a hit, and the hit's reference. A long reference is shortened."""
+    def _measure_hit_row(self, hit: Hit, ref: str) -> tuple[int, str]:
+        """Return the number of cells for the text of a hit, and where the hit is.
+
+        This is the role, the turn and the date of a hit in a conversation, and the reference of a subject. A
+        long reference is shortened.
+        """
         width = max(20, self.list.scrollable_content_region.width - 4)
+        if hit.turn is not None and hit.timestamp is not None:
+            now = self._clock()
+            date = format_date(hit.timestamp.astimezone(now.tzinfo).date(), now.date())
+            return width, f"{sanitize_to_one_line(hit.role or '')}, turn {hit.turn} · {date}"
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 
     def _make_hit_row(self, hit: Hit, ref: str, more: int, workspace: str | None) -> ListRow:
@@ -361,7 +372,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((" changed after indexing", "warning"))
         if workspace:
             title.append((f" in {_shorten_home(workspace)}", "dim"))
-        width, where = self._measure_hit_row(ref)
+        width, where = self._measure_hit_row(hit, ref)
         lines = 1 if hit.answer else 2
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
         if hit.answer:

@@ -151,6 +151,20 @@ async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_f
     assert (saved.name, saved.query, saved.mode) == ("my tests", "make tests", "hybrid")
 
 
+async def test_an_expression_between_slashes_finds_lines(book: Builder) -> None:
+    async with running(book.root, size=(120, 50)) as tui:
+        await tui.press("slash")
+        await tui.type("/mak.\\s+tests?|^you are/")
+        await tui.until("matching lines")
+        found = [hit.text for hit in tui.main.results_pane.answer.hits]  # type: ignore[union-attr]
+        assert "You are welcome." in found
+        assert all("make test" in text.lower() or text.startswith("You are") for text in found)
+        await tui.until(lambda: "turn 3 · " in tui.text)
+        await tui.press("backspace")
+        await tui.type(")/")
+        await tui.until("invalid regular expression")
+
+
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
     library = WithoutEngine(book.workspace, load_settings()._replace(query_log=False))
     async with running(book.root, library=library) as tui:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kbtui.library import CallCancellation
@@ -254,7 +255,7 @@ class SearchController:
             return
         if not self._pane.list.rows:
             self.show_search_wait_reason()
-        if self.mode != "semantic":
+        if self.mode != "semantic" and self._expression is None:
             request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit_call(
                 lambda: self._library.search_by_keywords(request),
@@ -289,8 +290,23 @@ class SearchController:
             all_projects=self.searches_all_projects,
         )
 
+    @property
+    def _expression(self) -> str | None:
+        """The regular expression between slashes that the query consists of, or None."""
+        match = re.fullmatch(r"/(.+)/", self.query)
+        return match[1] if match else None
+
     def _start_full_search(self) -> None:
         self._timer = None
+        query, expression = self.query, self._expression
+        if expression is not None:
+            hidden = self._main.panes.library.state.hidden
+            self._full_worker.submit_call(
+                lambda: self._library.search_lines(query, expression, hidden=hidden),
+                self._show_full_search_answer,
+                self._report_search_failure,
+            )
+            return
         request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
@@ -335,6 +351,8 @@ class SearchController:
             )
         self._answered_query = self.query
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
+        if self._expression is not None:
+            self._answered_request = None  # a matching line has no rank to explain
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 

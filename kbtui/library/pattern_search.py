@@ -1,0 +1,138 @@
+"""Searches subjects and conversations line by line for a regular expression, and answers as a search does."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.conversation_grep import (
+    GrepQuery,
+    cut_line_around_match,
+    make_grep_pattern,
+    search_turns,
+)
+from kbtui.conversations.conversation_repository import (
+    get_conversation_format,
+    list_conversations,
+)
+from kbtui.errors import KbtuiError, UsageError
+from kbtui.knowledge import read_subject_text
+from kbtui.notices import Notice
+from kbtui.refs import make_conversation_ref, make_subject_ref
+from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kbtui.conversations.conversation_grep import GrepPattern
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.models import Subject
+    from kbtui.workspace import Workspace
+
+PATTERN_SEARCH_SECONDS = 10
+"""A search for a regular expression stops after this many seconds."""
+MAX_LINES_OF_ENTRY = 50
+"""At most this many matching lines of one subject or conversation are hits."""
+
+
+def search_lines_by_pattern(
+    workspace: Workspace,
+    knowledge: KnowledgeBase,
+    query: str,
+    expression: str,
+    raise_if_cancelled: Callable[[], None],
+    *,
+    hidden: bool = False,
+) -> SearchAnswer:
+    """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
+
+    Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that the
+    user typed. An invalid expression is a mistake in the answer. The search stops after
+    `PATTERN_SEARCH_SECONDS` and at `MAX_HITS` lines, and a notice says so. `raise_if_cancelled` is called
+    before each file is read, and raises `Cancelled` to stop the search.
+    """
+    try:
+        pattern = make_grep_pattern(expression, is_regex=True)
+    except UsageError as error:
+        mistake = QueryMistake(0, len(query), error.message, error.hint or "")
+        return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
+    deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
+    hits: list[Hit] = []
+    notices = [Notice("regular_expression")]
+    for found in _iterate_hits_of_entries(workspace, knowledge, pattern, deadline, hidden=hidden):
+        raise_if_cancelled()
+        hits += [hit._replace(entry_passages=len(found)) for hit in found]
+        if len(hits) > MAX_HITS:
+            notices.append(Notice("pattern_hits_cut", {"limit": MAX_HITS}))
+            break
+        if time.monotonic() > deadline:
+            notices.append(Notice("pattern_out_of_time", {"total": PATTERN_SEARCH_SECONDS}))
+            break
+    hits = hits[:MAX_HITS]
+    return SearchAnswer(query, "lexical", hits, total=len(hits), notices=notices)
+
+
+def _iterate_hits_of_entries(
+    workspace: Workspace,
+    knowledge: KnowledgeBase,
+    pattern: GrepPattern,
+    deadline: float,
+    *,
+    hidden: bool,
+) -> Iterator[list[Hit]]:
+    """Yield the hits of each subject and conversation, also of those without any."""
+    for topic in knowledge.topics.values():
+        for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
+            if not subject.disabled and (hidden or not subject.hidden):
+                yield _find_hits_in_subject(subject, pattern)
+    infos = [info for info in list_conversations(workspace, counts=False) if not info.archived]
+    for info in sorted(infos, key=lambda one: one.make_time_sort_key(), reverse=True):
+        yield _find_hits_in_conversation(info, pattern, deadline)
+
+
+def _find_hits_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
+    try:
+        text = read_subject_text(subject)
+    except KbtuiError:
+        return []
+    hits: list[Hit] = []
+    number, last = 1, 0
+    for start, end, match in pattern.find_matching_lines(text):
+        number += text.count("\n", last, start)
+        last = start
+        line = cut_line_around_match(text[start:end], match - start)
+        ref = str(make_subject_ref(subject.topic, subject.slug)._replace(lines=(number, number)))
+        hits.append(
+            Hit(
+                ref, "subject", subject.ref, f"{subject.ref}:{number}", subject.slug, line, 1.0,
+                matches=pattern.find_match_spans(line), topic=subject.topic, slug=subject.slug,
+                lines=(number, number),
+            )
+        )  # fmt: skip
+        if len(hits) == MAX_LINES_OF_ENTRY:
+            break
+    return hits
+
+
+def _find_hits_in_conversation(
+    info: ConversationInfo, pattern: GrepPattern, deadline: float
+) -> list[Hit]:
+    if info.events_path is None:
+        return []
+    query = GrepQuery(pattern, limit=MAX_LINES_OF_ENTRY, deadline=deadline)
+    turns, _, _ = get_conversation_format(info).decode_turns(info)
+    found = search_turns(turns, query)
+    hits = []
+    for at, line in enumerate(found.lines):
+        ref = str(make_conversation_ref(info.id, line.turn)) if line.turn else info.ref
+        hits.append(
+            Hit(
+                ref, "conversation", info.id, f"{info.id}:{at}", info.name, line.text, 1.0,
+                matches=pattern.find_match_spans(line.text), conversation_id=info.id,
+                turn=line.turn, role=line.scope, agent=info.agent, rewound=line.is_rewound,
+                timestamp=datetime.fromisoformat(line.timestamp) if line.timestamp else None,
+            )
+        )  # fmt: skip
+    return hits
