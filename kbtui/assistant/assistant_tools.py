@@ -114,8 +114,10 @@ LEARN = ToolDefinition(
     "learn",
     # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
-    "",
-    define_learn_tool_parameters()["properties"],
+    "Call this with a topic to see its subjects, and with names from that list or from a search to read them, before you answer from "
+    "memory. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
+    "A shortened answer names the lines or subjects that are left out, and the call that returns them.",
+    {**define_learn_tool_parameters()["properties"], "max_chars": _MAX_CHARS},
     ("topic",),
 )
 KNOWLEDGE_SEARCH = ToolDefinition(
@@ -436,8 +438,10 @@ def answer_tool_call(
     if name not in TOOLS:
         shown = (mask_secrets(name) if masked else name)[:100]
         raise UnknownToolError(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
+    limit = ANSWER_LIMIT
     try:
         checked = check_and_convert_tool_arguments(TOOLS[name], arguments)
+        limit = checked["max_chars"]
         reply = _HANDLERS[name](ToolCall(library, checked, current, masked))
     except KbtuiError as error:
         reply = ToolReply(_format_error_for_assistant(error, TOOLS[name]), is_error=True)
@@ -454,9 +458,9 @@ def answer_tool_call(
     text = SURROGATES.sub("\ufffd", reply.text)
     if masked:
         text = mask_secrets(text)
-    if len(text) > ANSWER_LIMIT:
+    if len(text) > limit:
         # The tools limit their answers, so only very long arguments or names exceed the limit.
-        kept = ANSWER_LIMIT - 100
+        kept = limit - 100
         text = f"{text[:kept]}\n[… {len(text) - kept:,} characters are left out; ask for less]"
     return ToolReply(text, reply.is_error)
 
@@ -490,7 +494,9 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
 def _answer_learn_call(call: ToolCall) -> ToolReply:
     library, topic = _find_library_of_reference(call.library, call.arguments["topic"])
     subjects, knowledge = call.arguments["subjects"], library.load_knowledge()
-    learned = knowledge.learn(topic, subjects, max_chars=ANSWER_LIMIT, masked=call.masked)
+    learned = knowledge.learn(
+        topic, subjects, max_chars=call.arguments["max_chars"], masked=call.masked
+    )
     return ToolReply(learned.text, learned.is_error)
 
 

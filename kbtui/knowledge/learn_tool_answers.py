@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
 """The maximum number of characters of the list of subjects that do not fit into an answer."""
-_NOTE_CHARACTERS = 700
+_NAMES_SHARE = 3
+"""If an answer must be short, the names of left-out subjects get one part in this many of it."""
+_NOTE_CHARACTERS = 150
+"""The length of a note about what is left out, without the names in it."""
 """How many characters are reserved for the note below a shortened subject."""
 MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
@@ -61,6 +64,13 @@ class LearnToolCaller(NamedTuple):
     has_prompt: bool = False
     max_chars: int | None = None
     masked: bool = False
+
+    @property
+    def names_room(self) -> int:
+        """How many characters of an answer are for the names of the subjects that do not fit."""
+        if self.max_chars is None:
+            return MAX_NAMES_CHARACTERS
+        return min(MAX_NAMES_CHARACTERS, self.max_chars // _NAMES_SHARE)
 
     def list_subjects_already_given(self, resolved: SubjectSlugsByVisibility) -> frozenset[str]:
         """Return the subjects that the caller already has."""
@@ -199,7 +209,7 @@ def _format_subject_blocks(
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
     """Return the texts of subjects in tags, the subjects that do not fit, and how many subjects are unreadable."""
-    room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
+    room = None if caller.max_chars is None else caller.max_chars - caller.names_room
     blocks: list[str] = []
     failed = 0
     for number, part in enumerate(wanted):
@@ -258,7 +268,8 @@ def _format_subject_range(
     shown = format_lines_until(starts[last])
     if room is None or len(shown) <= room:
         return shown
-    room -= _NOTE_CHARACTERS
+    topic, slug = shorten_argument(subject.topic), shorten_argument(part.slug)
+    room = max(_NOTE_CHARACTERS, room - _NOTE_CHARACTERS - len(topic) - len(slug))
     ends = starts[first : last + 1]
     final = first + max(
         0, bisect_right(ends, room, key=lambda end: len(format_lines_until(end))) - 1
@@ -271,7 +282,6 @@ def _format_subject_range(
             keep -= max(1, len(shown) - room)
         note = f"Line {first:,} of {count:,}, cut after {keep:,} of its {size:,} characters."
     if final < last:
-        topic = shorten_argument(subject.topic)
         rest = shorten_argument(str(SubjectLineRange(part.slug, (final + 1, last))))
         note += f' Continue with `learn`: topic "{topic}", subjects "{rest}".'
     return f"{add_final_newline(shown)}\n[{note}]\n"
@@ -320,7 +330,8 @@ def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
 
 def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     """Return the note that lists the subjects that did not fit."""
-    lines = _list_fitting_names(parts, MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS)
+    # The note and its last line also take room.
+    lines = _list_fitting_names(parts, max(0, caller.names_room - 2 * _NOTE_CHARACTERS))
     if left := parts[len(lines) :]:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")
     count = format_counted_noun(len(parts), "subject was", "subjects were")

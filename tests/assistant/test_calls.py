@@ -408,6 +408,10 @@ def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference
     workspace_root: Path, max_chars: int
 ) -> None:
     builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/long.md", "".join(f"Line {n}.\n" for n in range(1, 901)))
+    for number in range(80):
+        builder.subject(f"guide/a{number}.md", "Line 1.\n" * 20)
     builder.conversation(9, [[asked(f"heron {n} " * 60), said("wade " * 200)] for n in range(30)])
     with open_workspace(builder.root) as library:
         calls = {
@@ -425,6 +429,15 @@ def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference
         refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
         assert len(SEARCH_RESULT_HEADER.findall(text)) == len(refs) >= 1
         assert "raise `max_chars`" in text
+        for subjects, rest in (("**", "call `learn` again"), ("long", r'subjects "long:\d+-900"')):
+            reply = answer_tool_call(
+                "learn", {"topic": "guide", "subjects": subjects, "max_chars": max_chars}, library
+            )
+            assert len(reply.text) <= max_chars
+            assert re.search(rest, reply.text)
+            assert "Line 1." in reply.text
+        reply = answer_tool_call("learn", {"topic": "guide", "max_chars": max_chars}, library)
+        assert len(reply.text) <= max_chars
         reply = answer_tool_call(
             "conversation_read", {"id": f"jp-c{FIRST_ID + 9}", "max_chars": max_chars}, library
         )

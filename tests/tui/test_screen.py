@@ -299,6 +299,6 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         if size[0] > 100:
             await tui.until("turn 2 of 3")
             await tui.until("17 chars [1]")
-        for wanted in ("make tests", "First steps", f"{TALK}:2", "Esc to results"):
+        for wanted in ("make tests", "First steps", "assistant, turn 2", "Esc to results"):
             assert wanted in tui.text
         matches_snapshot(f"results-{size[0]}x{size[1]}", tui.text)
