@@ -14,6 +14,7 @@ from kbtui.cli.command_output import (
     print_text_or_json,
     print_to_stderr,
 )
+from kbtui.errors import WorkspaceError
 from kbtui.notices import (
     PAUSE_TEXTS,
     format_embedded_parts,
@@ -64,10 +65,17 @@ def run_engine_command(args: Namespace) -> int:
             print("embedding continues")
         return 0
     from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
-    from kbtui.workspace import find_workspace
+    from kbtui.workspace import find_workspace, open_workspace_at_root
+    from kbtui.workspace.paths import get_user_home
 
     # The settings are not loaded, so that the user can stop the engine even if they are invalid.
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    try:
+        workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    except WorkspaceError:
+        if args.workspace:
+            raise
+        # The current directory was deleted. The engine is the same in all directories.
+        workspace = open_workspace_at_root(Path(get_user_home()))
     try:
         engine = connect_or_start_engine(workspace, start=False)
     except EngineNotRunning:

@@ -122,3 +122,21 @@ def test_switching_the_model_off_for_one_command_needs_no_engine_without_it(
     _, _, err = run(builder, "search", "who gets up before the others")
     assert "the model is switched off" in err
     assert run(builder, "engine", "stop")[0] == 0
+
+
+def test_in_a_deleted_directory_the_engine_is_found_and_other_commands_say_what_is_wrong(
+    builder: Builder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    from kbtui.cli.main import main
+
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["engine", "status"]) == 1
+    assert "no engine is running" in capfd.readouterr().err
+    assert main(["search", "aardvark"]) == 3
+    assert "the current directory was deleted" in capfd.readouterr().err
