@@ -381,6 +381,18 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
         yield f"    the title contains words of the query; adds {title:.4f} to the score"
     if length := explained["length_gives"]:
         yield f"    the length of the passage adds {length:.4f} to the score"
+    among_turns = [
+        f"{gives:.4f} for {what}"
+        for what, gives in (
+            ("query words in the passage", explained["words_gives"]),
+            ("a matching question before it", explained["reply_gives"]),
+            ("other matches in its conversation", explained["conversation_gives"]),
+        )
+        if gives
+    ]
+    if among_turns:
+        yield f"    among the turns: {', '.join(among_turns)}"
+        yield f"    its new place among the turns changes the score by {explained['place_gives']:+.4f}"
     for line in describe_missing_words(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:

@@ -21,9 +21,8 @@ from kbtui.index.entries_and_chunks import (
 from kbtui.notices import Notice
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_words import FEW_KEYWORD_HITS, QueryMatchFinder
+from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.search_pipeline import (
-    PASSAGES_WITH_BONUS,
-    SCORE_DIGITS,
     HitCounts,
     LegFusion,
     SearchRun,
@@ -32,7 +31,7 @@ from kbtui.search.search_pipeline import (
     make_match_notices,
     make_search_hit,
 )
-from kbtui.search.search_request_and_answer import MAX_HITS, Hit, SearchAnswer
+from kbtui.search.search_request_and_answer import MAX_HITS, SCORE_DIGITS, Hit, SearchAnswer
 from kbtui.search.term_statistics import KeywordStatistics, TermStatistics
 
 if TYPE_CHECKING:
@@ -345,7 +344,7 @@ class _MultiIndexSearch:
         return [(row.number, row.score) for row in best]
 
     def _fuse_rankings(self, fusion: LegFusion) -> dict[int, float]:
-        """Return the score of each passage. The best passages get a bonus for title and length."""
+        """Return the score of each passage. The best passages are reranked."""
         scores = fusion.fuse_leg_scores()
         for position, run in self._runs.items():
             run.scores = {
@@ -355,13 +354,20 @@ class _MultiIndexSearch:
             }
         if fusion.has_two_rankings:
             best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-            for chunk in best[:PASSAGES_WITH_BONUS]:
+            passages = []
+            for chunk in best[:RERANKED_PASSAGES]:
                 place = self._list_places(chunk)[0]
-                run = self._runs[place.position]
                 with self._name_failing_index(place.position):
-                    if loaded := run.load_entry_and_chunk(place.number):
-                        bonuses = run.score_title_and_length(*loaded)
-                        scores[chunk] = round(scores[chunk] + sum(bonuses), SCORE_DIGITS)
+                    loaded = self._runs[place.position].load_entry_and_chunk(place.number)
+                if loaded:
+                    owner = self._identify_entry(chunk)
+                    passages.append(ScoredPassage(chunk, scores[chunk], owner, *loaded))
+            # The statistics are shared, so the rerankers of all indexes compute the same bonuses.
+            first = next(iter(self._runs))
+            with self._name_failing_index(first):
+                bonuses = self._runs[first].reranker.compute_bonuses(passages)
+            for chunk, of_chunk in bonuses.items():
+                scores[chunk] = round(scores[chunk] + of_chunk.total, SCORE_DIGITS)
         return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:

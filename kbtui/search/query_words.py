@@ -131,6 +131,11 @@ class QueryWord(NamedTuple):
     completions: tuple[tuple[str, str], ...] = ()
 
 
+def list_content_tokens(word: QueryWord) -> list[QueryToken]:
+    """Return the tokens of a word that are not function words."""
+    return [token for token in word.tokens if token.weight == 1.0]
+
+
 class StemmingAnalyzer:
     """Splits text into stems, and recognizes function words, in the languages that the user has set.
 
@@ -152,6 +157,10 @@ class StemmingAnalyzer:
     def stem_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
         return list(self._first.analyze(normalize_unicode(text)))
+
+    def split_words(self, text: str) -> list[str]:
+        """Return the words of a text, in order, without accents and in lower case."""
+        return list(self._plain.analyze(normalize_unicode(text)))
 
     def locate_stems(self, text: str) -> list[tuple[str, int, int]]:
         """Return the stem of each token, and the character offsets of its start and end."""

@@ -9,8 +9,10 @@ import orjson
 from kbtui.index.passage_windows import find_windows_around, make_chunk_place, make_entry_place
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.search_pipeline import SCORE_DIGITS, SearchRun, run_search_and_build_answer
+from kbtui.search.reranker import RankBonuses
+from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
+    SCORE_DIGITS,
     EmbeddedChunkText,
     QueryTermScore,
     RankExplanation,
@@ -95,8 +97,7 @@ class SearchExplainer:
         run = self._run
         number = chunk.number
         matches, missing = self._match_query_terms(entry, chunk)
-        has_bonus = number in run.scored_passages
-        title, length = run.score_title_and_length(entry, chunk) if has_bonus else (0.0, 0.0)
+        bonuses = run.bonuses.get(number, RankBonuses())
         explained = RankExplanation(
             ref=ref,
             title=entry.title,
@@ -109,8 +110,12 @@ class SearchExplainer:
             semantic=self._find_chunk_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
-            title_gives=round(title, SCORE_DIGITS),
-            length_gives=round(length, SCORE_DIGITS),
+            title_gives=bonuses.title,
+            length_gives=bonuses.length,
+            words_gives=bonuses.words,
+            reply_gives=bonuses.reply,
+            conversation_gives=bonuses.conversation,
+            place_gives=bonuses.place,
             matches=matches,
             missing=missing,
             embedded=self._describe_embedded_texts(entry, chunk),

@@ -18,11 +18,14 @@ from kbtui.search.query_words import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
     count_passages_with_token,
+    list_content_tokens,
 )
+from kbtui.search.reranker import RERANKED_PASSAGES, RankBonuses, Reranker, ScoredPassage
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
+    SCORE_DIGITS,
     Hit,
     SearchAnswer,
     SearchRequest,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
-    from kbtui.search.query_words import QueryToken, QueryWord
+    from kbtui.search.query_words import QueryWord
     from kbtui.search.term_statistics import KeywordStatistics
     from kbtui.workspace import Workspace
 
@@ -187,8 +190,8 @@ class SearchRun:
         self.coverage = 1.0
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
-        self.scored_passages: set[int] = set()
-        self._title_scores: dict[str, float] = {}
+        self.bonuses: dict[int, RankBonuses] = {}
+        """What the reranker added to the scores of the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.statistics: Mapping[bool, KeywordStatistics] | None = None
@@ -268,11 +271,14 @@ class SearchRun:
         """Set `scores` from the rankings of the legs."""
         self.scores = self.fusion.fuse_leg_scores()
         if self.fusion.has_two_rankings:
-            for number in list(self.visible_chunks)[:PASSAGES_WITH_BONUS]:
-                if loaded := self.load_entry_and_chunk(number):
-                    bonuses = self.score_title_and_length(*loaded)
-                    self.scores[number] = round(self.scores[number] + sum(bonuses), SCORE_DIGITS)
-                    self.scored_passages.add(number)
+            passages = [
+                ScoredPassage(number, self.scores[number], loaded[0].id, *loaded)
+                for number in list(self.visible_chunks)[:RERANKED_PASSAGES]
+                if (loaded := self.load_entry_and_chunk(number))
+            ]
+            self.bonuses = self.reranker.compute_bonuses(passages)
+            for number, bonuses in self.bonuses.items():
+                self.scores[number] = round(self.scores[number] + bonuses.total, SCORE_DIGITS)
             self.visible_chunks = self._sort_chunks_by_score(self.visible_chunks)
 
     @cached_property
@@ -290,28 +296,19 @@ class SearchRun:
         """Whether a filter selects tool calls. By default, tool calls and their results have no vectors."""
         return bool(self.request.tools or self.narrowing.args)
 
-    def score_title_and_length(self, entry: CatalogEntry, chunk: Chunk) -> tuple[float, float]:
-        """Return two bonuses of a passage: for query words in its entry's title, and for its length."""
-        if entry.id not in self._title_scores:
-            rarities = self._word_rarities
-            stems = rarities.keys() & set(self.keyword_search.language.stem_text(entry.title))
-            share = sum(rarities[stem] for stem in stems) / max(1.0, sum(rarities.values()))
-            self._title_scores[entry.id] = TITLE_WEIGHT * share
-        length = min(1.0, len(chunk.text.encode("utf-8", "replace")) / FULL_LENGTH_BYTES)
-        return self._title_scores[entry.id], LENGTH_WEIGHT * length
-
     @cached_property
-    def _word_rarities(self) -> dict[str, float]:
-        """The inverse document frequency of each stem in the query, without function words."""
+    def reranker(self) -> Reranker:
+        """The object that computes the bonuses of the best chunks."""
         side = self.keyword_search.sides[0]
         counted = self.statistics[False].passages if self.statistics else side.searcher
         total = counted.num_docs
-        stems = {token.stem for word in side.words for token in _list_content_tokens(word)}
+        stems = {token.stem for word in side.words for token in word.tokens}
         counts = {stem: counted.doc_freq("body", stem) for stem in stems}
-        return {
+        rarities = {
             stem: math.log1p(max(0.0, total - count + 0.5) / (count + 0.5))
             for stem, count in counts.items()
         }
+        return Reranker(side.words, rarities, self.keyword_search.language)
 
     def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
@@ -531,18 +528,6 @@ def make_search_hit(
 
 LEG_WEIGHT = 0.5
 """The weight of each leg in the fused score. The two legs together have the weight 1."""
-# The values of these constants were measured: docs/search-quality.md.
-TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
-"""The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
-FULL_LENGTH_BYTES = 100
-"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
-PASSAGES_WITH_BONUS = 30
-"""How many of the best passages get a bonus for their title and length."""
-SCORE_DIGITS = 4
-"""The number of digits of fused scores.
-
-The scores are rounded, so that rounding errors of the legs do not change the order.
-"""
 
 
 class LegScale:
@@ -688,18 +673,14 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
         return []
     # The index of hidden subjects is too small to tell which words are rare.
     side = run.keyword_search.sides[0]
-    words = [word for word in side.words if not word.tokens or _list_content_tokens(word)]
+    words = [word for word in side.words if not word.tokens or list_content_tokens(word)]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
     return [
         word for word in words if _count_passages_with_word(word, side.searcher) <= most
     ] or words
 
 
-def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
-    return [token for token in word.tokens if token.weight == 1.0]
-
-
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages contain a word. Of a word with several tokens, the rarest counts."""
-    counts = [count_passages_with_token(token, searcher) for token in _list_content_tokens(word)]
+    counts = [count_passages_with_token(token, searcher) for token in list_content_tokens(word)]
     return min(counts, default=0)

@@ -34,6 +34,11 @@ LEG_DEPTH = 150
 
 A request's `limit` changes neither this number nor the order.
 """
+SCORE_DIGITS = 4
+"""The number of digits of fused scores.
+
+They are rounded, so that rounding errors of the legs do not change the order.
+"""
 MAX_HITS = 400
 """The maximum number of hits of an answer. Both legs together fetch fewer, unless `depth` is raised."""
 
@@ -113,6 +118,10 @@ if TYPE_CHECKING:
         semantic: SearchLegRankJson
         title_gives: float
         length_gives: float
+        words_gives: float
+        reply_gives: float
+        conversation_gives: float
+        place_gives: float
         matches: list[QueryTermScoreJson]
         missing: Sequence[str]
         embedded: EmbeddedChunkTextJson | None
@@ -553,8 +562,9 @@ class RankExplanation(NamedTuple):
 
     * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
       ranked.
-    * `title_gives` and `length_gives` are the parts of the score for query words in the title of the
-      entry, and for the length of the passage. Only the best passages of both legs have them.
+    * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. It orders
+      turns by the score with `words_gives`, `reply_gives` and `conversation_gives`; see `RankBonuses`.
+      Only the best passages of both legs have these values.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
     * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
@@ -570,6 +580,10 @@ class RankExplanation(NamedTuple):
     semantic: SearchLegRank = SearchLegRank()
     title_gives: float = 0.0
     length_gives: float = 0.0
+    words_gives: float = 0.0
+    reply_gives: float = 0.0
+    conversation_gives: float = 0.0
+    place_gives: float = 0.0
     matches: Sequence[QueryTermScore] = ()
     missing: Sequence[str] = ()
     embedded: EmbeddedChunkText | None = None

@@ -359,6 +359,15 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     for name, gives in (("title", explanation.title_gives), ("length", explanation.length_gives)):
         if gives:
             facts.append((name, [(f"adds {gives:.4f} to the combined score", "dim")]))
+    among_turns = {
+        "words": explanation.words_gives,
+        "reply": explanation.reply_gives,
+        "conversation": explanation.conversation_gives,
+    }
+    if any(among_turns.values()):
+        given = ", ".join(f"{name} {gives:.4f}" for name, gives in among_turns.items() if gives)
+        place = f", changes the combined score by {explanation.place_gives:+.4f}"
+        facts.append(("among turns", [(given, ""), (place, "dim")]))
     heading = _make_heading("head:legs", "Ranks by keywords and by meaning")
     return [heading, FactTableBlock("legs", facts)]
 

@@ -1,0 +1,204 @@
+"""Reranks the best passages of both legs by what their texts and places tell.
+
+A leg compares each passage with the query alone. It does not know that a passage replies to a question
+that matches the query, or that other passages of the same conversation match it, too. The reranker orders
+the turns among the best passages by such facts. The turns together keep their places, so that subjects,
+for which there are no such facts, stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.search.query_words import list_content_tokens
+from kbtui.search.search_request_and_answer import SCORE_DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.search.query_words import QueryWord, StemmingAnalyzer
+
+
+RERANKED_PASSAGES = 100
+"""The number of the best passages that are reranked."""
+# The values of these constants were measured: docs/search-quality.md.
+TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
+"""The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
+FULL_LENGTH_BYTES = 100
+"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
+WORDS_WEIGHT = 3.0
+"""The bonus of a turn's passage that contains all words of the query in the same form."""
+OTHER_FORM_SHARE = 0.5
+"""A word that the passage contains in another form (`sleeps` for `sleep`) counts this much."""
+REPLY_WEIGHT = 0.2
+"""A reply gets this share of the score of the question or request to which it replies."""
+CONVERSATION_WEIGHT = 0.2
+"""A turn's passage gets this share of the mean score of the best other passages of its conversation."""
+CONVERSATION_PASSAGES = 3
+"""For the bonus of a conversation, this many other passages are looked at."""
+
+_QUESTION_MARKS = frozenset("?？؟")
+
+
+class ScoredPassage(NamedTuple):
+    """A passage with its fused score. `owner` is equal for all passages of an entry."""
+
+    number: int
+    score: float
+    owner: Hashable
+    entry: CatalogEntry
+    chunk: Chunk
+
+
+class RankBonuses(NamedTuple):
+    """What the reranker finds out about a passage.
+
+    `title` and `length` are added to its score. `words`, `reply` and `conversation` decide on its place
+    among the turns, and are 0 for subjects. `place` is what the new place adds to the score.
+    """
+
+    title: float = 0.0
+    length: float = 0.0
+    words: float = 0.0
+    reply: float = 0.0
+    conversation: float = 0.0
+    place: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """What the reranker adds to the score of the passage."""
+        return self.title + self.length + self.place
+
+    @property
+    def of_turn(self) -> float:
+        """The sum of the bonuses that decide on the place among the turns."""
+        return self.words + self.reply + self.conversation
+
+
+class Reranker:
+    """Computes the bonuses of the best passages of a search."""
+
+    def __init__(
+        self, words: Sequence[QueryWord], rarities: Mapping[str, float], language: StemmingAnalyzer
+    ) -> None:
+        """Prepare to rerank the passages of a query.
+
+        `words` are its analyzed words. `rarities` maps their stems to inverse document frequencies.
+        """
+        self._language = language
+        self._tokens = [(token, rarities[token.stem]) for word in words for token in word.tokens]
+        self._title_stems = {
+            token.stem: rarities[token.stem]
+            for word in words
+            for token in list_content_tokens(word)
+        }
+
+    def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
+        """Return the bonuses of each passage, by its number. `passages` are sorted, the best first."""
+        titles = {one.owner: one.entry.title for one in passages}
+        by_title = {owner: self._score_title(title) for owner, title in titles.items()}
+        turns = [one for one in passages if one.chunk.turn is not None]
+        parts = (self._score_words(turns), _score_replies(turns), _score_conversations(turns))
+        of_turns = dict(zip((one.number for one in turns), zip(*parts, strict=True), strict=True))
+        found = {}
+        for one in passages:
+            length = len(one.chunk.text.encode("utf-8", "replace"))
+            values = (
+                by_title[one.owner],
+                LENGTH_WEIGHT * min(1.0, length / FULL_LENGTH_BYTES),
+                *of_turns.get(one.number, ()),
+            )
+            found[one.number] = RankBonuses(*(round(value, SCORE_DIGITS) for value in values))
+        places = place_turns({one.number: (one.score, found[one.number]) for one in turns})
+        return found | {
+            number: found[number]._replace(place=place) for number, place in places.items()
+        }
+
+    def _score_title(self, title: str) -> float:
+        stems = self._title_stems.keys() & set(self._language.stem_text(title))
+        share = sum(self._title_stems[stem] for stem in stems) / max(
+            1.0, sum(self._title_stems.values())
+        )
+        return TITLE_WEIGHT * share
+
+    def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
+        """Return the bonuses for the words of the query, weighted by rarity.
+
+        The keyword leg compares stems, and scores a passage by the text around it, too. This bonus looks
+        at the passage alone, and also at function words.
+        """
+        total = sum(rarity for _, rarity in self._tokens) or 1.0
+        return [WORDS_WEIGHT * self._weigh_words(one.chunk.text) / total for one in turns]
+
+    def _weigh_words(self, text: str) -> float:
+        """Return the sum of the rarities of the query's words in a text."""
+        forms = set(self._language.split_words(text))
+        stems = set(self._language.stem_text(text))
+        return sum(
+            rarity * (1.0 if token.plain in forms else OTHER_FORM_SHARE)
+            for token, rarity in self._tokens
+            if token.plain in forms or token.stem in stems
+        )
+
+
+def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
+    """Return the bonuses for replying to a question or request that matches the query.
+
+    A question is the passage directly before, if it has a question mark. A request is the last message of
+    the user before a message of the assistant in the same turn.
+    """
+    places = {(one.owner, one.chunk.ordinal): one for one in turns}
+    requests: dict[tuple[Hashable, int | None], list[ScoredPassage]] = defaultdict(list)
+    for one in turns:
+        if one.chunk.role == "user":
+            requests[one.owner, one.chunk.turn].append(one)
+    found = []
+    for one in turns:
+        score = 0.0
+        before = places.get((one.owner, one.chunk.ordinal - 1))
+        if before is not None and not _QUESTION_MARKS.isdisjoint(before.chunk.text):
+            score = before.score
+        if one.chunk.role == "assistant":
+            earlier = [
+                (request.chunk.ordinal, request.score)
+                for request in requests[one.owner, one.chunk.turn]
+                if request.chunk.ordinal < one.chunk.ordinal
+            ]
+            score = max(score, max(earlier)[1] if earlier else 0.0)
+        found.append(REPLY_WEIGHT * score)
+    return found
+
+
+def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
+    """Return the bonuses for other passages of the conversation that match the query."""
+    scores: dict[Hashable, list[float]] = defaultdict(list)
+    for one in turns:
+        scores[one.owner].append(one.score)
+    best = {
+        owner: sorted(of_entry, reverse=True)[: CONVERSATION_PASSAGES + 1]
+        for owner, of_entry in scores.items()
+    }
+    found = []
+    for one in turns:
+        others = list(best[one.owner])
+        others.remove(one.score if one.score in others else others[-1])
+        found.append(CONVERSATION_WEIGHT * sum(others) / CONVERSATION_PASSAGES)
+    return found
+
+
+def place_turns(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
+    """Return what the new place of each turn's passage adds to its score, by its number.
+
+    `turns` has the fused score and the bonuses of each passage. The best passage gets the best score that
+    a turn has without the bonuses for turns, the next one the next score, and so on.
+    """
+    scores = {
+        number: score + bonuses.title + bonuses.length for number, (score, bonuses) in turns.items()
+    }
+    order = sorted(turns, key=lambda number: -(scores[number] + turns[number][1].of_turn))
+    return {
+        number: round(score - scores[number], SCORE_DIGITS)
+        for number, score in zip(order, sorted(scores.values(), reverse=True), strict=True)
+    }
