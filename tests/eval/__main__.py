@@ -2,7 +2,8 @@
 
     python -m tests.eval [--write] [--misses] [--collections DIRECTORY] [SET…]
 
-Sets are `cranfield`, `qmsum`, `demo` and `sealed`. The first two are public collections. They are skipped
+Sets are `cranfield`, `qmsum`, `turns`, `demo` and `sealed`. The first two are public collections, and `turns`
+has other questions about the meetings of `qmsum`, each about a single turn. These three are skipped
 if `--collections`, or `KBTUI_EVAL_COLLECTIONS`, does not name a directory with a directory for each of them.
 
 Beside each difference stands its interval of 95 % (paired bootstrap over the questions). The exit code
@@ -18,7 +19,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.assistant.assistant_tools import format_search_answer
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
@@ -36,7 +37,14 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit
 
 GOLDEN = Path(__file__).parent / "golden"
-COLLECTIONS = {"cranfield": cranfield, "qmsum": qmsum}
+COLLECTIONS: dict[
+    str, tuple[Any, str, Callable[[Path], list[tuple[str, str, dict[str, float]]]]]
+] = {
+    "cranfield": (cranfield, "cranfield", cranfield.read_questions),
+    "qmsum": (qmsum, "qmsum", qmsum.read_questions),
+    "turns": (qmsum, "qmsum", qmsum.read_turn_questions),
+}
+"""The module of each set that uses a public collection, its directory, and the function that reads its questions."""
 SETS = (*COLLECTIONS, "demo", "sealed")
 GUARDED = ("ndcg@10", "recall@10")
 """The metrics in which the fusion must not be below its rankings or below plain RRF."""
@@ -80,15 +88,15 @@ def load_set(
 ) -> tuple[IndexedCorpus, list[Task]] | None:
     """Return a set's indexed workspace and its questions, or None if it is missing."""
     if name in COLLECTIONS:
-        module = COLLECTIONS[name]
-        folder = collections / name if collections else None
+        module, directory, read = COLLECTIONS[name]
+        folder = collections / directory if collections else None
         if folder is None or not (folder / module.FILE).is_file():
             return None
-        root = cache_folder() / name
+        root = cache_folder() / directory
         module.write_workspace(folder, root)
         rank = _list_slugs if name == "cranfield" else _list_turns
         return index_corpus(root, vectors), [
-            (number, text, rank, gains) for number, text, gains in module.read_questions(folder)
+            (number, text, rank, gains) for number, text, gains in read(folder)
         ]
     root = cache_folder() / "demo"
     shutil.rmtree(root, ignore_errors=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FILE = "meetings.jsonl"
 FIRST_ID = 17_400_000_000
@@ -38,6 +39,17 @@ def read_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
         )
         for number, meeting in _read_meetings(folder)
         for at, question in enumerate(meeting["specific_query_list"], 1)
+    ]
+
+
+def read_turn_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
+    """Return the questions of `turns.toml`: the place of the turn, the text, and the turn with its gain."""
+    numbers = [number for number, _ in _read_meetings(folder)]
+    questions = tomllib.loads((Path(__file__).parent / "turns.toml").read_text("utf-8"))
+    return [
+        (place, text, {f"jp-c{numbers[int(meeting)]}:{turn}": 1.0})
+        for text, place in questions.items()
+        for meeting, turn in [place.split(":")]
     ]
 
 
