@@ -17,7 +17,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.errors import ConfigError, UsageError, WorkspaceError, suggest_similar_key
 from kbtui.refs import CONVERSATION_ID
-from kbtui.text import sanitize
+from kbtui.text import format_counted_noun, sanitize
 from kbtui.version import __version__
 from kbtui.workspace import Settings, find_workspace, load_settings, paths, user_settings
 
@@ -122,12 +122,79 @@ def _format_path_and_existence(path: Path | None) -> str:
 
 def declare_model_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("action", choices=["show"], nargs="?", default="show", help="show the model (default)")
+    text = "show the model (default), or compare it with another one"
+    add("action", choices=["show", "compare"], nargs="?", default="show", help=text)
+    add("path", nargs="?", metavar="PATH", help="with `compare`: the directory of the other model")
+    text = "with `compare`: use at most this many logged queries (default: 50)"
+    add("--queries", type=int, default=50, metavar="N", help=text)
+    text = "with `compare`: embed at most this many passages (default: 2000)"
+    add("--passages", type=int, default=2000, metavar="N", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
 
+def _compare_models(args: Namespace) -> int:
+    """Compare the model of the settings with another one on the queries of the query log."""
+    from kbtui.library import open_workspace
+    from kbtui.library.model_comparison import compare_models
+
+    for name in ("queries", "passages"):
+        if getattr(args, name) < 1:
+            raise UsageError("must be at least 1", where=f"--{name}")
+    with open_workspace(args.workspace) as library:
+        found = compare_models(
+            library.workspace,
+            library.open_index_reader(),
+            load_settings().model,
+            args.path,
+            max_queries=args.queries,
+            max_passages=args.passages,
+            report=print_to_stderr,
+        )
+    current, other = found["current"], found["other"]
+    rows = [
+        ("", "current", "other"),
+        ("size", *(f"{one['size'] / 1e6:,.0f} MB" for one in (current, other))),
+        ("dimension", *(f"{one['dimension']:,}" for one in (current, other))),
+        ("load", *(f"{one['load_seconds']:.1f} s" for one in (current, other))),
+        (
+            "passages per second",
+            *(f"{one['passages_per_second']:,.0f}" for one in (current, other)),
+        ),
+        ("one query", *(f"{one['query_milliseconds']:.0f} ms" for one in (current, other))),
+        (
+            "embed all again",
+            *(f"{one['seconds_for_all'] / 60:,.1f} min" for one in (current, other)),
+        ),
+    ]
+    lines = [f"{name:20}  {first:>12}  {second:>12}" for name, first, second in rows]
+    queries = format_counted_noun(len(found["queries"]), "query", "queries")
+    lines += [
+        "",
+        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: {found['agreement']:.0%} of the best 10 hits "
+        f"are the same, and for {found['same_best']:.0%} of the queries the best hit is",
+    ]
+    for query in found["queries"][:10]:
+        lines.append(f"{query['agreement']:4.0%}  {query['query']}")
+        lines += (
+            [f"      only current: {', '.join(query['current'][:3])}"] if query["current"] else []
+        )
+        lines += [f"      only other:   {', '.join(query['other'][:3])}"] if query["other"] else []
+    print_text_or_json("\n".join([*lines, ""]), {**found}, args.json)
+    return 0
+
+
 def run_model_command(args: Namespace) -> int:
-    """Show the embedding model: its name, its path, and whether its files are intact."""
+    """Show the embedding model: its name, its path, and whether its files are intact.
+
+    `compare PATH` embeds your logged queries and passages of the index with this model and with the one in the
+    directory PATH, and prints how far their hits agree, how fast they are and how large.
+    """
+    if args.action == "compare":
+        if not args.path:
+            raise UsageError("`compare` needs the directory of a model", where="PATH")
+        return _compare_models(args)
+    if args.path:
+        raise UsageError("only `compare` takes a path", where="PATH")
     from kbtui.index.embedding_model import (
         EmbeddingModelUnavailable,
         find_embedding_model,

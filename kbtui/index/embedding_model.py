@@ -42,6 +42,10 @@ CHECKSUMS = {
 }
 
 
+MAX_CONFIGURATION_BYTES = 100_000
+"""A larger JSON file of a model, such as its vocabulary, is compared by its size alone."""
+
+
 class EmbeddingModelUnavailable(KbtuiError):
     """No embedding model can be used; keyword search still works."""
 
@@ -74,8 +78,10 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
             raise EmbeddingModelUnavailable(
                 "no such model directory", where=str(path), hint="check `model` in config.toml"
             )
-        digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape")).hexdigest()
-        return EmbeddingModelSource("m" + digest[:16], setting, packaged=False)
+        digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape"))
+        if path.is_dir():
+            _add_model_files_to_digest(path, digest)
+        return EmbeddingModelSource("m" + digest.hexdigest()[:16], setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise EmbeddingModelUnavailable(
@@ -84,6 +90,22 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
         )
     key = "minilm_" + CHECKSUMS["model.safetensors"][:12]
     return EmbeddingModelSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
+
+
+def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
+    """Add the names and sizes of a model's files, and the content of its JSON files, to a digest.
+
+    So a model that replaces another one in the same folder, or gets other prompts, gets vectors of its own.
+    The weights are not read, because that takes seconds.
+    """
+    for path in sorted(folder.rglob("*")):
+        try:
+            if path.is_file():
+                digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+                if path.suffix == ".json" and path.stat().st_size < MAX_CONFIGURATION_BYTES:
+                    digest.update(path.read_bytes())
+        except OSError:
+            continue
 
 
 def check_package_import(name: str) -> None:
