@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from kbtui.text import LEG_NAMES, format_counted_noun
 
 NoticeCode = Literal[
-    "configuration_invalid", "filter_without_value", "filters_leave_nothing", "index_behind",
+    "configuration_invalid", "filter_of_other_input",
+    "filter_without_value", "filters_leave_nothing", "index_behind",
     "index_mended", "keywords_only", "marks_unreadable", "meaning_only", "near_spellings",
     "newest_first", "no_other_workspaces", "other_directories", "nothing_to_look_for",
     "passages_pending", "pattern_hits_cut", "pattern_out_of_time", "private_index",
@@ -52,6 +53,7 @@ EmbeddedParts = dict[str, tuple[int, int]]
 """Kind of entry, as a plural -> how many of its passages have a vector, and how many need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
+    "filter_of_other_input": "{word}: cannot be used here, only in the {inputs}; it was searched for as a word",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
     "index_mended": "{detail}; the index was rebuilt",
     "marks_unreadable": "marks are not shown: {detail}; `kbtui doctor` says what to do",
@@ -121,6 +123,7 @@ class NoticeValues(TypedDict, total=False):
     words: list[str]
     near: list[str]
     filters: list[str]
+    inputs: list[Literal["search", "library", "entries"]]
     suggestion: str
     done: int
     total: int
@@ -185,6 +188,8 @@ def format_notice(notice: Notice) -> str:
         case "keywords_only":
             reason = _get_keywords_only_reason(values)  # front ends show the hint themselves
             return f"keywords only: {reason}" if reason else "keywords only"
+        case "filter_of_other_input":
+            values = {**values, "inputs": " and the ".join(values["inputs"])}
         case "near_spellings":
             return _format_near_spellings(values)
         case "filters_leave_nothing":

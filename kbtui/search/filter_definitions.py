@@ -323,6 +323,12 @@ def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]
     }
 
 
+def list_inputs_with_filter(key: str) -> list[FilterInput]:
+    """Return the inputs that accept the filter `key:`."""
+    inputs: tuple[FilterInput, ...] = ("search", "library", "entries")
+    return [one for one in inputs if key in map_filters_by_key(one)]
+
+
 def quote_filter_value(value: str) -> str:
     """Return a value in the syntax of queries: in quotation marks if it contains white space or a comma."""
     return f'"{value}"' if re.search(r"[\s,]", value) else value

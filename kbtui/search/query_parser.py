@@ -13,6 +13,7 @@ from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
     FilterDefinition,
     FilterValueError,
+    list_inputs_with_filter,
     map_filters_by_key,
     split_filter_values,
 )
@@ -154,6 +155,8 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
     if match := _FILTER_LIKE.match(word.lower()):
         from difflib import get_close_matches
 
+        if match[1] not in known and (inputs := list_inputs_with_filter(match[1])):
+            return Notice("filter_of_other_input", {"word": match[1], "inputs": inputs})
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
     return None
