@@ -732,7 +732,7 @@ class WindowQuery:
         hits = self.searcher.search(query, limit=max(1, limit), count=False).hits
         ids = self.searcher.fast_field_values("id", [address for _, address in hits])
         return [
-            RankedChunk(number, float(score), None, number)
+            RankedChunk._make((number, score, None, number))
             for number, (score, _) in zip(ids, hits, strict=True)
         ]
 

@@ -31,7 +31,7 @@ def idle_engine(base: Path, times: int) -> Iterator[Row]:
     """Print the memory after a backlog, when nobody asks and when the model is freed, and the wakes."""
     with contextlib.suppress(EmbeddingModelUnavailable):
         export_model_to_onnx(find_embedding_model(""))
-    libraries = []
+    libraries, stop_listening = [], []
     for number in range(WORKSPACES):
         root = base / f"workspace{number}"
         workspaces.subjects(root, PASSAGES if number == 0 else 20, 30)
@@ -48,7 +48,7 @@ def idle_engine(base: Path, times: int) -> Iterator[Row]:
             pass
         client.send_request("search", **question)
         # From now on, the workspace has a client that only listens, like the TUI of an absent user.
-        library.listen_to_engine_events(lambda event: None)
+        stop_listening.append(library.listen_to_engine_events(lambda event: None))
         client.close()
     engine = psutil.Process(pid)
     what = f"engine with {WORKSPACES} workspaces, {PASSAGES} passages"
@@ -64,6 +64,8 @@ def idle_engine(base: Path, times: int) -> Iterator[Row]:
     time.sleep(WAKE_SECONDS)
     wakes = (count_wakes(pid) - before) / WAKE_SECONDS
     print(f"{what}, asleep: {wakes:.2f} wakes a second   (target .5)", flush=True)
+    for stop in stop_listening:
+        stop()  # a listener would start another engine
     libraries[0].connect_engine().stop_engine()
     for library in libraries:
         library.close()
