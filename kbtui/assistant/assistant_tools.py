@@ -515,7 +515,7 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
 
 
 def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
-    """Map the root of each other workspace to `[label] `, which comes before references into it."""
+    """Map the roots of all workspaces except this one to the text `[label] ` before their references."""
     from kbtui.text import sanitize_to_one_line
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
@@ -574,7 +574,7 @@ def format_search_answer(
 ) -> str:
     """Format an answer: notices, then sources, then each passage below its citation header.
 
-    `labels` maps the root of each other workspace to the text before references into it.
+    `labels` maps the roots of all workspaces except this one to the text before their references.
     The text has at most `max_chars` characters (at least 1,000). Passages are left out from the end, and
     only the first one is ever cut.
     """

@@ -87,7 +87,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""The share of `max_chars` that is reserved instead if this is less than `_FRAME_LENGTH`."""
+"""This share of `max_chars` is reserved instead if it is less than `_FRAME_LENGTH` characters."""
 _MIN_HIT_LENGTH = 100
 """The minimum number of characters of XML of a hit. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
