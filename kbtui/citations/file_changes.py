@@ -262,12 +262,12 @@ def list_file_actions(
 ) -> Iterator[tuple[Turn, FileAction]]:
     """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
 
-    JP reports that it created a file even if it replaced one. Such a file counts as changed if
-    `known_texts` has its path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
-    has its difference from the new text. `known_texts` maps the path of each file that exists after the
-    earlier actions to its text, or to None if the text is unknown. Each action updates it.
-    If the earlier actions do not show the text of a file, `find_earlier_text(path, time)` is called,
-    which returns the text before the time, or None.
+    `known_texts` maps the path of each file that exists after the earlier actions to its text, or to
+    None if the text is unknown. Each action updates `known_texts`. If the earlier actions do not show
+    the text of a file, `find_earlier_text(path, time)` is called, which returns the text before the
+    time, or None. JP reports a replaced file as created. The action counts as a change if `known_texts`
+    has the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
+    shows how the new text differs from it.
     """
     known = {} if known_texts is None else known_texts
     for turn in turns:
@@ -707,7 +707,7 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Map each file that aider says it edited to False: none of its edits has been found yet."""
+    """Map each file that aider reports as edited to False, because no edit of the file has been found yet."""
     return {
         path.strip(): False
         for event in turn.events
@@ -737,7 +737,7 @@ def _find_path_before_block(
 ) -> str | None:
     """Return the file that the text before a block names, or `previous` if it names none.
 
-    `previous` is the file of the block before. The result is None if the named file was not edited.
+    `previous` is the file of the preceding block. The result is None if the named file was not edited.
     """
     for line in reversed(before.split("\n")[-4:]):
         name = line.strip().strip("*`#: ")

@@ -222,10 +222,11 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
 
 
 def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> str:
-    """Return the part of a subject's text `now` to show beside the text that a turn was given.
+    """Return the part of a subject's current text that corresponds to the text that a turn was given.
 
-    If the turn was given the whole text, this is all of `now`. If it was given a part, this is the
-    text from the first to the last paragraph that correspond to a paragraph of `given`.
+    `now` is the current text, and `given` the text that the turn was given. If the turn was given the
+    whole subject, the result is all of `now`. Otherwise, the result begins with the first paragraph of
+    `now` that corresponds to a paragraph of `given`, and ends with the last one.
     """
     if extent not in ("part", "cut"):
         return now

@@ -1,7 +1,7 @@
 """Finds out which edit wrote each line of a text.
 
 The edits are undone from the newest to the oldest, beginning with the text as it is now. If an edit's
-new text is found, the edit wrote the lines in which it differs from the edit's old text. Undoing the
+new text is found, the edit wrote the lines in which its new text differs from its old text. Undoing the
 edit then gives the text before it. If the new text is not found as a whole, the edit wrote only those
 of its lines that are still in the text.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""The minimum number of letters and digits, in total, of lines that are found without the rest of an edit.
+"""Lines are found without the rest of their edit only if they have this many letters and digits in total.
 
-Otherwise a line such as `return None` would belong to any edit that has such a line.
+Without this limit, a line such as `return None` would belong to every edit with the same line.
 """
 
 

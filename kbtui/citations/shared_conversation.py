@@ -81,8 +81,8 @@ def share_conversation(
     """Return `turns` of a conversation with the events of `kinds`, for other people.
 
     A citation has the text that the turn was given only if `kinds` contains the results of calls,
-    because this text comes from a result. With `masks_secrets`, no secret that kbtui recognizes
-    anywhere in the whole conversation is left.
+    because this text comes from a result. With `masks_secrets`, a secret that kbtui recognizes at one
+    place of the whole conversation is masked at every place.
     """
     numbers = {turn.number for turn in turns}
     chosen = [

@@ -221,7 +221,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches the name of a kbtui tool of any MCP server, such as `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server is recognized only if it starts within this many characters of a result."""
+"""The JSON of an MCP server is recognized only if it starts within this many characters from the start of a result."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
