@@ -178,7 +178,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation info claude-258c7280  count turns, calls and tokens
     kbtui conversation changes ID --stat     list the files that a conversation changed
-    kbtui conversation resume ID --fork      print the command that continues a copy of it in its agent
+    kbtui conversation resume ID --fork      print the agent's command that continues a copy
     kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
     """
     from kbtui.library import open_workspace
@@ -290,7 +290,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
 
 
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
-    """Return the pattern and the ids to search; None means all ids. `-` is read from standard input.
+    """Return the pattern and the ids to search; None means all ids. A value `-` is read from standard input.
 
     Ids on standard input are separated by white space or commas; lines that `conversation ls` or `grep`
     printed also work. A pattern loses its final line break. Raises `UsageError` if both are `-`.

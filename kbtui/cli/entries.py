@@ -484,7 +484,7 @@ def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
 
 
 def _format_subject_version(version: SubjectVersion) -> str:
-    """Return the time of a version, and its commit or, if it has none, where the version comes from."""
+    """Return the time of a version, and its commit. Without a commit, return where the version comes from."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"

@@ -45,7 +45,7 @@ def run_tools_command(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     if args.check and args.action != "install":
-        raise UsageError("only `install` can be checked", where="--check")
+        raise UsageError("`--check` works only with `install`", where="--check")
     library = open_workspace(args.workspace)
     if args.action == "schema":
         from kbtui.assistant.assistant_tools import list_offered_tools
