@@ -111,7 +111,7 @@ class LiteralGrepPattern:
 
 
 _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
-"""Matches regular expressions that could mean something else in a whole text than in each line of it."""
+"""Matches regular expressions whose meaning in a whole text can differ from their meaning in a single line."""
 
 
 class RegexGrepPattern:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
-"""The maximum number of remembered worktrees of a workspace: those that were found last."""
+"""The maximum number of worktrees that are remembered for a workspace. The ones found last are kept."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -170,8 +170,7 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""The maximum number of steps from a clone to the repository that it was cloned from, when the original
-is looked for.
+"""The maximum number of steps from a clone to its original. Each step leads to the repository that was cloned.
 """
 
 

@@ -66,7 +66,7 @@ class MarkAnchor(NamedTuple):
     * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any
       event that contains the passage may match.
     * `event_id` is the id that JP writes since RFD 097, and `timestamp` the event's time in ISO 8601.
-    * `history` is a hash of how all turns up to the event's turn begin. It distinguishes equal
+    * `history` is a hash of the beginnings of all turns up to the event's turn. It distinguishes equal
       events that have neither id nor time.
     """
 
@@ -420,7 +420,7 @@ def _list_candidates(
 def _choose_place(
     candidates: Iterable[tuple[Turn, ConversationEvent]], text: _MarkedText, histories: list[str]
 ) -> MarkPlace | None:
-    """Return the only place of these candidates, or the one whose earlier turns or call match, or None."""
+    """Return the candidates' place. Of several, return the only one with the same earlier turns or call, or None."""
     places = dict.fromkeys(
         MarkPlace(turn.number, None if text.call is None else event.call)
         for turn, event in candidates

@@ -72,12 +72,12 @@ The first records can be longer than that, for example because they contain imag
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""The maximum number of characters of a folder's name that Claude Code does not shorten.
+"""Claude Code shortens the name of a folder if it has more characters than this.
 
 Only this many characters at the beginning of a shortened name are compared.
 """
 _NEW_SECONDS = 60.0
-"""The minimum age in seconds of a file that is unusable because it has no complete line."""
+"""A file without a complete line is reported as unusable only if it is at least this many seconds old."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -361,7 +361,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders that contain sessions of a project according to their names."""
+    """Return the folders whose names say that they contain sessions of a project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [

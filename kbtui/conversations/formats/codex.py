@@ -91,7 +91,7 @@ TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the directories with sessions: year/month/day."""
 COPY_SECONDS = 1.0
-"""The time in seconds after a fork during which records count as copied from the original session."""
+"""Records with a time up to this many seconds after a fork count as copied from the original session."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -768,11 +768,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether a record of the other source has already contained this text.
-
-        There are two sources of records: "event" and "item". `source` is that of the current
-        record.
-        """
+        """Return whether the other source of records, "event" or "item", already contained this text."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """The maximum size in bytes of a line. A longer line is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""A file is read in blocks. They double in size until they reach this maximum."""
+"""The maximum size of a block in bytes. A file is read in blocks that double in size up to this maximum."""
 FIRST_BLOCK_BYTES = 16 << 10
 """The size of the first block, which is small because many callers need only the first records."""
 
@@ -57,7 +57,7 @@ ABANDONED_SECONDS = 3600.0
 MARK_BYTES = 64 << 10
 """The minimum distance in bytes between two points of a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""The maximum number of items of each kind in the saved state of a parser: the last ones."""
+"""The maximum number of items of each kind in the saved state of a parser. The last ones are kept."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 

@@ -33,7 +33,7 @@ DAMAGED = object()
 """Replaces an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""The maximum size in bytes of an `events.json` that is read as a whole, not in blocks."""
+"""An `events.json` that is larger than this, in bytes, is read in blocks. A smaller one is read as a whole."""
 BLOCK_BYTES = 1 << 20
 """The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
