@@ -211,7 +211,7 @@ class SharedObjects(Generic[Shared]):
 
 
 class SharedEmbeddingModels:
-    """The models that an engine has loaded, and its processes that embed many passages.
+    """The models that an engine has loaded, and the engine's processes that embed many passages.
 
     Workspaces with the same model share this model and its process, so both are in memory only once.
     `last_used` says when a query or a passage last needed one, as a value of `time.monotonic`.
@@ -442,7 +442,7 @@ class EmbeddingWorker:
         """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
         self._failed_at: float | None = None
         self._failures = 0
-        """How many attempts to load the model have failed since the last one that succeeded."""
+        """The number of failed attempts to load the model since the last successful attempt."""
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
         self._stop = threading.Event()

@@ -241,11 +241,11 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 4
 REQUEST_BYTES_MAX = 1 << 20
-"""The maximum size of a frame that a client sends to the engine."""
+"""The maximum size, in bytes, of a frame that a client sends to the engine."""
 ANSWER_BYTES_MAX = 16 << 20
-"""The maximum size of a frame that the engine sends to a client."""
+"""The maximum size, in bytes, of a frame that the engine sends to a client."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How long a request waits by default.
+"""The default limits, in seconds, on the time that a request waits.
 
 * A search waits at most `WAIT_SECONDS` for the model.
 * A refresh waits at most `WAIT_SECONDS` for its end; then the engine answers that it is not done.

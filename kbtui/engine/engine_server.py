@@ -64,19 +64,20 @@ HELLO_SECONDS = 10.0
 Then it closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
-"""The interval in seconds at which the engine checks whether it and its workspaces are still needed.
+"""The limits, in seconds, of the interval between two checks whether the engine is still needed.
 
-The interval is `QUIET_SHARE` of the time since the last request, but at least `CHECK_SECONDS` and at
-most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rarely.
+The engine also checks its workspaces. The interval is `QUIET_SHARE` of the time since the last request,
+but at least `CHECK_SECONDS` and at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore
+wakes up rarely.
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""The time in seconds after a restart during which a client that connects is assumed to reconnect.
+"""A client that connects within this many seconds after a restart of the engine counts as reconnecting.
 
-It lost its connection when the engine restarted itself to free memory, and does not need the model at
-once.
+Such a client lost its connection when the engine restarted itself to free memory. It does not need the
+model at once.
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64

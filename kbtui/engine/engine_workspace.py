@@ -108,8 +108,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """The maximum time in seconds that a search waits until the engine has compared the index with the files once."""
 UNSCHEDULED_SECONDS = 120.0
-"""The interval in seconds at which the engine checks whether a schedule has been added, while no source
-has one.
+"""While no source has a schedule, the engine checks at this interval, in seconds, whether one has been added.
 """
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""

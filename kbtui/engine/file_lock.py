@@ -32,7 +32,7 @@ class FileLock:
             return False
 
     def write_engine_facts(self, socket_path: Path) -> None:
-        """Write this process and the engine's socket into the file."""
+        """Write the id of this process and the path of the engine's socket into the file."""
         facts: EngineLock = {
             "pid": os.getpid(),
             "version": __version__,

@@ -36,7 +36,7 @@ DAMAGE_CHECK_DELAY = 1.0
 DAMAGE_CHECK_INTERVAL = 600.0
 """A refresh is followed by a damage check, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""The time in seconds after a damage check in which reports of possible damage start no other check."""
+"""A report of possible damage starts no damage check if the last one was less than this many seconds ago."""
 COMPACT_AT_ONCE_MAX = 2000
 """The maximum number of passages that are rewritten after each refresh to compact an index.
 
