@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 CATALOG_VERSION = 18
 """The version of the tables.
 
-Increase it when the tables change, or what is found in conversations, so that the index is rebuilt.
+Increase it when the tables change, or when kbtui extracts other facts from conversations. The index is
+then rebuilt.
 """
 
 CATALOG_TABLES = """
@@ -636,7 +637,7 @@ class CatalogDatabase:
     def find_citations_of_subjects_by_turns(
         self, turns: Iterable[tuple[str, int]]
     ) -> list[GivenTextRow]:
-        """Return the citations of subjects by turns, each a pair of conversation id and turn number."""
+        """Return the citations of subjects in `turns`; a turn is a pair of conversation id and turn number."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
             "WHERE conversation = ? AND turn = ? AND kind = 'subject'"

@@ -2,8 +2,8 @@
 
 There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a common
 index, the scores of visible entries would reveal which words hidden subjects contain. Each of them has
-a second tantivy index for its windows (see `passage_windows`). Among the documents of passages, windows
-would change how long an average text is, by which BM25 judges all texts.
+a second tantivy index for its windows (see `passage_windows`). In the index of passages, windows would
+change the average length of a text, which BM25 uses to score every text.
 
 Each commit writes the watermark, a document with the catalog's sequence number. The watermark says how
 much of the catalog the index contains.
@@ -232,7 +232,7 @@ class _TantivyWriter:
         return is_indexed
 
     def remove_entry(self, entry_id: str, *, must_commit: bool = True) -> None:
-        """Delete all documents of an entry. Without `must_commit`, the next commit for another reason is early enough."""
+        """Delete all documents of an entry. Without `must_commit`, the deletion alone requires no commit."""
         self._writer.delete_documents_by_term("entry", entry_id)
         self.has_changes = self.has_changes or must_commit
 

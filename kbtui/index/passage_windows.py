@@ -6,8 +6,8 @@ its window, too. The windows do not overlap, so that each word is indexed twice:
 its window. Window n has the passages with the ordinals 6n to 6n + 5. A conversation that grows
 therefore changes only its last window.
 
-The passages that get no vector, calls of tools and their results, are not part of the window's text.
-They would crowd out what was said.
+Tool calls and their results, which get no vector, are not part of the window's text. They would crowd
+out what was said.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _MAX_ORDINAL = (1 << _ORDINAL_BITS) - 1
 def make_entry_place(entry_id: str) -> int:
     """Return the place of an entry's first passage: a hash of the id, followed by 20 zero bits.
 
-    The place of another passage is this plus its ordinal. It has at most 63 bits.
+    The place of another passage is the sum of this place and the passage's ordinal. A place has at most
+    63 bits.
     """
     from hashlib import blake2b  # imported here because a search does not need it
 
@@ -51,15 +52,15 @@ def get_place_limits(owner: int) -> tuple[int, int]:
 
 
 def make_window_id(place: int) -> int:
-    """Return the id of the window with the passage at `place`: the place of its first passage."""
+    """Return the id of the window with the passage at `place`: the place of the window's first passage."""
     return place - (place & _MAX_ORDINAL) % WINDOW_CHUNKS
 
 
 class WindowsAround(NamedTuple):
-    """The window with a passage, and the adjacent window that is nearer to it.
+    """The window that contains a passage, and the adjacent window that is nearer to the passage.
 
-    `share` says how near: 0 in the middle of the window, and nearly .5 at its edge. The adjacent window
-    may not exist.
+    `share` is 0 for a passage in the middle of its window, and nearly .5 for one at the edge. The
+    adjacent window may not exist.
     """
 
     own: int
@@ -74,7 +75,7 @@ _STEPS_AND_SHARES = tuple(
     )
     for at in range(WINDOW_CHUNKS)
 )
-"""For each position in a window: how far it is to the start of the adjacent window, and its share."""
+"""For each position in a window: the distance to the start of the adjacent window, and its `share`."""
 
 
 def find_windows_around(place: int) -> WindowsAround:
@@ -87,8 +88,9 @@ def find_windows_around(place: int) -> WindowsAround:
 def score_text_around(place: int, scores: Mapping[int, float]) -> float:
     """Return the score of the text around the passage at `place`; `scores` maps window ids to scores.
 
-    A passage at the edge gets a part of the adjacent window's score, if that is higher. It never gets
-    less than its own window has, so that the only passage of an entry has no disadvantage.
+    A passage at the edge gets a part of the adjacent window's score, if that is higher. The result is
+    never less than the score of the passage's own window, so that the only passage of an entry has no
+    disadvantage.
     """
     # A search calls this for hundreds of passages, so it makes no `WindowsAround`.
     position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are made."""
+"""Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000
 """The minimum number of rows of a table that gets an index of one partition. Searches become 3 times as fast."""
@@ -89,7 +89,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them with a vector is used.
 """
 MAX_FRAGMENTS = 24
-"""The maximum number of fragments, and of new writes, with which the table is not compacted without `force`."""
+"""Without `force`, the table is compacted only after more writes than this, or if it has more fragments than this."""
 OVERFETCH = 3
 """A search for N results fetches at least this many times N rows, to find chunks of more entries."""
 
