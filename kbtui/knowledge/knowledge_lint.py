@@ -35,12 +35,10 @@ only if the first `CANDIDATE_RUNS` sequences of both samples have a sequence in 
 """
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""The minimum number of words of a text that is compared, and the number of its words that are compared.
-
-Further words are ignored.
+"""Texts with fewer than `MIN_WORDS` words are not compared. Only the first `MAX_WORDS` words count.
 """
 MAX_TEXTS_PER_RUN = 50
-"""The maximum number of texts with a common sequence of words that are compared because of this sequence."""
+"""A sequence of words that occurs in more texts than this is no reason to compare these texts."""
 
 _WORD = re.compile(r"\w+")
 

@@ -29,7 +29,7 @@ MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
 """The maximum number of characters of the list of subjects that do not fit into an answer."""
 _NAMES_SHARE = 3
-"""If an answer must be short, the names of left-out subjects get one part in this many of it."""
+"""The names of subjects that do not fit get at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
 """The length of a note about what is left out, without the names in it."""
 """How many characters are reserved for the note below a shortened subject."""
