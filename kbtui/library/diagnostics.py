@@ -194,15 +194,13 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The time in seconds for which the doctor reads conversations.
-
-For the others, it reports the errors in the index.
+"""The doctor reads conversations for at most this many seconds. For the rest, it reports the errors in the index.
 """
 READING_BYTES = 8 << 20
-"""The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
+"""The doctor does not read an indexed conversation with more bytes than this, but reports the errors in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The minimum number of free bytes on the disk of the index. The doctor reports less."""
+"""The doctor reports a problem if the disk of the index has fewer free bytes than this."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:

@@ -74,9 +74,10 @@ CLOCK_SECONDS = 60
 """The tolerance in seconds for edits whose time stamp is later than that of the commit that contains them."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
-"""The suffixes of conversation files that are searched for the names of a file before they are read.
+"""Conversation files with these suffixes are searched for the names of the wanted file before they are parsed.
 
-Only files of `SCANNED_AGENTS` are searched. A file without any of the names is not read.
+Only conversation files of `SCANNED_AGENTS` are searched. One that contains none of the names is not
+parsed.
 """
 
 

@@ -30,7 +30,7 @@ STEP_SECONDS = 0.02
 FIRST_INDEX_SECONDS = 60.0
 """The maximum time in seconds that a call waits, by default, if there is no index yet."""
 PATIENCE_SECONDS = 60.0
-"""The time in seconds after the start of building a temporary index during which calls wait for it."""
+"""Calls wait for a temporary index for at most this many seconds after its building has started."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:

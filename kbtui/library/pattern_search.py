@@ -50,8 +50,8 @@ def search_lines_by_pattern(
 
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that the
     user typed. An invalid expression is a mistake in the answer. The search stops after
-    `PATTERN_SEARCH_SECONDS` and at `MAX_HITS` lines, and a notice says so. `raise_if_cancelled` is called
-    before each file is read, and raises `Cancelled` to stop the search.
+    `PATTERN_SEARCH_SECONDS` or at `MAX_HITS` lines, and a notice then says so. `raise_if_cancelled` is
+    called before each file is read, and raises `Cancelled` to stop the search.
     """
     try:
         pattern = make_grep_pattern(expression, is_regex=True)
@@ -82,7 +82,7 @@ def _iterate_hits_of_entries(
     *,
     hidden: bool,
 ) -> Iterator[list[Hit]]:
-    """Yield the hits of each subject and conversation, also of those without any."""
+    """Yield a list of hits for each subject and conversation. The list can be empty."""
     for topic in knowledge.topics.values():
         for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
             if not subject.disabled and (hidden or not subject.hidden):

@@ -132,7 +132,7 @@ def _add_given_versions(
     versions: list[SubjectVersion],
     relative: str | None,
 ) -> list[SubjectVersion]:
-    """Return the versions and those that only conversations have preserved, each with the turns that were given it.
+    """Add the versions that only conversations have preserved; return all, each with the turns that were given it.
 
     `refs` are all references that the subject had. `relative` is its path in its topic; None if unknown.
     """
@@ -250,7 +250,7 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
 
 
 def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
-    """Return the citation of a file that was a subject, with the text that the call returned of it."""
+    """Return the citation of a file that was a subject, with the text of the file that the call returned."""
     turn = conversation.find_turn(cite.turn)
     for event in turn.events if turn and cite.call is not None else ():
         is_cited = event.call == cite.call and event.kind == "tool_call_request"
