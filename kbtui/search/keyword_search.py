@@ -275,14 +275,14 @@ MAX_PAIRED_CHUNKS = 200
 """The number of the best chunks that are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
-"""The largest share of the other chunks' lowest score that a chunk gets if it matches only near spellings."""
+"""A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
 MAX_FETCHED_WINDOWS = 300
 """The number of the best windows whose scores are read."""
 BEST_WINDOWS = 25
-"""The number of the best windows whose passages are ranked, even if these have no word of the query."""
+"""The number of the best windows whose passages are ranked, even passages without a word of the query."""
 MAX_SCORED_PASSAGES = 100
-"""The number of the best passages whose windows are scored, even if these are not among the fetched ones."""
+"""The number of the best passages whose windows are scored, even windows that were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""

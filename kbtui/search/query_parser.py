@@ -167,7 +167,7 @@ _Turn = tuple[str, int | None]
 
 TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
-"""The maximum number of calls, with the words of the path in their arguments, that the filter `file:` checks."""
+"""The filter `file:` checks at most this many calls whose arguments contain the words of the path."""
 MAX_TITLED_ENTRIES = 2000
 """The maximum number of entries that the filter `title:` selects, even if more titles match."""
 

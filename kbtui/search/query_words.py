@@ -75,9 +75,9 @@ MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 MAX_CORRECTIONS = 3
 FEW_KEYWORD_HITS = 3
-"""The minimum number of keyword hits with which a search does not look for near spellings of its rare words."""
+"""A search with fewer keyword hits than this also looks for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
-"""The minimum number of letters of a word that has near spellings. Too many other words are near a shorter one."""
+"""The minimum number of letters of a word that has near spellings. A shorter word would have too many near spellings."""
 MIN_LETTERS_OF_FREE_START = 6
 """The minimum number of letters of a word whose near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
@@ -85,7 +85,7 @@ MIN_LETTERS_TO_COMPARE = 7
 edit distance one.
 """
 NEAR_SPELLING_RATIO = 0.75
-"""How similar such a term must be to the word: `difflib`'s ratio, from 0 to 1."""
+"""The minimum similarity of a near spelling that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
 """The maximum number of terms that are compared with a word, the most common ones.
 

@@ -37,7 +37,7 @@ REPLY_WEIGHT = 0.2
 CONVERSATION_WEIGHT = 0.2
 """A turn's passage gets this share of the mean score of the best other passages of its conversation."""
 CONVERSATION_PASSAGES = 3
-"""For the bonus of a conversation, this many other passages are looked at."""
+"""The bonus of a conversation is computed from this many other passages of it."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -189,7 +189,7 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
 
 
 def place_turns(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
-    """Return what the new place of each turn's passage adds to its score, by its number.
+    """Map the number of each turn's passage to what its new place adds to its score.
 
     `turns` has the fused score and the bonuses of each passage. The best passage gets the best score that
     a turn has without the bonuses for turns, the next one the next score, and so on.

@@ -172,7 +172,7 @@ class SearchRun:
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
         self.given_request = request
-        """The request without the filters in its query. `request` has them, too."""
+        """The request as it was given. In `request`, the filters in the query are applied, too."""
         self.exact_hit_count: int | None = None
         """The number of keyword hits without those for near spellings; None before the search by keywords."""
         text = request.query
