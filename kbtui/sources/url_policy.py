@@ -62,7 +62,7 @@ def normalize_host_name(host: str) -> str:
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
-    """Return whether the user allowed this host to be private."""
+    """Return whether the user allowed access to this host even if it is private."""
     return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 
