@@ -165,7 +165,7 @@ class DoctorScreen(SecondaryScreen):
         return {"tools": any(one.code.startswith("learn_tool_") for one in self.findings)}
 
     def action_update_tools(self) -> None:
-        """Show how the installed tools for JP would change, and write them if the user agrees."""
+        """Show how the installed tools for JP would change, and update the tools if the user agrees."""
         from kbtui.tui.tool_update import offer_tool_update
 
         offer_tool_update(

@@ -200,7 +200,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
 
 
 def describe_learn_tool_problem(key: str) -> str:
-    """Return the sentence that says that the installed tools are not up to date, and which key updates them."""
+    """Return a sentence: the installed tools are not up to date, and the key `key` updates them."""
     update = f"press {key}" if key else "run `kbtui tools install`"
     return (
         f"The topics have changed since the tools for JP were installed: {update} to update them."

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""The time in seconds for which details are read before the lists on the screen are updated."""
+"""Details are read for this many seconds before the lists on the screen are updated."""
 
 
 class TopicWithSubjects(NamedTuple):

@@ -150,7 +150,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.suggestion = suggestion
 
     class AllPassagesRequested(Message):
-        """The user unfolded an entry of which the answer contains only the best passage."""
+        """The user unfolded an entry, but the answer contains only the best passage of this entry."""
 
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
@@ -164,7 +164,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._unfolded: set[tuple[str | None, str]] = set()
-        """The entries, by project and id, of which all hits are shown, not only the best one."""
+        """The entries, by project and id, whose hits are all shown. Of other entries, only the best hit is shown."""
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_SUGGESTIONS_OF_A_KIND = 8
 """At most this many earlier searches and bookmarks are offered."""
 NAME_WIDTH = 24
-"""The width of names and examples in cells. Their explanations begin at the same column."""
+"""The width, in terminal cells, of the column with names and examples. The explanations are in the next column."""
 
 
 class SearchSuggestion(NamedTuple):

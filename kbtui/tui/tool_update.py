@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Runs a function in a background thread, and passes its result to another; shows an error."""
+    """Runs a function in a background thread, and passes its result to a second one. Shows an error if it fails."""
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...
 
@@ -35,10 +35,7 @@ def offer_tool_update(
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:
-    """Show how the files of the tools would change, and write them if the user agrees.
-
-    `on_done` is called after they have been written.
-    """
+    """Show how the files of the tools would change, and write the files if the user agrees. `on_done` is called after the files have been written."""
 
     def show_changes(changes: list[PlannedFileChange]) -> None:
         def write_if_confirmed(is_yes: bool | None) -> None:

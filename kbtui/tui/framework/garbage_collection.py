@@ -34,8 +34,7 @@ FULL_THRESHOLD = 500
 IDLE_SECONDS = 1.0
 """The number of seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""The maximum duration in seconds of a full collection after which the next one does not wait until the
-user is idle.
+"""After a full collection of at most this many seconds, the next one does not wait until the user is idle.
 """
 FREED_PER_STEP = 100
 """The number of blocks or turns of a closed document that are freed in one step."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The maximum number of lines below the visible ones in a list that counts as scrolled near its end."""
+"""A list counts as scrolled near its end if at most this many lines follow the visible ones."""
 WIDE_ROW = 36
 """The minimum width in cells of a row whose first line also shows `wide_right`."""
 

@@ -88,7 +88,7 @@ def define_command(
 ) -> TuiCommand:
     """Return a command without a scope.
 
-    `more` are further fields of `TuiCommand`. If `action` is not among them, it is `name`.
+    `more` are further fields of `TuiCommand`. If `action` is not among them, the action is `name`.
     """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)

@@ -526,5 +526,5 @@ class MainScreenContext(NamedTuple):
     """Visits the workspace of a hit, and shows the hit there."""
 
     def is_hit_of_other_workspace(self, hit: Hit) -> bool:
-        """Return whether a hit is in another workspace than the one shown."""
+        """Return whether a hit is in a workspace other than the one shown."""
         return hit.workspace not in (None, str(self.library.workspace.root))

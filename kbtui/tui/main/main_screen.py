@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class WorkspaceVisit(NamedTuple):
-    """A visit to a workspace from another one: the name of the other one, and the place to show first."""
+    """A visit to a workspace: the name of the workspace that the user came from, and the place to show first."""
 
     former: str
     target: NavigationTarget

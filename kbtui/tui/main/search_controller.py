@@ -47,7 +47,7 @@ REPEAT_INTERVAL_SECONDS = 2.0
 FIRST_HITS = 20
 """The number of hits that a new query requests. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""The delay in seconds after its answer before a query is logged. Opening a hit logs the query at once."""
+"""A query is logged this many seconds after the answer to it. Opening a hit logs the query at once."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 

@@ -419,7 +419,7 @@ class SelectedItemActions:
         app.push_screen(dialog, export_after_confirmation)
 
     def update_tools(self, on_written: Callable[[], None]) -> None:
-        """Show how the installed tools for JP would change, and write them if the user agrees."""
+        """Show how the installed tools for JP would change, and update the tools if the user agrees."""
         from kbtui.tui.tool_update import offer_tool_update
 
         main = self._main

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""The minimum number of passages without a vector with which the key that pauses embedding is shown."""
+"""The key that pauses embedding is shown if at least this many passages have no vector."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """Phase of the engine's work -> the word for this phase on the screen."""
 

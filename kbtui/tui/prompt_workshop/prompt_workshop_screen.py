@@ -226,7 +226,7 @@ def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) ->
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""The maximum number of subjects in all topics with which the topics are unfolded at first."""
+"""The topics are unfolded at first if they have at most this many subjects in total."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):

@@ -188,7 +188,7 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` lines below `start`, or above it if negative; it stays within the document."""
+        """Return the position `lines` lines below `start`, or above it if `lines` is negative, within the document."""
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines

@@ -269,9 +269,7 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""The minimum number of characters of a line after which a line break is not kept.
-
-After a shorter line, the author probably intended it.
+"""A line break is kept only after a line with fewer characters than this. There, the author probably intended it.
 """
 
 _TASK = re.compile(r"\[([ xX])\] ")

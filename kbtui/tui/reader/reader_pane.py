@@ -599,7 +599,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("Only a subject has a history.", "dim")
 
     def action_show_conversation_changes(self) -> None:
-        """Show what the open conversation changed in files, or the conversation if this is shown."""
+        """Show what the open conversation changed in files. If this is shown already, show the conversation again."""
         document = self.viewport.document
         if document.view == "changes":
             self.post_message(self.ViewChangeRequested("read"))
