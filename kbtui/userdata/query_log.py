@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 LOG_SECONDS = 0.05
 """The maximum time in seconds that a search waits while another process writes to the log.
 
-Then it is not logged.
+After this time, the search is not logged.
 """
 REPLACE_SECONDS = 600.0
-"""The maximum age in seconds of an incomplete query in the log that the completed query replaces.
-
-An older one is kept.
+"""A query replaces an incomplete form of it in the log if this form is at most this many seconds old.
 """
 QUERY_CHARACTERS = 1000
 """The number of characters to which a longer query is cut before it is logged."""
