@@ -145,8 +145,8 @@ class GitHistory:
     def _find_most_similar_file(self, path: str, deleted: Iterable[str]) -> str | None:
         """Return the deleted file whose committed text is most similar to the text of the file `path`.
 
-        The result is None if less than half of the lines of each are in the file. As in Git, this is the
-        limit for a renamed file.
+        The result is None if no deleted file has at least half of its lines in this file. As in Git,
+        this is the limit for a renamed file.
         """
         from difflib import SequenceMatcher
 
