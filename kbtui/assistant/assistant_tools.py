@@ -88,7 +88,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ToolParamet
 ANSWER_LIMIT = 60_000
 """The maximum number of characters of a reply to an assistant."""
 MIN_ANSWER_LIMIT = 1_000
-"""The smallest number of characters to which a caller can limit a reply."""
+"""A caller cannot limit a reply to fewer characters than this."""
 _KIND_FILTER = map_filters_by_key("search")["in"]
 _CURRENT = _make_boolean_schema("Include the current conversation.")
 _AGENTS = _make_string_list_schema(
@@ -405,7 +405,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 
 
 MAX_TITLE_WIDTH = 400
-"""The width in columns to which titles of passages are cut in a reply."""
+"""Titles of passages in a reply are cut to this width, in columns."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 

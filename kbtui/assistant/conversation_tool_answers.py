@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 MAX_GREP_HINT_LENGTH = 1_500
 """The hint in an answer of `conversation_grep` to an assistant is cut to this many characters."""
 MAX_READ_HINT_LENGTH = 400
-"""The number of characters to which the hint in an answer of `conversation_read` is cut."""
+"""The hint in an answer of `conversation_read` is cut to this many characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -87,7 +87,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""This share of `max_chars` is reserved instead if it is less than `_FRAME_LENGTH` characters."""
+"""If `_FRAME_LENGTH` is more than this share of `max_chars`, this share is reserved instead."""
 _MIN_HIT_LENGTH = 100
 """The minimum number of characters of XML of a hit. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
@@ -783,7 +783,7 @@ def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""The smallest number of characters to which a text of a turn is cut.
+"""The texts of a turn are cut to no fewer characters than this.
 
 If the turn is still too long, events are left out.
 """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_ARGUMENT_WIDTH = 200
-"""The width in columns to which each argument is cut in the answer to `format_arguments`."""
+"""Each argument in the answer to `format_arguments` is cut to this width, in columns."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:
