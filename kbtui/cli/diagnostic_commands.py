@@ -186,8 +186,9 @@ def _compare_models(args: Namespace) -> int:
 def run_model_command(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact.
 
-    `compare PATH` embeds your logged queries and passages of the index with this model and with the one in the
-    directory PATH, and prints how far their hits agree, how fast they are and how large.
+    `compare PATH` embeds your logged queries and passages of the index with this model and with the one
+    in the directory PATH, and prints how far the hits of both models agree, and the speed and the size
+    of each model.
     """
     if args.action == "compare":
         if not args.path:

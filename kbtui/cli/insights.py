@@ -106,7 +106,7 @@ def format_insights_report(found: Insights) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
-        f"Turns that rest on knowledge that has changed since ({found.outdated_turns_total})": map(
+        f"Turns based on knowledge that has changed since ({found.outdated_turns_total})": map(
             _format_outdated_turn, found.outdated_turns
         ),
         **{
