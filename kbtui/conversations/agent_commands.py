@@ -51,9 +51,9 @@ def list_agent_commands(
 ) -> list[OfferedCommand]:
     """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
-    `turn` is the turn from which a fork continues, or that is attached; None means the whole
-    conversation. The files of an agent can contain anything. There are therefore no commands if the id
-    could be read as an option, or if a word has a character that terminals do not show.
+    `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation.
+    The files of an agent can contain anything. There are therefore no commands if the id could be read
+    as an option, or if a word has a character that terminals do not show.
     """
     conversation_format = get_conversation_format(info)
     if not _SAFE_ID.fullmatch(decode_agents_own_id(conversation_format.id_prefix, info.id)):

@@ -83,7 +83,7 @@ class ProjectDirectories:
 
 
 def list_project_directories(workspace: Workspace) -> list[str]:
-    """Return the path of a workspace, and of the same directory in each other worktree."""
+    """Return the path of a workspace, and of the same directory in every other worktree."""
     return [one.path for one in ProjectDirectories(workspace).directories]
 
 

@@ -50,9 +50,9 @@ TargetProblem = Literal["", "changed", "gone"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
-"""The numbers of characters to which longer passages and longer notes are cut."""
+"""Longer passages and longer notes are cut to these numbers of characters."""
 MAX_SHORT_CHARACTERS = 400
-"""The number of characters to which texts of a mark are cut in answers to assistants."""
+"""The texts of a mark are cut to this many characters in answers to assistants."""
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
 """The largest number of a turn or call that an exported mark may have."""

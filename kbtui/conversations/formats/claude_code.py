@@ -266,7 +266,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
-        """Return whether a file in which no record names the working directory contains a request."""
+        """Return whether a file contains a request. No record of this file names the working directory."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
@@ -361,7 +361,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders whose names say that they contain sessions of a project."""
+    """Return the folders of sessions whose names match the directories of a project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [

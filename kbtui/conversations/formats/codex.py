@@ -117,7 +117,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""The beginnings by which the result of a failed call is recognized if it has no exit code."""
+"""A result without an exit code that begins with one of these texts belongs to a failed call."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}

@@ -489,7 +489,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part, in which each fragment is replaced by a line that describes the fragment."""
+        """Return the text of a part, with a line about each fragment in place of the fragment."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
