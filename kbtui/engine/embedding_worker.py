@@ -74,7 +74,7 @@ class EmbeddingPausePolicy:
         self._pause_reason: PauseReason | None = None
 
     def get_embedding_pause_reason(self) -> PauseReason | None:
-        """Return the reason for which embedding must pause, or None if it can continue."""
+        """Return why embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()

@@ -68,7 +68,7 @@ def read_engine_lock_file() -> EngineLock | None:
 
 
 def read_lock_file(path: Path) -> EngineLock | None:
-    """Return the content of the lock file of an engine or of an index; None if no valid content can be read."""
+    """Return the content of an engine's or an index's lock file; None if no valid content can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):

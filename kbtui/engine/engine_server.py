@@ -64,7 +64,7 @@ HELLO_SECONDS = 10.0
 Then it closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
-"""The limits, in seconds, of the interval between two checks whether the engine is still needed.
+"""The limits, in seconds, of the interval at which the engine checks whether it is still needed.
 
 The engine also checks its workspaces. The interval is `QUIET_SHARE` of the time since the last request,
 but at least `CHECK_SECONDS` and at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore

@@ -186,7 +186,7 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
-"""The time in seconds without a change after which all files are compared with the index.
+"""All files are compared with the index if nothing has changed for this many seconds.
 
 The second value applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
 """

@@ -79,7 +79,7 @@ class WorkspaceSlot:
 
 
 def make_client_environment_fingerprint(client_environment: ClientEnvironment) -> tuple[str, ...]:
-    """Return a value that is equal for client environments in which kbtui reads the same files."""
+    """Return a fingerprint of a client environment. With equal fingerprints, kbtui reads the same files."""
     with client_environment.use():
         directories = (
             paths.get_user_home(),
