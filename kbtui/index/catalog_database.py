@@ -83,7 +83,7 @@ _VECTOR_COLUMNS = slice(11, 13)
 These two columns determine the vector of a chunk.
 """
 _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
-"""The positions of the columns in the table `chunks` from which the keyword index is made."""
+"""The positions, in the table `chunks`, of the columns from which the keyword index is made."""
 
 
 class GivenTextRow(NamedTuple):

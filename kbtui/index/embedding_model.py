@@ -167,7 +167,7 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 BATCH_TOKENS = 512
 """The approximate number of tokens of a batch. Larger batches take more processor time for each text."""
 CHARACTERS_PER_TOKEN = 4
-"""The approximate number of characters of a token of English text."""
+"""The approximate number of characters in a token of English text."""
 
 
 def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:

@@ -190,7 +190,7 @@ def drop_last_equal_chunks(ordered: list[RankedChunk]) -> list[RankedChunk]:
 
 
 MIN_LEG_ENTRIES = 50
-"""The number of entries to which the best chunks of a leg should belong.
+"""The best chunks of a leg should belong to at least this many entries.
 
 If they belong to fewer, the leg adds the best chunks of other entries.
 """
