@@ -453,7 +453,7 @@ class KnowledgeBase:
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:
-        """Return a copy to which the values of the option `-k` are applied; raises `UsageError`."""
+        """Return a copy with the values of the option `-k` applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)

@@ -140,7 +140,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint that names the file in which the user's text is."""
+    """Return the error with a hint: the name of the file that contains the user's text."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)

@@ -130,7 +130,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""The number of bytes to which a file name made from a text is cut. Every file system allows more."""
+"""A file name that is made from a text is cut to this many bytes. Every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
