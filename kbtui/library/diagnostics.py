@@ -192,12 +192,12 @@ FindingWithoutArea = (
 )
 """The fields of a `DiagnosticFinding` after `area`. The last ones may be missing."""
 MIN_TERMINAL_SIZE = (60, 15)
-"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
+"""The minimum size of a terminal, as (columns, rows), that gives all panes of the TUI enough space."""
 READING_SECONDS = 1.0
 """The doctor reads conversations for at most this many seconds. For the rest, it reports the errors in the index.
 """
 READING_BYTES = 8 << 20
-"""The doctor does not read an indexed conversation with more bytes than this, but reports the errors in the index."""
+"""If an indexed conversation has more bytes than this, the doctor reports its errors from the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""The tolerance in seconds for edits whose time stamp is later than that of the commit that contains them."""
+"""An edit may have a time stamp up to this many seconds later than the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """Conversation files with these suffixes are searched for the names of the wanted file before they are parsed.

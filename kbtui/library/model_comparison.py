@@ -28,7 +28,9 @@ SECONDS_PER_DAY = 86_400
 
 
 class ModelFactsJson(TypedDict):
-    """What was measured of one model. `size` is in bytes, `passages_per_second` on one processor core or more.
+    """The measured facts about one model.
+
+    `size` is in bytes. `passages_per_second` is the speed on one or more cores.
 
     `seconds_for_all` is how long this machine needs, at this speed, to embed all passages of the workspace.
     """
