@@ -25,7 +25,7 @@ class _FilterInEffect(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice that names the filters without which a query would have hits.
+    """Return a notice that names the filters that leave a query without hits.
 
     If one filter alone is the cause, only that one is named. Returns None if the search has no filters, or
     would find nothing without them. `request` is the request as it was given, and `count_matches` returns how

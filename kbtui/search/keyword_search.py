@@ -267,8 +267,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 OVERFETCH_FACTOR = 3
 """A search for N results first fetches this many times N rows, to find chunks of more entries."""
 FURTHER_FACTOR = 2
-"""The factor by which N is multiplied for a second fetch, which leaves out the entries of the first
-one.
+"""A second fetch requests this many times N rows, and leaves out the entries of the first fetch.
 """
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
@@ -359,7 +358,7 @@ class KeywordSearch:
         )
 
     def rank_chunks_with_near_spellings(self, limit: int) -> list[RankedChunk]:
-        """Return the best chunks for the query in which rare words also match their near spellings.
+        """Return the best chunks for the query if its rare words also match their near spellings.
 
         Returns no chunks if no word has near spellings. `rank_chunks` does not change, but
         `analyzed_words` then have the near spellings, so that they are highlighted.
@@ -440,7 +439,7 @@ class _KeywordIndexQuery:
         self._wanted = self._list_wanted_queries()
         self.query = self._build_tantivy_query(self._wanted)
         self.near_query: Any = None
-        """The query in which rare words also match their near spellings; see `add_near_spellings_to_query`."""
+        """The query with the near spellings of its rare words; see `add_near_spellings_to_query`."""
         self._near_wanted: list[tuple[Any, Any]] = []
         self.windows = WindowQuery(
             windows, self.words, request, narrowing, language, statistics and statistics.windows

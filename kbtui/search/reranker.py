@@ -1,4 +1,4 @@
-"""Reranks the best passages of both legs by what their texts and places tell.
+"""Reranks the best passages of both legs by their texts and by their places in conversations.
 
 A leg compares each passage with the query alone. It does not know that a passage replies to a question
 that matches the query, or that other passages of the same conversation match it, too. The reranker orders
