@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""The number of seconds within which two presses of ctrl+c quit kbtui."""
+"""Two presses of ctrl+c within this many seconds quit kbtui."""
 
 
 class TuiStartOptions(NamedTuple):

@@ -94,7 +94,7 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
         *_make_insights_section("stale", stale_heading, stale),
         *_make_insights_section(
             "outdated",
-            "Turns that rest on knowledge that has changed since",
+            "Turns based on knowledge that has changed since",
             list(map(_make_outdated_turn_block, found.outdated_turns)),
             found.outdated_turns_total,
         ),

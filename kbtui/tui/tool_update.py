@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Runs a function in a background thread, and passes its result to a second one. Shows an error if it fails."""
+    """Runs a function in a background thread, and passes the result to a second function. Shows an error."""
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...
 

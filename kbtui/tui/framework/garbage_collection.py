@@ -32,7 +32,7 @@ A repaint creates 20,000 objects, so it triggers up to ten collections.
 FULL_THRESHOLD = 500
 """The number of collections of Python's middle generation that triggers a full collection."""
 IDLE_SECONDS = 1.0
-"""The number of seconds without a key or mouse event after which the user counts as idle."""
+"""The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
 """After a full collection of at most this many seconds, the next one does not wait until the user is idle.
 """

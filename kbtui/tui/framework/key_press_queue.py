@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_MESSAGES = 3
-"""The number of follow-up messages, sent one after another, after which a key counts as handled.
+"""A key counts as handled after this many follow-up messages, sent one after another.
 
 Each of them is queued behind the messages that the key has caused so far.
 """

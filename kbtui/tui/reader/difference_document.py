@@ -42,7 +42,7 @@ TAB_WIDTH = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class VersionNamesBlock(ReaderBlock):
-    """Shows the names of both versions above their columns, or below each other on a narrow screen."""
+    """Shows the names of both versions above their columns, or one below the other on a narrow screen."""
 
     old_name: str
     new_name: str
@@ -60,7 +60,7 @@ class VersionNamesBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ComparedParagraphBlock(ReaderBlock):
-    """Shows the old and the new version of a paragraph, side by side or below each other."""
+    """Shows the old and the new version of a paragraph, side by side or one below the other."""
 
     paragraph: ComparedParagraph
     side_by_side_width: int

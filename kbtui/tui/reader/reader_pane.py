@@ -606,7 +606,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.turns_total:
             self.post_message(self.ViewChangeRequested("changes"))
         else:
-            self._post_status_message("Only a conversation has changes of files.", "dim")
+            self._post_status_message("Only a conversation has file changes.", "dim")
 
     def action_request_next_view(self) -> None:
         if len(self.viewport.document.views) > 1:
