@@ -168,8 +168,8 @@ class MarkStore:
             same = [one for one in placed if ref is not None and one.ref == str(ref)]
             found = [one for one in same if one.place]
             if same and not found:
-                message = f"no mark on {text} has its text any more"
-                hint = "`kbtui mark ls --unmatched` prints the ids that select such marks"
+                message = f"the text of each mark on {text} can no longer be found"
+                hint = "`kbtui mark ls --unmatched` prints the ids of these marks"
                 raise NothingFound(message, hint=hint)
         if not found:
             raise NothingFound(f"there is no mark {text}", hint="`kbtui mark ls` lists the marks")

@@ -29,7 +29,7 @@ REPLACE_SECONDS = 600.0
 """A query replaces an incomplete form of it in the log if this form is at most this many seconds old.
 """
 QUERY_CHARACTERS = 1000
-"""The number of characters to which a longer query is cut before it is logged."""
+"""A longer query is cut to this many characters before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """
