@@ -36,7 +36,7 @@ _SAFE_SETTINGS = (
 _KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"}
 _COMMIT_ID_LENGTHS = (40, 64)
 RENAMED_SIMILARITY = 0.5
-"""A file whose text equals at least this share of a deleted file's text is taken for the renamed file."""
+"""A file is taken for a renamed one if its similarity to a deleted file is at least this, from 0 to 1, as in Git."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
 """At most this many deleted files, each with at most this many bytes, are compared with a new file."""
 
@@ -145,8 +145,7 @@ class GitHistory:
     def _find_most_similar_file(self, path: str, deleted: Iterable[str]) -> str | None:
         """Return the deleted file whose committed text is most similar to the text of the file `path`.
 
-        The result is None if no deleted file has at least half of its lines in this file. As in Git,
-        this is the limit for a renamed file.
+        The result is None if no deleted file is similar enough; see `RENAMED_SIMILARITY`.
         """
         from difflib import SequenceMatcher
 
