@@ -247,7 +247,10 @@ class ConversationGrepAnswer:
 
 @dataclass
 class ConversationReadAnswer:
-    """The answer of `conversation_read`. It contains `turns` of a conversation that has `turns_total` turns."""
+    """The answer of `conversation_read`.
+
+    `turns` are the returned turns, and `turns_total` is the number of all turns of the conversation.
+    """
 
     id: str
     agent: str

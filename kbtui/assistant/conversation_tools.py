@@ -427,7 +427,7 @@ def make_omitted_matches_notice(
     """Return the notice that says how many matches are omitted.
 
     `unfinished` lists the conversations whose matches were omitted because the answer became too long.
-    It is None if matches were omitted because `limit` was reached.
+    `unfinished` is None if matches were omitted because `limit` was reached.
     """
     fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
     command_hint = "use a longer pattern, --id or --scope to find fewer, or --limit to show more"
@@ -609,7 +609,7 @@ def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str
 def select_requested_turns(
     conversation: Conversation, ref: Ref, turn: int | None, last: int | None
 ) -> list[Turn]:
-    """Return the turn with the number `turn`, the last `last` turns, or all turns if both are None.
+    """Return turn number `turn`, or the last `last` turns, or all turns if both arguments are None.
 
     If `ref` names a tool call, the returned turn contains only the events of this call.
 

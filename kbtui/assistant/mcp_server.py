@@ -139,7 +139,7 @@ T = TypeVar("T")
 MAX_CONCURRENT_CALLS = 8
 """The maximum number of tool calls that run at the same time, each in a thread. Further calls wait."""
 IDLE_SECONDS = 60.0
-"""The delay in seconds after the last call before the server closes the index and disconnects from the engine."""
+"""The server closes the index and disconnects from the engine this many seconds after the last call."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
 """The time in seconds that the client has to read the last answers after the input has ended."""
