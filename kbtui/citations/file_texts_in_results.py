@@ -31,8 +31,7 @@ _NUMBERED_LINES = (
     re.compile(r"(\d+): (.*)"),  # opencode since 2026
 )
 _MAX_NUMBERED_LINES = 2_000
-"""The maximum number of lines of a file that the tools of Claude Code, Codex, Gemini CLI and opencode
-return.
+"""The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
 """
 _OPENCODE_RESULT = re.compile(
     r"(?:<path>[^\n]*</path>\n<type>file</type>\n<content>|<file>)\n+(?P<lines>.*?)\n*"

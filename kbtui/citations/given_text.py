@@ -176,7 +176,7 @@ def find_citation_state(
 def compare_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableText
 ) -> CitationStateAndReason:
-    """Return whether a subject with the text `now` still has the text that a turn was given.
+    """Return whether a subject, with the current text `now`, still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
     """
