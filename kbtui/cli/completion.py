@@ -110,7 +110,7 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""The maximum number of JP's conversations that are offered before the user types a digit of an id."""
+"""At most this many of JP's conversations are offered before the user types a digit of an id."""
 MAX_TITLES = 200
 """The maximum number of matching ids of another agent that are offered with their titles."""
 
