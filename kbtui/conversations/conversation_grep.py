@@ -117,7 +117,7 @@ _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
 class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
-    RE2 needs time in proportion to the length of the text, whatever the expression is. It has no
+    RE2 needs time in proportion to the length of the text, whatever the expression is. RE2 has no
     backreferences and no look-around. Raises `UsageError` if the expression is invalid.
     """
 

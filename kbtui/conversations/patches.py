@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""The number of unchanged lines before and after the changes of a hunk that kbtui makes."""
+"""In the hunks that kbtui makes, the number of unchanged lines before and after the changes."""
 MAX_COMPARED_LINES = 20_000
 """The maximum number of lines that two texts may have together to be compared.
 

@@ -52,7 +52,7 @@ MAX_SESSION_BYTES = 256 << 20
 """The maximum number of bytes of a session that are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""The number of bytes at the beginning and at the end of a session that are compared, to notice changes."""
+"""To notice changes, this many bytes at the beginning and at the end of a session are compared."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")

@@ -37,7 +37,7 @@ _MAX_HARMLESS_WORD = 11
 A title is not cut within a secret.
 """
 _TITLE_SEARCH_CHARACTERS = 4000
-"""The number of characters of a line that are searched for secrets before the line is shortened to a title."""
+"""Before a line is shortened to a title, this many characters of the line are searched for secrets."""
 
 
 @dataclass(slots=True)

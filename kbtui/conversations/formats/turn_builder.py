@@ -270,7 +270,10 @@ class TurnBuilder(ProblemCollector):
     def make_conversation(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return a conversation with everything added so far. Its problems are `problems`, then the builder's."""
+        """Return a conversation with everything added so far.
+
+        The conversation's problems are `problems`, then those of the builder.
+        """
         problems = [*problems, *self.problems]
         if self.more_problems:
             noun = "problem" if self.more_problems == 1 else "problems"

@@ -211,7 +211,7 @@ class ConversationEventParser(ProblemCollector):
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response.
 
-        Its kind is the first of these keys that it has: `message`, `reasoning`, `data`.
+        The first of these keys in the response is its kind: `message`, `reasoning`, `data`.
         """
         if "message" in element:
             kind = "message"
