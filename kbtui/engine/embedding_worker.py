@@ -125,11 +125,11 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The number of a search's best keyword hits whose entries are embedded before all others."""
+"""The entries of this many best keyword hits of a search are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
-"""The delay in seconds after a failure to load the model before a query starts another attempt.
+"""After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
-Each further failure doubles the delay, up to `RETRY_SECONDS_MAX`.
+Each further failure doubles this time, up to `RETRY_SECONDS_MAX`.
 """
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 

@@ -68,8 +68,8 @@ class EngineClient:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
 
         All requests are for the workspace with this `root`, in the environment of the caller. If
-        `opens` is true, the engine opens the workspace. Otherwise, unless the workspace is open
-        already, the engine answers only `engine_status` and `stop`.
+        `opens` is true, the engine opens the workspace. If it is false and the workspace is not open
+        yet, the engine answers only `engine_status` and `stop`.
 
         Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a
         process of another user listens on the socket. Raises `EngineUnavailable` if no process

@@ -106,7 +106,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""The maximum time in seconds that a search waits until the engine has compared the index with the files once."""
+"""A search waits at most this many seconds until the engine has compared the index with the files once."""
 UNSCHEDULED_SECONDS = 120.0
 """While no source has a schedule, the engine checks at this interval, in seconds, whether one has been added.
 """

@@ -49,7 +49,7 @@ Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long 
 at most `COMPACT_SHARE` of one core.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The delay in seconds before the index is closed after a refresh that changed it.
+"""The index is closed this many seconds after a refresh that changed it.
 
 While an index is open, tantivy polls its files.
 """

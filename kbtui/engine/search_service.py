@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""The delay in seconds before the index is closed after the last search.
+"""The index is closed this many seconds after the last search.
 
 While an index is open, tantivy polls its files.
 """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_SEARCHES = 16
 """The maximum number of searches in one workspace that run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""The time limit and the interval, in seconds, of the engine's requests to another process to unlock an index."""
+"""The engine asks another process to unlock an index every `TAKEOVER_ASK_SECONDS`, for at most `TAKEOVER_SECONDS`."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """The engine restarts to free memory if nothing has needed the model for this many seconds.
 
