@@ -111,8 +111,8 @@ def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
 def check_package_import(name: str) -> None:
     """Import a package that search by meaning needs.
 
-    Raises `EmbeddingModelUnavailable` if the package is missing or broken. Its hint is the command that
-    installs the package again.
+    Raises `EmbeddingModelUnavailable` if the package is missing or broken. The hint of the error is the
+    command that installs the package again.
     """
     from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version

@@ -48,9 +48,7 @@ After each slice, the queue checks whether it must start again. In bulk, a slice
 other process.
 """
 FAILURES_MAX = 3
-"""The number of consecutive entries that may fail to be embedded before the queue stops and raises the
-last error.
-"""
+"""If this many consecutive entries cannot be embedded, the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused queue checks whether it may continue."""
 
@@ -215,7 +213,7 @@ class EmbeddingQueue:
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_passage_embedder` returns the model; its argument says whether many texts
-        are embedded at once. It is called only if the cache lacks some of the vectors.
+        are embedded at once. This function is called only if the cache lacks some of the vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EmbeddingStatusWriter(self._catalog.path.parent)
