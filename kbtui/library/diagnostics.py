@@ -197,7 +197,7 @@ READING_SECONDS = 1.0
 """The doctor reads conversations for at most this many seconds. For the rest, it reports the errors in the index.
 """
 READING_BYTES = 8 << 20
-"""If an indexed conversation has more bytes than this, the doctor reports its errors from the index."""
+"""For an indexed conversation with more bytes than this, the doctor reports the errors in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""

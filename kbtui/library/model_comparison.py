@@ -31,7 +31,6 @@ class ModelFactsJson(TypedDict):
     """The measured facts about one model.
 
     `size` is in bytes. `passages_per_second` is the speed on one or more cores.
-
     `seconds_for_all` is how long this machine needs, at this speed, to embed all passages of the workspace.
     """
 

@@ -281,7 +281,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return how citations name a target, the target's chunk id or None, and whether the target is missing."""
+        """Return the names of a target in citations, its chunk id or None, and whether the target is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
