@@ -515,7 +515,7 @@ class _KeywordIndexQuery:
     ) -> tuple[list[RankedChunk], bool]:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
-        These are the best `limit` chunks without their windows, and the chunks in the best windows.
+        The chunks are the best `limit` ones by their own texts, and those in the best windows.
         `without` contains the numbers of the entries to exclude. If `limit` chunks were found, other
         chunks may have the same score as the last of them. With `whole_ties`, all chunks with this score
         are then left out.

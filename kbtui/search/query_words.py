@@ -81,8 +81,7 @@ MIN_NEAR_LETTERS = 4
 MIN_LETTERS_OF_FREE_START = 6
 """The minimum number of letters of a word whose near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""The minimum number of letters of a word that is compared with similar terms, if there is no term at
-edit distance one.
+"""If no term is at edit distance one, words with at least this many letters are compared with similar terms.
 """
 NEAR_SPELLING_RATIO = 0.75
 """The minimum similarity of a near spelling that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
@@ -93,7 +92,7 @@ This limits the time of a search.
 """
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""The maximum number of letters at the end of an unfinished word that are left out to find its stem."""
+"""To find the stem of an unfinished word, at most this many letters at its end are left out."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -426,7 +426,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Return the hits. Those on requests get the beginning of the turn's final answer.
+    """Add the beginning of the turn's final answer to each hit on a request; return all hits.
 
     `positions` maps the turns of these hits to the positions of their chunks.
     """
@@ -450,7 +450,7 @@ def _cut_at_word(text: str, length: int) -> str:
 def _add_later_turns(
     run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
 ) -> list[Hit]:
-    """Return the hits. Those in turns get the last later turn that also matches the query well."""
+    """Add to each hit in a turn the last later turn that also matches the query well; return all hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits

@@ -532,8 +532,8 @@ class SearchLegRank(NamedTuple):
 class QueryTermScore(NamedTuple):
     """A term of a query that matches a chunk.
 
-    `word` is the word of the query. It matches `term` in the `field` of the index. `weight` is the
-    weight of the term, and `score` is the term's share of the BM25 score.
+    `word` is the word of the query. It matches `term`, which is in the field `field` of the index.
+    `weight` is the weight of the term, and `score` is the term's share of the BM25 score.
     """
 
     word: str
@@ -562,9 +562,9 @@ class RankExplanation(NamedTuple):
 
     * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
       ranked.
-    * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. It orders
-      turns by the score with `words_gives`, `reply_gives` and `conversation_gives`; see `RankBonuses`.
-      Only the best passages of both legs have these values.
+    * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. The
+      reranker orders turns by the score plus `words_gives`, `reply_gives` and `conversation_gives`; see
+      `RankBonuses`. Only the best passages of both legs have these values.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
     * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
