@@ -234,8 +234,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""The delay in seconds after the last change of the filter or the selection before new rows or details
-are read.
+"""New rows or details are read this many seconds after the last change of the filter or the selection.
 """
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {

@@ -340,10 +340,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
     def _measure_hit_row(self, hit: Hit, ref: str) -> tuple[int, str]:
-        """Return the number of cells for the text of a hit, and where the hit is.
+        """Return the number of cells for the text of a hit, and a text that says where the hit is.
 
-        This is the role, the turn and the date of a hit in a conversation, and the reference of a subject. A
-        long reference is shortened.
+        This text is the role, the turn and the date of a hit in a conversation, or the reference of a
+        subject. A long reference is shortened.
         """
         width = max(20, self.list.scrollable_content_region.width - 4)
         if hit.turn is not None and hit.timestamp is not None:

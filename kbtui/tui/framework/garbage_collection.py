@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""The minimum number of new entries in the library that make kbtui exclude all existing objects from
-garbage collection.
+"""If the library has this many new entries, kbtui excludes all existing objects from garbage collection.
 """
 YOUNG_THRESHOLD = 2_000
 """The number of new objects that triggers a collection of young objects.

@@ -53,7 +53,7 @@ class ListRow:
 
 
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    """Return a row that cannot be selected: the heading `text` of a section, with `right` at the right edge."""
+    """Return a row that cannot be selected: `text` is a section's heading, `right` is shown at the right edge."""
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 

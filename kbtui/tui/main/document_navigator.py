@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
+"""If a conversation has at least this many bytes, its beginning is shown before the rest is read."""
 FIRST_BLOCKS = 20
 """The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 

@@ -154,7 +154,7 @@ class MainScreen(StyledScreen):
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
         self._prompt_changes: list[TomlFileChange] = []
-        """The changes that the prompt workshop has written since kbtui started. It can undo them."""
+        """The changes that the prompt workshop has written since kbtui started, and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The delay in seconds after a change of the query before the full search, by keywords and by meaning,
-starts.
+"""The full search, by keywords and by meaning, starts this many seconds after a change of the query.
 """
 REPEAT_INTERVAL_SECONDS = 2.0
 """The interval in seconds at which the query runs again while a temporary index is being built."""

@@ -36,7 +36,7 @@ In a narrower reader, a line has only its number in the new file or, if it was r
 MAX_MARKED_CHARACTERS = 2_000
 """The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""The maximum number of pairs of a removed and an added line that are compared to find the best ones.
+"""To find the best pairs of a removed and an added line, at most this many pairs are compared.
 
 If there are more, the lines are paired in order.
 """

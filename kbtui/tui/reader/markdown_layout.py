@@ -162,7 +162,7 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""The maximum number of characters of a text with syntax highlighting, which takes too long for longer texts."""
+"""Texts with more characters than this get no syntax highlighting, which would take too long."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
