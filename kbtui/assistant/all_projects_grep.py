@@ -79,7 +79,7 @@ def _add_hits_up_to_limit(
 ) -> int | None:
     """Add lines of one workspace; return how many of `room` characters of XML are left.
 
-    The context of matching lines that exceed a limit is left out.
+    Matching lines that exceed a limit are left out, and so is their context.
     """
     added = []
     for hit in hits:
