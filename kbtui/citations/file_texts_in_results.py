@@ -165,7 +165,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the first and the last line that `sed -n` or `head` prints at most; None if they are unknown."""
+    """Return the range of lines that `sed -n` or `head` prints from a long file; None if it is unknown."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
         return (int(lines[1]), int(lines[2])) if lines else None
