@@ -112,7 +112,7 @@ def _list_argument_completions(
 MAX_CONVERSATIONS = 20
 """At most this many of JP's conversations are offered before the user types a digit of an id."""
 MAX_TITLES = 200
-"""The maximum number of matching ids of another agent that are offered with their titles."""
+"""At most this many matching ids of another agent are offered with titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
