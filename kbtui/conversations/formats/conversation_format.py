@@ -144,7 +144,7 @@ class ConversationFormat(ABC):
         return replace(conversation.info, problem=problem)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; None if only the whole can be loaded."""
+        """Load the first turns of a long conversation; None if it must be loaded as a whole."""
         return None
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:

@@ -373,7 +373,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether a parser can resume here, within a turn. All calls must have results."""
+    """Return whether a parser can resume here, within a turn. This requires that all calls have results."""
     builder = parser.builder
     return (
         bool(builder.turns)

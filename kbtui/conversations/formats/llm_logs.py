@@ -287,7 +287,7 @@ class _LlmConversationReader:
             builder.count += 1
 
     def _has_table_columns(self, table: str, *names: str) -> bool:
-        """Return whether a table of the database has all columns `names`; false if it is missing."""
+        """Return whether a table of the database has all columns `names`; false if the table is missing."""
         if table not in self._columns:
             self._columns[table] = list_columns(self._database, table)
         return self._columns[table].issuperset(names)
