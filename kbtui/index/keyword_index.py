@@ -43,7 +43,7 @@ KEYWORD_INDEX_VERSION = 11
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
-"""tantivy writes a segment to disk when its documents need this much memory."""
+"""tantivy writes a segment to disk when the segment's documents need this many bytes of memory."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
