@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
-"""The maximum number of characters of the list of subjects that do not fit into an answer."""
+"""The list of the subjects that do not fit into an answer has at most this many characters."""
 _NAMES_SHARE = 3
 """The names of subjects that do not fit get at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
