@@ -570,7 +570,7 @@ class _KeywordIndexQuery:
     def _search_chunks_of_windows(
         self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
     ) -> tuple[list[RankedChunk], dict[int, int]]:
-        """Return the chunks in windows that match the filters, with the scores of their own texts."""
+        """Return the chunks that are in windows and match the filters, with the scores of their own texts."""
         if not windows:
             return [], {}
         terms = [Query.term_query(self._schema, "window_id", one, "basic") for one in windows]

@@ -118,7 +118,7 @@ FILE_ARGUMENTS = ("path", "file_path", "filepath", "absolute_path", "filename", 
 
 
 def _list_file_names(searcher: Any, part: str) -> list[tuple[str, str]]:
-    """Return the file names in arguments of tool calls that begin with `part`, the most frequent first."""
+    """Return the file names that begin with `part`, from arguments of tool calls, the most frequent first."""
     counts: Counter[str] = Counter()
     for argument in FILE_ARGUMENTS:
         for term, count in searcher.terms_with_prefix("arg", f"{argument}={part}", limit=200):

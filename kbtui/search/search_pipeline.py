@@ -328,7 +328,7 @@ class SearchRun:
             self.legs["semantic"] = self.filter_semantic_ranking(ranked)
 
     def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
-        """Remove chunks that violate the query's phrases or exclusions from a ranking by meaning; return the rest."""
+        """Remove from a ranking by meaning the chunks that violate the query's phrases or exclusions; return the rest."""
         narrowing = self.narrowing
         exclusions = (self.query.excluded, narrowing.without, narrowing.without_turns)
         if not (self.query.phrases or any(exclusions)):
