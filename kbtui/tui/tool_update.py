@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Runs a function in a background thread, and passes the result to a second function. Shows an error."""
+    """Runs a function in a background thread, and passes the result to a second function. Shows an error if one is raised."""
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...
 

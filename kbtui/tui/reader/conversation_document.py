@@ -783,7 +783,7 @@ class _ConversationReaderDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with a compaction's summary where the agent wrote it. The model's view does not show it."""
+        """Add a fold with a compaction's summary, where the agent wrote the summary. The model's view lacks this fold."""
         self.view = "user"
         words: Spans = [
             ("compacted here  ", "accent"),
