@@ -91,7 +91,7 @@ class GitHistory:
         return None if output is None else output.decode("utf-8", "replace")
 
     def find_commit_before(self, time: int) -> str | None:
-        """Return the last commit of the current branch that was made before a time in seconds since 1970."""
+        """Return the last commit of the current branch before a time, which is given in seconds since 1970."""
         output = self._run_git("rev-list", "-1", f"--before={time}", "HEAD")
         return (output or b"").decode().strip() or None
 
