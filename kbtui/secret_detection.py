@@ -21,12 +21,22 @@ if TYPE_CHECKING:
 
 _LINE_BREAK = r"(?:\s|\\{1,8}[nr])"
 _PEM_TYPE = r"(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_NEWLINE = r"(?:\n|\\{1,8}n)"
+_PEM_NUMBERED_LINE = r"[^\n]{0,40}?[A-Za-z0-9+/]{40,80}={0,2}"
 _PEM_LINE_START = r"(?:(?<![\w+/=\\])|(?<=\\[nr]))"
 _FORMATS: tuple[tuple[str, str, str], ...] = (
     (
         "private key",
         "-----BEGIN ",
         rf"{_PEM_TYPE}[\w+/=\s\\:,.()-]{{40,8000}}?-----END {_PEM_TYPE}",
+    ),
+    # A key whose lines begin with line numbers, quote marks or the like, as tools print files.
+    (
+        "private key",
+        "-----BEGIN ",
+        rf"{_PEM_TYPE}[^\n\\]{{0,12}}{_PEM_NEWLINE}(?:[^\n\\]{{0,100}}{_PEM_NEWLINE}){{0,5}}?"
+        rf"{_PEM_NUMBERED_LINE}(?:[^\n]{{0,12}}?{_PEM_NEWLINE}{_PEM_NUMBERED_LINE}){{0,200}}+"
+        rf"(?:(?:[^\n]{{0,120}}?{_PEM_NEWLINE}){{1,2}}?[^\n]{{0,40}}?-----END {_PEM_TYPE})?",
     ),
     # A key that is cut off before its end.
     (

@@ -54,6 +54,20 @@ def test_a_private_key_is_masked_whole_and_also_when_it_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize(
+    "start",
+    ["{:6}→", "{:6}\t", "{:4} | ", "> ", "# ", "+", "│ ", "id_rsa:{}:", "\x1b[32m+\x1b[m\x1b[32m"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\\n", '\\n" +\n'])
+def test_a_private_key_is_masked_when_its_lines_have_numbers_or_marks(start: str, end: str) -> None:
+    lines = PRIVATE_KEY.splitlines()
+    text = end.join(start.format(number) + line for number, line in enumerate(lines, 1))
+    masked = mask_secrets(f"before\n{text}\nafter")
+    assert not any(line in masked for line in lines[1:-1])
+    assert masked.startswith("before\n")
+    assert masked.endswith("after")
+
+
+@pytest.mark.parametrize(
     ("text", "masked"),
     [
         ("API_KEY=9f86d081884c7d65", "API_KEY=[masked: secret]"),
