@@ -162,7 +162,7 @@ _VALUES = (
     (
         "password",
         "://",
-        re.compile(r"(?<=[a-z0-9])://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{3,200})(?=@)"),
+        re.compile(r"(?<=[A-Za-z0-9])://[^\s/:@\"'<>]{0,100}:(?P<value>[^\s/\"'<>]{3,200})(?=@)"),
     ),
     # curl -u user:password
     (
@@ -184,7 +184,9 @@ _ASSIGNED = re.compile(
     r"|(?<=_)auth|(?:api|access|private|auth|account|signing|encryption)[_. -]?key)"
     r"(?:[_.-]?(?:key|id|value|base|access[_.-]?key)){0,2}"
     rf"{_QUOTE}(?:\s{{0,4}}(?::=|=>|:(?!:)|=(?!=))\s{{0,4}}|>|&gt;|(?P<blank>[ \t]{{1,4}}(?:is[ \t]{{1,4}})?)){_QUOTE}"
-    r"(?P<value>(?:[^\s\"'`,;<>{}()\[\]:\\&]|:(?=\w)|&(?!\w{1,30}[=;]|#\d)|\\(?![\s\"'`\\nrt])){8,500})",
+    # Within quotes, a value with a digit can also have brackets and semicolons.
+    r"(?P<value>(?<=[\"'`])(?![{<(\[$])(?=[^\s\"'`\\]{0,200}\d)[^\s\"'`\\]{8,200}(?=\\{0,7}[\"'`])"
+    r"|(?:[^\s\"'`,;<>{}()\[\]:\\&]|:(?=\w)|&(?!\w{1,30}[=;]|#\d)|\\(?![\s\"'`\\nrt])){8,500})",
     re.IGNORECASE,
 )
 _ASSIGNED_PREFIXES = """
