@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         worktree: str | None
         labels: Mapping[str, str]
         problem: str | None
+        kept_from: NotRequired[str]
         file_turns: NotRequired[list[FileTurnSummaryJson]]
 
     class FileTurnSummaryJson(TypedDict):

@@ -287,6 +287,8 @@ def _make_conversation_json(
         "labels": info.labels,
         "problem": info.problem,
     }
+    if info.kept_from is not None:
+        entry["kept_from"] = info.kept_from
     if masked:
         entry = mask_secrets_in_json(entry)
     if not short:

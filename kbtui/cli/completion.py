@@ -196,7 +196,10 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
 
     If the short form does not begin with `current`, but the whole id does, the whole id is listed.
     """
-    from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
+    from kbtui.conversations.conversation_repository import (
+        iterate_stored_conversations,
+        list_enabled_conversation_formats,
+    )
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
     workspace = _find_workspace(path)
@@ -205,7 +208,7 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
         prefix = one.id_prefix
         if one.name == "jp" or not (prefix.startswith(current) or current.startswith(prefix)):
             continue
-        stored = {each.id: each for each in one.find_stored_conversations(workspace)[0]}
+        stored = {each.id: each for each in iterate_stored_conversations(workspace, one)}
         if not current.startswith(prefix):
             found += [(prefix, one.label)] if stored else []
             continue

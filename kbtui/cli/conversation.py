@@ -732,6 +732,8 @@ def _list_conversation_flags(
         yield "pinned"
     if entry["archived_at"]:
         yield "archived"
+    if "kept_from" in entry:
+        yield "kept"
     if entry["parent_id"]:
         yield f"in {short_ids.get(entry['parent_id'], entry['parent_id'])}"
     if entry["worktree"]:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation", "list, grep, read and export conversations"),
     "export": ("export", "write a conversation as HTML, Markdown or JSON for other people"),
+    "keep": ("keep", "keep copies of sessions that their agent will delete"),
     "mark": ("mark", "mark turns and passages as decided, rejected or superseded"),
     "show": ("entries", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),

@@ -53,9 +53,12 @@ def list_agent_commands(
 
     `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation.
     The files of an agent can contain anything. There are therefore no commands if the id could be read
-    as an option, or if a word has a character that terminals do not show.
+    as an option, or if a word has a character that terminals do not show. There are also none if the
+    agent has deleted the conversation, and only kbtui's archive has it.
     """
     conversation_format = get_conversation_format(info)
+    if info.kept_from is not None:
+        return []
     if not _SAFE_ID.fullmatch(decode_agents_own_id(conversation_format.id_prefix, info.id)):
         return []
     found = {
@@ -87,6 +90,8 @@ def find_agent_command(
     hint = None
     if info.archived and info.agent == "jp":
         hint = f"it is archived; restore it with `jp c unarchive {info.id}`"
+    elif info.kept_from is not None:
+        hint = f"{label} has deleted it; only the copy that kbtui kept is left"
     elif info.parent is not None:
         hint = f"it belongs to {info.parent}"
     message = f"{label} has no command to {verb} this conversation"

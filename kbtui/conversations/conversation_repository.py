@@ -15,6 +15,7 @@ from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
 from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
+from kbtui.conversations.session_archive import find_archived_copies, get_archive_records_directory
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import (
     JP_ID_PREFIX,
@@ -337,7 +338,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
     """Return all subagents of a conversation, including the subagents of its subagents."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
-    for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
+    for stored in iterate_stored_conversations(workspace, get_conversation_format(info)):
         by_parent.setdefault(_get_parent_conversation_id(stored), []).append(stored)
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
@@ -379,12 +380,17 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
-    """Return the directories in which agents other than JP write conversations of a workspace."""
-    return [
+    """Return the directories in which conversations of a workspace appear, except JP's.
+
+    They are those of the other agents, and the directory of the archive, if it exists.
+    """
+    found = [
         path
         for one in list_enabled_conversation_formats()
         for path in one.list_watched_directories(workspace)
     ]
+    archive = get_archive_records_directory()
+    return [*found, archive] if archive.is_dir() else found
 
 
 def list_watched_agent_files(workspace: Workspace) -> list[Path]:
@@ -401,7 +407,22 @@ def _iterate_stored_conversations(
 ) -> Iterator[StoredConversation]:
     for one in list_enabled_conversation_formats():
         if only is None or only.startswith(one.id_prefix):
-            yield from one.find_stored_conversations(workspace, only)[0]
+            yield from iterate_stored_conversations(workspace, one, only)
+
+
+def iterate_stored_conversations(
+    workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
+) -> Iterator[StoredConversation]:
+    """Yield an agent's conversations in a workspace: from the agent's files, then those only the archive has.
+
+    If `only` is given, only the conversation with this id is yielded.
+    """
+    found = set[str]()
+    for one in conversation_format.find_stored_conversations(workspace, only)[0]:
+        found.add(one.id)
+        yield one
+    if conversation_format.has_file_per_conversation and only not in found:
+        yield from find_archived_copies(workspace, conversation_format.name, found, only)
 
 
 AgentOffReason = Literal["not_named", "project_unknown"]

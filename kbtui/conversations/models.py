@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         size: int
         labels: dict[str, str]
         problem: str | None
+        kept_from: str | None
 
     class UnfinishedTurnState(TypedDict):
         """The state of an unfinished turn, as JSON. With this state, a `TurnBuilder` can continue the turn."""
@@ -57,7 +58,8 @@ class ConversationInfo:
     `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
     conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
     directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
-    directory; None if the directory is in the workspace itself.
+    directory; None if the directory is in the workspace itself. `kept_from` is the path that the file
+    had when kbtui copied it into its archive; None if the conversation is read from its agent's file.
     """
 
     id: str
@@ -83,6 +85,7 @@ class ConversationInfo:
     agent: str = "jp"
     working_directory: str | None = None
     worktree: str | None = None
+    kept_from: str | None = None
 
     @property
     def last_activity_at(self) -> datetime:

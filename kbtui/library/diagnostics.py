@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FindingState = Literal["ok", "note", "wrong"]
 FindingCode = Literal[
-    "agent", "agents_missing", "check_failed", "colours_limited", "colours_off",
+    "agent", "agents_missing", "archive_counted", "archive_damaged", "check_failed", "colours_limited", "colours_off",
     "conversation_damaged", "conversation_with_unknown_events", "conversations_checked_when_indexed",
     "conversations_counted", "conversations_trashed", "conversations_unchecked",
     "directory_not_writable", "directory_skipped", "directory_unreadable", "disk_full",
@@ -69,6 +69,14 @@ def _format_agent_finding(values: Any) -> str:
     return f"{values['label']} ({values['name']}), {places}: {conversations}"
 
 
+def _format_archive_counts(values: Any) -> str:
+    kept = format_counted_noun(values["kept"], "kept session")
+    return (
+        f"{kept}, {values['only_kept']:,} of them deleted by their agent; "
+        f"{values['bytes']:,} bytes on disk in {values['directory']}"
+    )
+
+
 def _format_count_finding(values: Any, noun: str) -> str:
     return format_counted_noun(values[f"{noun}s"], noun)
 
@@ -89,6 +97,8 @@ def _format_settings_finding(values: Any) -> str:
 FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "agent": _format_agent_finding,
     "agents_missing": "no agent has conversations on this machine",
+    "archive_counted": _format_archive_counts,
+    "archive_damaged": "{file}: skipped: {detail}",
     "check_failed": "the check failed: {detail}",
     "colours_limited": "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours",
     "colours_off": "NO_COLOR is set, so kbtui shows no colours",
@@ -525,6 +535,32 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
             yield "wrong", "environment_directory_missing", values
     for name, reason in unusable_formats.items():
         yield "wrong", "format_unusable", {"name": name, "detail": reason}
+    yield from _diagnose_archive()
+
+
+def _diagnose_archive() -> Iterator[FindingWithoutArea]:
+    """Report what the archive contains and takes on disk, and its files that cannot be used."""
+    from kbtui.conversations.session_archive import (
+        find_copy_damage,
+        get_archive_directory,
+        list_kept_sessions,
+        measure_archive,
+    )
+
+    kept, damaged = list_kept_sessions()
+    if not kept and not damaged:
+        return
+    values: FindingValues = {
+        "kept": len(kept),
+        "only_kept": sum(one.is_original_missing for one in kept),
+        "bytes": measure_archive(),
+        "directory": str(get_archive_directory()),
+    }
+    yield "ok", "archive_counted", values
+    # Reading all copies would take too long here; `kbtui keep check` does.
+    damaged += [one for each in kept if (one := find_copy_damage(each, verified=False))]
+    for one in damaged:
+        yield "wrong", "archive_damaged", {"file": str(one.path), "detail": one.reason}
 
 
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:

@@ -37,6 +37,13 @@ NOT_RUN = {
 EXIT_CODES = {
     "kbtui entries --status error,pending --json": 1,  # the demo has none
     "kbtui tools install --check": 1,  # none are installed in the demo
+    # The demo has only conversations of JP, which cannot be kept.
+    "kbtui keep claude-258c7280": 1,
+    "kbtui keep --agent claude-code": 1,
+    "kbtui keep --agent claude-code --title retry": 1,
+    "kbtui keep --all": 1,
+    "kbtui keep ls": 1,
+    "kbtui keep rm claude-258c7280": 1,
 }
 MESSAGE = re.compile(r"`kbtui (?:needs|crashed)[^`]*`")
 """A quoted message that starts like a command."""

@@ -29,6 +29,7 @@ COMMAND_PAGES = {
     "prompt": "guide/commands/knowledge",
     "conversation": "guide/commands/conversation",
     "export": "guide/commands/conversation",
+    "keep": "guide/commands/keep",
     "mark": "guide/commands/mark",
     "show": "guide/commands/references",
     "open": "guide/commands/references",

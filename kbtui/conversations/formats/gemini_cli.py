@@ -31,6 +31,7 @@ from kbtui.conversations.formats.jsonl_format import (
     iterate_jsonl_records,
     parse_json_with_bad_encoding,
 )
+from kbtui.conversations.formats.kept_file import remove_kept_file_suffix
 from kbtui.conversations.formats.stored_session import (
     SessionHeadCache,
     StoredSession,
@@ -95,6 +96,7 @@ _NOTICES = frozenset({"info", "warning", "error"})
 class GeminiCliFormat(ConversationFormat):
     """The sessions of Gemini CLI."""
 
+    has_file_per_conversation = True
     name = "gemini-cli"
     label = "Gemini CLI"
     id_prefix = ID_PREFIX
@@ -486,7 +488,7 @@ def _replay_session_file(info: ConversationInfo) -> _ReplayedSession:
 def _replay_readable_records(path: str) -> _ReplayedSession:
     """Read the readable parts of a session file. Raises `WorkspaceError` if the file cannot be opened."""
     replay = _ReplayedSession()
-    if path.endswith(".jsonl"):
+    if remove_kept_file_suffix(path).endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
             number = 0
             for record in iterate_jsonl_records(file):

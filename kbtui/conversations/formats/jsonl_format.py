@@ -203,6 +203,7 @@ class JsonlConversationParser(ABC):
 class JsonlConversationFormat(ConversationFormat):
     """A format with a file of JSON Lines per conversation: `ConversationInfo.events_path`."""
 
+    has_file_per_conversation = True
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
     """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
 

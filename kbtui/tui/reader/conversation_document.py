@@ -354,6 +354,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
     badges = (
         (info.pinned_at, "pinned", "accent"),
         (info.archived, "archived", "dim"),
+        (info.kept_from is not None, "kept", "dim"),
         (info.parent is not None, "part of another conversation", "dim"),
         (info.worktree is not None, f"worktree {info.worktree}", "dim"),
         (info.presence == "user_local", "local only", "dim"),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kbtui.conversations.formats.kept_file import is_kept_file, open_kept_file
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_counted_noun
 
@@ -49,7 +50,10 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
-    """Open a file; yield its descriptor and its size in bytes.
+    """Open a file; yield its descriptor and its size in bytes. Read it with `os.pread`.
+
+    For a kept copy (`formats/kept_file.py`), these are the descriptor and the size of its original
+    bytes.
 
     Raises `WorkspaceError` in these cases:
 
@@ -59,6 +63,10 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
     - The file cannot be opened, or the `with` block cannot read from it.
     """
     try:
+        if is_kept_file(path):
+            kept = open_kept_file(path)
+            yield kept.fileno(), _check_size(path, os.fstat(kept.fileno()).st_size, max_bytes)
+            return
         try:
             file = os.open(path, _FLAGS)
         except OSError as error:
@@ -69,10 +77,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceError("it is not a regular file", where=path)
-            if max_bytes is not None and status.st_size > max_bytes:
-                message = f"its size is {status.st_size:,} bytes; the limit is {max_bytes:,}"
-                raise WorkspaceError(message, where=path)
-            yield file, status.st_size
+            yield file, _check_size(path, status.st_size, max_bytes)
         finally:
             os.close(file)
     except FileNotFoundError:
@@ -83,6 +88,14 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
         raise WorkspaceError("it does not fit into memory", where=path) from None
     except OSError as error:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+
+
+def _check_size(path: str, size: int, max_bytes: int | None) -> int:
+    """Return `size`. Raises `WorkspaceError` if it is greater than `max_bytes`."""
+    if max_bytes is not None and size > max_bytes:
+        message = f"its size is {size:,} bytes; the limit is {max_bytes:,}"
+        raise WorkspaceError(message, where=path)
+    return size
 
 
 def _resolve_link_inside_root(path: str) -> str:
@@ -96,14 +109,19 @@ def _resolve_link_inside_root(path: str) -> str:
 
 def read_file(path: str, max_bytes: int) -> bytes:
     """Read a regular file. Raises `WorkspaceError`, also for a file larger than `max_bytes`."""
-    with open_regular_file(path, max_bytes) as (file, _):
-        return FileIO(file, closefd=False).readall()
+    with open_regular_file(path, max_bytes) as (file, size):
+        blocks, at = list[bytes](), 0
+        # One more byte than expected, because the file may have grown.
+        while block := os.pread(file, max(1, size + 1 - at), at):
+            blocks.append(block)
+            at += len(block)
+        return b"".join(blocks)
 
 
 def read_file_head(path: str, length: int) -> bytes:
     """Read the first bytes of a regular file, at most `length`. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
-        return os.read(file, length)
+        return os.pread(file, length, 0)
 
 
 def read_file_tail(path: str, length: int) -> bytes:

@@ -1,0 +1,120 @@
+"""A kept copy of a session file: compressed with gzip and named by the SHA-256 of its bytes.
+
+gzip was chosen over LZMA, which compresses better, because a copy is decompressed each time it is
+read, and because `zcat` restores it without kbtui.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from kbtui.errors import WorkspaceError
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT_FILE_SUFFIX = ".gz"
+_NAME = re.compile(r"([0-9a-f]{64})\.jsonl?\.gz")
+_BLOCK_BYTES = 1 << 20
+
+
+class CompressedFile(NamedTuple):
+    """The bytes of a file, compressed; `size` and `sha256` describe the bytes before compression."""
+
+    data: bytes
+    size: int
+    sha256: str
+
+
+def compress_file(file: int, size: int) -> CompressedFile:
+    """Compress the first `size` bytes of an open file. Raises `WorkspaceError` if it has fewer, or `OSError`."""
+    import gzip
+
+    digest, compressed, at = hashlib.sha256(), BytesIO(), 0
+    # Without a time and a name, equal files have equal copies.
+    with gzip.GzipFile("", "wb", 6, compressed, mtime=0) as target:
+        while at < size and (block := os.pread(file, min(_BLOCK_BYTES, size - at), at)):
+            digest.update(block)
+            target.write(block)
+            at += len(block)
+    if at < size:
+        raise WorkspaceError("another program shortened the file while it was copied")
+    return CompressedFile(compressed.getvalue(), size, digest.hexdigest())
+
+
+def make_kept_file_name(sha256: str, suffix: str) -> str:
+    """Return the name of the copy of a file with the suffix `.jsonl` or `.json`."""
+    return f"{sha256}{suffix}{KEPT_FILE_SUFFIX}"
+
+
+def is_kept_file(path: str) -> bool:
+    """Return whether a path has the name of a kept copy."""
+    return path.endswith(KEPT_FILE_SUFFIX) and _NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def remove_kept_file_suffix(path: str) -> str:
+    """Return the path of a kept copy without the suffix of the compression; other paths are unchanged."""
+    return path.removesuffix(KEPT_FILE_SUFFIX) if is_kept_file(path) else path
+
+
+def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
+    """Yield the original bytes of a kept copy in blocks.
+
+    Raises `OSError`. After the last block, raises `WorkspaceError` if the bytes do not have the SHA-256 in
+    the name of the copy.
+    """
+    # Few processes read a kept copy, but all import this module.
+    import gzip
+    import zlib
+
+    digest = hashlib.sha256()
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as compressed, gzip.open(compressed) as source:
+            while block := source.read(_BLOCK_BYTES):
+                digest.update(block)
+                yield block
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise _make_damage_error(path) from None
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None or match[1] != digest.hexdigest():
+        raise _make_damage_error(path)
+
+
+def _make_damage_error(path: str) -> WorkspaceError:
+    hint = "`kbtui keep` copies the session again if its agent still has it"
+    return WorkspaceError("the kept copy is damaged", where=path, hint=hint)
+
+
+def open_kept_file(path: str) -> IO[bytes]:
+    """Return an unnamed file with the original bytes of a kept copy, which are verified.
+
+    Its modification time is that of the copy. The caller must not move the file's position, because
+    callers share the file, and must not close it: it is freed with the last reference to it. Raises
+    `OSError` or `WorkspaceError`.
+    """
+    status = os.stat(path)  # noqa: PTH116
+    return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+# A long session is read in parts, each of which opens the file: remember the last one.
+@lru_cache(maxsize=1)
+def _decompress(path: str, _inode: int, _size: int, modified_ns: int) -> IO[bytes]:
+    import tempfile
+
+    # In kbtui's own directory, because /tmp may be in memory.
+    directory = Path(paths.get_cache_home())
+    paths.make_private_directory(directory)
+    file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  (closed with its last reference)
+    for block in iterate_kept_file_blocks(path):
+        file.write(block)
+    file.flush()
+    os.utime(file.fileno(), ns=(modified_ns, modified_ns))
+    return file

@@ -1,0 +1,405 @@
+"""The archive: copies of session files, which stay readable after their agent has deleted the originals.
+
+For each kept conversation, `records/ID.json` says where its file was, what is known about it, and which
+file of `files/` has its bytes. A file of `files/` is named by the SHA-256 of these bytes, so equal
+sessions share one. kbtui only reads the agents' own files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote
+
+import orjson
+
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.kept_file import (
+    compress_file,
+    is_kept_file,
+    iterate_kept_file_blocks,
+    make_kept_file_name,
+)
+from kbtui.conversations.formats.stored_session import StoredSession, make_signature
+from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.dates import parse_timestamp
+from kbtui.errors import NothingFound, WorkspaceError
+from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
+    from kbtui.workspace import Workspace
+
+_SUFFIXES = (".jsonl", ".json")
+_MAX_RECORD_BYTES = 1 << 20
+KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
+"""What `keep_conversation` did.
+
+* `kept`: the conversation was not in the archive, or its copy was damaged.
+* `replaced`: its copy was replaced by one of the current file.
+* `unchanged`: the archive already has the current file.
+* `shrunk`: the file is smaller than the one that was kept. The copy was left alone, because it may have
+  what the agent has lost.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSession:
+    """A conversation in the archive, as its record describes it.
+
+    `original` is the path of the agent's file, and `original_state` its inode, size and modification time
+    when it was copied. `size` is the size in bytes of this file, and `kept_size` that of its compressed
+    copy `file_name`. `modified` and `kept_at` are Unix times.
+    """
+
+    id: str
+    agent: str
+    original: str
+    original_state: str
+    file_name: str
+    size: int
+    kept_size: int
+    modified: float
+    kept_at: float
+    working_directory: str
+    title: str | None
+    created_at: str
+    last_event_at: str | None
+    parent: str | None = None
+    is_archived: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The path of the copy."""
+        return get_archive_directory() / "files" / self.file_name
+
+    @property
+    def is_original_missing(self) -> bool:
+        """Whether the agent's file is gone."""
+        return not os.path.exists(self.original)  # noqa: PTH110
+
+    def has_label(self, wanted: str) -> bool:
+        """Return whether a conversation has a label `KEY`, or the label `KEY=VALUE`."""
+        key, sign, value = wanted.partition("=")
+        return key in self.labels and (not sign or self.labels[key] == value)
+
+    def read_facts(self) -> ConversationFileFacts:
+        """Return the fields of `ConversationInfo` that were read when the conversation was kept."""
+        return {
+            "title": self.title,
+            "created_at": parse_timestamp(self.created_at) or _convert_time(self.modified),
+            "last_event_at": parse_timestamp(self.last_event_at),
+            "labels": self.labels,
+            "kept_from": self.original,
+        }
+
+
+class DamagedArchiveFile(NamedTuple):
+    """A file of the archive that cannot be used, and the reason. `id` names the conversation, if known."""
+
+    path: Path
+    reason: str
+    id: str | None = None
+
+
+def get_archive_directory() -> Path:
+    """Return the directory of the archive, which may not exist."""
+    return Path(paths.get_data_home(), "kept")
+
+
+def get_archive_records_directory() -> Path:
+    """Return the directory with one file for each kept conversation. It may not exist."""
+    return get_archive_directory() / "records"
+
+
+def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
+    """Return the kept conversations of all projects, newest copy first, and the records that cannot be read."""
+    kept: list[KeptSession] = []
+    damaged: list[DamagedArchiveFile] = []
+    for entry in _scan_directory(get_archive_records_directory()):
+        if entry.name.endswith(".json") and not entry.name.startswith("."):
+            found = _read_record(entry.path)
+            if isinstance(found, KeptSession):
+                kept.append(found)
+            elif found is not None:
+                damaged.append(found)
+    kept.sort(key=lambda one: (-one.kept_at, one.id))
+    return kept, damaged
+
+
+def find_kept_session(conversation_id: str) -> KeptSession | None:
+    """Return the kept conversation with this id; None if there is none, or if its record is damaged."""
+    found = _read_record(str(_make_record_path(conversation_id)))
+    return found if isinstance(found, KeptSession) else None
+
+
+def find_archived_copies(
+    workspace: Workspace, agent: str, found: set[str], only: str | None = None
+) -> Iterator[StoredSession]:
+    """Yield the kept conversations of an agent in a workspace whose ids are not in `found`.
+
+    If `only` is given, only the conversation with this id is yielded.
+    """
+    if only is not None:
+        one = find_kept_session(only)
+        kept = [one] if one is not None else []
+    else:
+        kept = list_kept_sessions()[0]
+    wanted = [one for one in kept if one.agent == agent and one.id not in found]
+    if not wanted:
+        return
+    projects = ProjectDirectories(workspace)
+    for one in wanted:
+        if project := projects.find_directory_of(one.working_directory):
+            modified = _convert_time(one.modified)
+            yield StoredSession(
+                one.id,
+                one.agent,
+                str(one.path),
+                make_signature("kept", one.file_name, one.title),
+                modified,
+                modified,
+                one.read_facts,
+                one.is_archived,
+                one.parent,
+                one.working_directory,
+                project.worktree,
+                modified,
+                one.size,
+            )
+
+
+def keep_conversation(
+    workspace: Workspace, info: ConversationInfo, *, verified: bool = False
+) -> KeepOutcome:
+    """Copy a conversation's file into the archive, where it replaces an earlier copy.
+
+    With `verified`, an existing copy is read and replaced if it is damaged; otherwise only its size is
+    checked. A conversation that only the archive has is left alone. Raises `WorkspaceError` if the file
+    cannot be kept.
+    """
+    if info.kept_from is not None:
+        return "unchanged"
+    path = info.events_path
+    if path is None or path.suffix not in _SUFFIXES:
+        raise WorkspaceError("it is not stored as one file of JSON", where=info.ref)
+    earlier = find_kept_session(info.id)
+    if earlier is not None and find_copy_damage(earlier, verified=verified):
+        earlier = None
+    if (
+        earlier is not None
+        and earlier.original == str(path)
+        and earlier.original_state == _read_file_state(path)
+    ):
+        return "unchanged"
+    with open_regular_file(str(path)) as (file, size):
+        if earlier is not None and size < earlier.size:
+            return "shrunk"
+        status = os.fstat(file)
+        compressed = compress_file(file, size)
+    session = KeptSession(
+        id=info.id,
+        agent=info.agent,
+        original=str(path),
+        original_state=_format_file_state(status),
+        file_name=make_kept_file_name(compressed.sha256, path.suffix),
+        size=size,
+        kept_size=len(compressed.data),
+        modified=status.st_mtime,
+        kept_at=datetime.now(UTC).timestamp(),
+        working_directory=info.working_directory or str(workspace.root),
+        title=info.title,
+        created_at=info.created_at.isoformat(),
+        last_event_at=info.last_event_at.isoformat() if info.last_event_at else None,
+        parent=info.parent,
+        is_archived=info.archived,
+        labels=dict(info.labels),
+    )
+    with _lock_archive():
+        try:
+            _write_copy(session, compressed.data)
+            write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
+        except (OSError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise WorkspaceError(
+                f"cannot be kept: {reason.lower()}", where=str(session.path)
+            ) from error
+        if earlier is not None and earlier.file_name != session.file_name:
+            _remove_unused_copies()
+    if earlier is None:
+        return "kept"
+    return "replaced" if earlier.file_name != session.file_name else "unchanged"
+
+
+def forget_kept_sessions(ids: list[str]) -> int:
+    """Remove conversations from the archive, also those whose record is damaged, and return the bytes freed.
+
+    Raises `NothingFound` if one of the ids is not in the archive; nothing is then removed.
+    """
+    records = {one: _make_record_path(one) for one in ids}
+    with _lock_archive():
+        for one, path in records.items():
+            if not path.exists():
+                hint = "`kbtui keep ls` lists the kept conversations"
+                raise NothingFound("this conversation is not kept", where=one, hint=hint)
+        before = measure_archive()
+        for path in records.values():
+            with suppress(FileNotFoundError):
+                path.unlink()
+        _remove_unused_copies()
+        return max(0, before - measure_archive())
+
+
+def find_copy_damage(session: KeptSession, *, verified: bool = True) -> DamagedArchiveFile | None:
+    """Return the damage of a conversation's copy, or None.
+
+    Without `verified`, only the size of the copy is checked.
+    """
+    reason = None
+    try:
+        if session.path.stat().st_size != session.kept_size:
+            reason = "the kept copy is damaged: it has another size"
+        elif verified:
+            for _ in iterate_kept_file_blocks(str(session.path)):
+                pass
+    except FileNotFoundError:
+        reason = "the kept copy is missing"
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    except WorkspaceError as error:
+        reason = error.message
+    return DamagedArchiveFile(session.path, reason, session.id) if reason else None
+
+
+def measure_archive() -> int:
+    """Return the size in bytes of all files of the archive."""
+    total = 0
+    for directory in ("records", "files"):
+        for entry in _scan_directory(get_archive_directory() / directory):
+            with suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _write_copy(session: KeptSession, data: bytes) -> None:
+    """Write the copy of a session unless an intact one exists. Raises `OSError` or `WorkspaceError`."""
+    if find_copy_damage(session) is None:
+        return
+    for directory in (session.path.parent, get_archive_records_directory()):
+        paths.make_private_directory(directory)
+    write_file_atomically(session.path, data)
+    if damage := find_copy_damage(session):
+        session.path.unlink(missing_ok=True)
+        raise WorkspaceError(
+            f"the disk returns other bytes: {damage.reason}", where=str(damage.path)
+        )
+
+
+def _remove_unused_copies() -> None:
+    """Remove the copies that no record names. If a record is damaged, its copy is unknown, and none is removed."""
+    kept, damaged = list_kept_sessions()
+    if damaged:
+        return
+    used = {one.file_name for one in kept}
+    for entry in _scan_directory(get_archive_directory() / "files"):
+        if entry.name not in used:
+            with suppress(OSError):
+                os.unlink(entry.path)  # noqa: PTH108
+
+
+@contextmanager
+def _lock_archive() -> Iterator[None]:
+    """Wait until no other process or thread changes the archive. Raises `WorkspaceError`."""
+    directory = get_archive_directory()
+    try:
+        paths.make_private_directory(directory)
+        file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        message = f"the archive cannot be changed: {(error.strerror or str(error)).lower()}"
+        raise WorkspaceError(message, where=str(directory)) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _make_record_path(conversation_id: str) -> Path:
+    return get_archive_records_directory() / f"{quote(conversation_id, safe='~')}.json"
+
+
+_records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
+"""Path of a record -> (inode, size, modification time) of the file, and its content."""
+
+
+def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
+    """Read a record. None if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = _records.get(path)
+        if known is not None and known[0] == state:
+            return known[1]
+        session = KeptSession(**orjson.loads(read_regular_file(path, _MAX_RECORD_BYTES)))
+        _check_record(session, path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return DamagedArchiveFile(Path(path), (error.strerror or str(error)).lower())
+    except (ValueError, TypeError):
+        return DamagedArchiveFile(Path(path), "the record of a kept conversation is damaged")
+    _records[path] = (state, session)
+    return session
+
+
+def _check_record(session: KeptSession, path: str) -> None:
+    """Raise `ValueError` or `TypeError` unless a record has valid values and the name of its conversation."""
+    texts = (session.agent, session.original, session.original_state, session.working_directory)
+    optional = (session.title, session.last_event_at, session.parent)
+    if (
+        str(_make_record_path(session.id)) != path
+        or not all(isinstance(one, str) for one in (*texts, session.created_at))
+        or not all(one is None or isinstance(one, str) for one in optional)
+        or not all(type(one) is int and one >= 0 for one in (session.size, session.kept_size))
+        or not all(isinstance(one, int | float) for one in (session.modified, session.kept_at))
+        or not isinstance(session.labels, dict)
+        or not is_kept_file(session.file_name)
+        or "/" in session.file_name
+    ):
+        raise ValueError("not a record")
+    _convert_time(session.modified)
+
+
+def _convert_time(unix_time: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(unix_time, UTC)
+    except (OverflowError, OSError):
+        raise ValueError("not a time") from None
+
+
+def _scan_directory(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except OSError:
+        return []
+
+
+def _read_file_state(path: Path) -> str | None:
+    try:
+        return _format_file_state(path.stat())
+    except OSError:
+        return None
+
+
+def _format_file_state(status: os.stat_result) -> str:
+    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
