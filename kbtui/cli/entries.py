@@ -243,11 +243,11 @@ def run_entry_command(args: Namespace) -> int:
 
 def _create_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.entries_and_chunks import make_subject_id
-    from kbtui.knowledge import subject_authoring
+    from kbtui.knowledge import subject_editing
 
     knowledge = library.load_knowledge()
-    topic = subject_authoring.get_named_or_only_topic(knowledge, args.topic)
-    draft = subject_authoring.SubjectDraft(
+    topic = subject_editing.get_named_or_only_topic(knowledge, args.topic)
+    draft = subject_editing.SubjectDraft(
         title=args.title or "",
         text=args.text or "",
         type=args.type,
@@ -255,15 +255,15 @@ def _create_entry(library: Library, args: Namespace) -> int:
         slug=args.slug,
     )
     if args.text is None:
-        found = subject_authoring.edit_draft_in_editor(knowledge, topic, draft)
+        found = subject_editing.edit_draft_in_editor(knowledge, topic, draft)
         if found is None:
             print_to_stderr("nothing was written")
             return 1
     else:
-        subject_authoring.choose_slug_for_draft(knowledge, topic, draft)
+        subject_editing.choose_slug_for_draft(knowledge, topic, draft)
         text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
         draft = replace(draft, text=_decode_entry_text(text))
-        found = subject_authoring.add_subject(knowledge, topic, draft)
+        found = subject_editing.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     facts = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
     print_text_or_json(f"{ref}\n", facts, args.json)
@@ -284,14 +284,14 @@ def _decode_entry_text(text: bytes) -> str:
 
 
 def _edit_entry(library: Library, args: Namespace) -> int:
-    from kbtui.knowledge import subject_authoring
+    from kbtui.knowledge import subject_editing
 
     subject = _find_subject_by_reference(library, args.ref)
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
             f"the source {source!r} fetched this subject and will not update it after you edit it"
         )
-    if not subject_authoring.edit_subject_in_editor(subject):
+    if not subject_editing.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
         return 0
     _read_front_matter_with_warning(library, subject)
@@ -315,15 +315,15 @@ def _find_subject_by_reference(library: Library, text: str) -> Subject:
 
 
 def _remove_entry(library: Library, args: Namespace) -> int:
-    from kbtui.knowledge import subject_authoring
+    from kbtui.knowledge import subject_editing
 
     subject = _find_subject_by_reference(library, args.ref)
     if not args.yes and not ask_for_confirmation(f"move {subject.path} to the trash?"):
         print_to_stderr("nothing was removed")
         return 1
     try:
-        subject_authoring.move_subject_to_trash(subject)
-    except subject_authoring.TrashUnavailableError as error:
+        subject_editing.move_subject_to_trash(subject)
+    except subject_editing.TrashUnavailableError as error:
         if not args.permanently and (
             args.yes
             or not ask_for_confirmation(f"{error.message}; delete {subject.path} permanently?")
@@ -333,7 +333,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
                 where=str(subject.path),
                 hint="--permanently deletes it without the trash",
             ) from error
-        subject_authoring.delete_subject(subject)
+        subject_editing.delete_subject(subject)
     return 0
 
 

@@ -36,6 +36,7 @@ from kbtui.index.passage_windows import (
     get_place_limits,
     score_text_around,
 )
+from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.query_words import (
     QueryWord,
     StemmingAnalyzer,
@@ -43,15 +44,14 @@ from kbtui.search.query_words import (
     analyze_and_correct_query_words,
     list_terms_with_prefix,
 )
-from kbtui.search.term_statistics import TermStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kbtui.index.index_reader import IndexReader
+    from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
     from kbtui.search.search_request_and_answer import SearchRequest
-    from kbtui.search.term_statistics import KeywordStatistics
 
 
 LARGE_INDEX_CHUNKS = 50_000
@@ -140,10 +140,10 @@ class QueryTermBuilder:
         schema: Any,
         searcher: Any,
         language: StemmingAnalyzer,
-        statistics: TermStatistics | None = None,
+        statistics: CombinedTermStatistics | None = None,
     ) -> None:
         self._schema, self._language = schema, language
-        self._own_statistics = TermStatistics([searcher], schema) if statistics else None
+        self._own_statistics = CombinedTermStatistics([searcher], schema) if statistics else None
         self._summed_statistics = statistics
         self._searcher = statistics or searcher
 
@@ -296,7 +296,7 @@ class KeywordSearch:
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
-        statistics: Mapping[bool, KeywordStatistics] | None = None,
+        statistics: Mapping[bool, PassageAndWindowStatistics] | None = None,
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
@@ -408,7 +408,7 @@ class _KeywordIndexQuery:
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
-        statistics: KeywordStatistics | None,
+        statistics: PassageAndWindowStatistics | None,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
@@ -674,7 +674,7 @@ class WindowQuery:
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
-        statistics: TermStatistics | None,
+        statistics: CombinedTermStatistics | None,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema

@@ -19,6 +19,7 @@ from kbtui.index.entries_and_chunks import (
     sort_ranked_chunks,
 )
 from kbtui.notices import Notice
+from kbtui.search.combined_term_statistics import CombinedTermStatistics, PassageAndWindowStatistics
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_words import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
@@ -32,7 +33,6 @@ from kbtui.search.search_pipeline import (
     make_search_hit,
 )
 from kbtui.search.search_request_and_answer import MAX_HITS, SCORE_DIGITS, Hit, SearchAnswer
-from kbtui.search.term_statistics import KeywordStatistics, TermStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -219,9 +219,11 @@ class _MultiIndexSearch:
                 with self._name_failing_index(position):
                     passages.append(run.reader.open_keyword_index(hidden=hidden))
                     windows.append(run.reader.open_window_index(hidden=hidden))
-            statistics[hidden] = KeywordStatistics(
+            statistics[hidden] = PassageAndWindowStatistics(
                 *(
-                    TermStatistics([index.searcher() for index in indexes], indexes[0].schema)
+                    CombinedTermStatistics(
+                        [index.searcher() for index in indexes], indexes[0].schema
+                    )
                     for indexes in (passages, windows)
                 )
             )

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
+    from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryWord
-    from kbtui.search.term_statistics import KeywordStatistics
     from kbtui.workspace import Workspace
 
 
@@ -194,7 +194,7 @@ class SearchRun:
         """What the reranker added to the scores of the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
-        self.statistics: Mapping[bool, KeywordStatistics] | None = None
+        self.statistics: Mapping[bool, PassageAndWindowStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
-from kbtui.knowledge import subject_authoring
+from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    PlannedSubject = tuple[KnowledgeBase, Topic, subject_authoring.SubjectDraft]
+    PlannedSubject = tuple[KnowledgeBase, Topic, subject_editing.SubjectDraft]
 
 T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
@@ -87,17 +87,17 @@ class SubjectFileActions:
         This is called before the user writes the text, so that an error loses no text.
         """
         if not values["title"]:
-            raise subject_authoring.MissingTitleError("a subject needs a title")
-        subject_authoring.find_editor_command()
+            raise subject_editing.MissingTitleError("a subject needs a title")
+        subject_editing.find_editor_command()
         knowledge = self._library.load_knowledge()
-        topic = subject_authoring.get_named_or_only_topic(knowledge, values["topic"])
+        topic = subject_editing.get_named_or_only_topic(knowledge, values["topic"])
         given = values["tags"].replace(";", ",").split(",")
         tags = tuple(tag for part in given if (tag := part.strip()))
-        draft = subject_authoring.SubjectDraft(
+        draft = subject_editing.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
         slug = draft.slug or make_safe_file_name(draft.title)
-        subject_authoring.validate_new_slug(knowledge, topic, slug)
+        subject_editing.validate_new_slug(knowledge, topic, slug)
         return knowledge, topic, draft
 
     def _write_planned_subject(self, planned: PlannedSubject | None) -> None:
@@ -112,7 +112,7 @@ class SubjectFileActions:
             self._on_written(subject.ref)
 
         self._suspend_tui_and_run(
-            lambda: subject_authoring.edit_draft_in_editor(*planned), report_new_entry
+            lambda: subject_editing.edit_draft_in_editor(*planned), report_new_entry
         )
 
     def edit_subject(self, ref: Ref) -> None:
@@ -127,7 +127,7 @@ class SubjectFileActions:
         in a background thread.
         """
         line = ref.lines[0] if ref.lines else 0
-        subject_authoring.find_editor_command()
+        subject_editing.find_editor_command()
         subject = self._library.find_subject(ref)
         try:
             text = split_front_matter(self._library.read_subject_text(subject))
@@ -160,7 +160,7 @@ class SubjectFileActions:
             self._on_written(name)
 
         self._suspend_tui_and_run(
-            lambda: subject_authoring.edit_subject_in_editor(subject, line), report_subject_change
+            lambda: subject_editing.edit_subject_in_editor(subject, line), report_subject_change
         )
 
     def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
@@ -187,7 +187,7 @@ class SubjectFileActions:
         def trash_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
-                    partial(subject_authoring.move_subject_to_trash, subject),
+                    partial(subject_editing.move_subject_to_trash, subject),
                     lambda _: self._report_subject_removal("moved to the trash:", subject),
                     partial(self._ask_to_delete_subject, subject),
                 )
@@ -199,12 +199,12 @@ class SubjectFileActions:
         def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
-                    partial(subject_authoring.delete_subject, subject),
+                    partial(subject_editing.delete_subject, subject),
                     lambda _: self._report_subject_removal("deleted", subject),
                     self._show_error,
                 )
 
-        if not isinstance(error, subject_authoring.TrashUnavailableError):
+        if not isinstance(error, subject_editing.TrashUnavailableError):
             self._show_error(error)
             return
         question = f"{error.message}. Delete {subject.path} permanently?"

@@ -14,9 +14,9 @@ from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_authoring
+from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_editing
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_authoring import MissingTitleError, SubjectDraft
+from kbtui.knowledge.subject_editing import MissingTitleError, SubjectDraft
 from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.knowledge.topic_scan import split_file_extension
 
@@ -34,8 +34,8 @@ def knowledge(builder: Builder) -> KnowledgeBase:
 
 def add(builder: Builder, **draft: object) -> object:
     known = knowledge(builder)
-    return subject_authoring.add_subject(
-        known, subject_authoring.get_named_or_only_topic(known, "guide"), SubjectDraft(**draft)
+    return subject_editing.add_subject(
+        known, subject_editing.get_named_or_only_topic(known, "guide"), SubjectDraft(**draft)
     )  # type: ignore[arg-type]
 
 
@@ -62,11 +62,11 @@ def test_a_draft_becomes_a_subject_that_learn_gives(builder: Builder) -> None:
 
 def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) -> None:
     known = knowledge(builder)
-    assert subject_authoring.get_named_or_only_topic(known, "the guide").id == "guide"
-    assert subject_authoring.get_named_or_only_topic(known, None).id == "guide"
+    assert subject_editing.get_named_or_only_topic(known, "the guide").id == "guide"
+    assert subject_editing.get_named_or_only_topic(known, None).id == "guide"
     builder.topics(guide={}, ops={})
     with pytest.raises(UsageError, match="choose a topic"):
-        subject_authoring.get_named_or_only_topic(knowledge(builder), None)
+        subject_editing.get_named_or_only_topic(knowledge(builder), None)
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(builder: Builder) -> None:
@@ -110,8 +110,8 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
         monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\""
     )
     known = knowledge(builder)
-    found = subject_authoring.edit_draft_in_editor(
-        known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="")
+    found = subject_editing.edit_draft_in_editor(
+        known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="")
     )
     assert found is not None
     assert found.slug == "on-deploys"
@@ -124,8 +124,8 @@ def test_a_draft_left_as_it_was_writes_nothing(
     set_editor(monkeypatch, tmp_path, "sleep 1.1")
     known = knowledge(builder)
     assert (
-        subject_authoring.edit_draft_in_editor(
-            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        subject_editing.edit_draft_in_editor(
+            known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
         is None
     )
@@ -149,8 +149,8 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     set_editor(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
-        subject_authoring.edit_draft_in_editor(
-            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="")
+        subject_editing.edit_draft_in_editor(
+            known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="")
         )
     assert caught.value.hint is not None
     kept = Path(caught.value.hint.partition("is in ")[2])
@@ -167,8 +167,8 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     set_editor(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        subject_authoring.edit_draft_in_editor(
-            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        subject_editing.edit_draft_in_editor(
+            known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
     assert "what you wrote" not in str(caught.value)
     assert list(drafts.iterdir()) == []
@@ -182,19 +182,19 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     assert subject is not None
     set_editor(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        subject_authoring.edit_subject_in_editor(subject)
+        subject_editing.edit_subject_in_editor(subject)
     assert "what you wrote" not in str(caught.value)
     set_editor(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        subject_authoring.edit_subject_in_editor(subject)
+        subject_editing.edit_subject_in_editor(subject)
     assert f"your text is in {subject.path}" in str(caught.value)
     assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
-        subject_authoring.edit_subject_in_editor(subject)
+        subject_editing.edit_subject_in_editor(subject)
     monkeypatch.setenv("EDITOR", "")
     with pytest.raises(UsageError, match="no editor is set"):
-        subject_authoring.edit_subject_in_editor(subject)
+        subject_editing.edit_subject_in_editor(subject)
 
 
 @pytest.mark.parametrize("chosen", ["vim", "/usr/bin/nano -w", ""])
@@ -207,8 +207,8 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="needs a terminal" if chosen else "no editor is set"):
-        subject_authoring.edit_draft_in_editor(
-            known, subject_authoring.get_named_or_only_topic(known, None), SubjectDraft(title="T")
+        subject_editing.edit_draft_in_editor(
+            known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
 
 
@@ -234,15 +234,15 @@ def test_an_edited_draft_is_called_by_what_it_says(
     (tmp_path / "draft").write_text(written)
     set_editor(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
     known = knowledge(builder)
-    topic = subject_authoring.get_named_or_only_topic(known, None)
+    topic = subject_editing.get_named_or_only_topic(known, None)
     if slug is None:
         with pytest.raises(KbtuiError, match="needs a title") as caught:
-            subject_authoring.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
+            subject_editing.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
         kept = Path((caught.value.hint or "").partition("is in ")[2])
         assert kept.read_text() == written
         kept.unlink()
     else:
-        found = subject_authoring.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
+        found = subject_editing.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
         assert found is not None
         assert found.slug == slug
 
@@ -254,7 +254,7 @@ def test_editing_keeps_the_id(
     subject = knowledge(builder).find_subject("guide", "a")
     assert subject is not None
     set_editor(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
-    assert subject_authoring.edit_subject_in_editor(subject)
+    assert subject_editing.edit_subject_in_editor(subject)
     after = knowledge(builder).find_subject("guide", "a")
     assert after is not None
     assert make_subject_id(after.topic, after.slug) == make_subject_id(subject.topic, subject.slug)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.knowledge.subject_authoring import build_editor_command
+from kbtui.knowledge.subject_editing import build_editor_command
 from kbtui.tui.browser_and_clipboard import find_clipboard_command
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
 from kbtui.tui.command_table import SCOPES, list_commands_of_scopes

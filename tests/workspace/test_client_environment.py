@@ -251,7 +251,7 @@ PROCESS_WIDE: dict[str, set[str]] = {
     "index/embedding_model.py": {"*"},  # settings of libraries; the export of the model
     "index/embedding_process.py": {"_start_process"},  # settings of libraries
     "index/vector_store.py": {"<module>"},  # logging of a library
-    "knowledge/subject_authoring.py": {"find_editor_command"},  # runs in clients
+    "knowledge/subject_editing.py": {"find_editor_command"},  # runs in clients
     "library/diagnostics.py": {"*"},  # the user's terminal
     "sources/document_text_extraction.py": {"*"},  # the child of a source's run
     "sources/mcp_resource_fetcher.py": {"fetch_mcp_resources"},  # in a source's run

@@ -71,7 +71,7 @@ class TouchedFileActions:
     def _edit_file(self, file: FileAtCall | None) -> None:
         if file is None:
             return
-        from kbtui.knowledge.subject_authoring import open_file_in_editor
+        from kbtui.knowledge.subject_editing import open_file_in_editor
 
         show = self._main.status.flash_message
         try:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class KeywordStatistics(NamedTuple):
+class PassageAndWindowStatistics(NamedTuple):
     """The statistics of several keyword indexes, for their passages and for their windows."""
 
-    passages: TermStatistics
-    windows: TermStatistics
+    passages: CombinedTermStatistics
+    windows: CombinedTermStatistics
 
 
-class TermStatistics:
+class CombinedTermStatistics:
     """The sums of the statistics of keyword indexes.
 
     `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher would return for one
