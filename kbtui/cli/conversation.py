@@ -196,7 +196,7 @@ def run_conversation_command(args: Namespace) -> int:
 
 def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
-    from kbtui.conversations.conversation_repository import find_unusable_conversation_directories
+    from kbtui.conversations.conversation_repository import find_unlisted_conversation_paths
 
     agents = split_values_at_commas(args.agents)
     with WaitingLine("listing conversations"):
@@ -212,7 +212,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             labels=args.labels,
             file=args.file,
         )
-    found = find_unusable_conversation_directories(library.workspace, agents)
+    found = find_unlisted_conversation_paths(library.workspace, agents)
     strays = [stray for stray in found if not stray.has_no_turn]
     if len(strays) == 1:
         print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.formats.conversation_format import (
         StoredConversation,
-        UnusableConversationDirectory,
+        UnlistedConversationPath,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.refs import Ref
@@ -358,10 +358,10 @@ def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
     return parent
 
 
-def find_unusable_conversation_directories(
+def find_unlisted_conversation_paths(
     workspace: Workspace, agents: Iterable[str] | None = None
-) -> list[UnusableConversationDirectory]:
-    """Return the directories that cannot be listed as conversations, with the reasons."""
+) -> list[UnlistedConversationPath]:
+    """Return the files and directories that are not listed as conversations, with the reasons."""
     wanted = find_agent_names(agents) if agents is not None else None
     found = (
         one.find_stored_conversations(workspace)[1]

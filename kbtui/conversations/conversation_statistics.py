@@ -109,7 +109,7 @@ def _read_conversation_statistics(
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
     project = info.working_directory or str(workspace.root)
-    if info.size > WHOLE_BYTES_MAX and conversation_format.can_load_conversation_parts(info):
+    if info.size > WHOLE_BYTES_MAX and conversation_format.should_load_conversation_in_parts(info):
         parts = _iterate_conversation_parts(conversation_format, info)
         statistics = ConversationStatistics(info, project)
         try:

@@ -259,7 +259,7 @@ def read_conversation_entry_parts(
     from kbtui.conversations.conversation_repository import get_conversation_format
 
     form = get_conversation_format(info)
-    has_parts = form.can_load_conversation_parts(info)
+    has_parts = form.should_load_conversation_in_parts(info)
     known = _find_indexed_conversation_part(catalog, info) if has_parts else None
     known = known or _ConversationIndexingProgress()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX

@@ -189,7 +189,7 @@ def test_real_session_in_parts(codex: Path, workspace: Workspace) -> None:
     copy_sample(LONG, codex, workspace)
     (info,) = list_infos(workspace)
     formats = CodexFormat()
-    assert formats.can_load_conversation_parts(info)
+    assert formats.should_load_conversation_in_parts(info)
     whole = formats.load_conversation(info).turns
     for size in (1, 100_000, 10**9):
         assert describe(load_in_parts(info, size)) == describe(whole)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnusableConversationDirectory,
+    UnlistedConversationPath,
 )
 from kbtui.conversations.formats.jp.json_reader import open_regular_file
 from kbtui.conversations.formats.stored_session import (
@@ -78,10 +78,10 @@ class AiderFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         found: list[StoredSession] = []
-        problems: list[UnusableConversationDirectory] = []
+        problems: list[UnlistedConversationPath] = []
         counts: dict[str, int] = {}
         zone = find_local_time_zone()
         for path, project in _list_history_files(workspace):
@@ -90,11 +90,11 @@ class AiderFormat(ConversationFormat):
             try:
                 history = self._find_sessions_of_file(path)
             except WorkspaceError as error:
-                problems.append(UnusableConversationDirectory(Path(path), error.message, True))
+                problems.append(UnlistedConversationPath(Path(path), error.message, True))
                 continue
             if not history.sessions and history.is_text:
                 reason = "the file has text, but no header of a session"
-                problems.append(UnusableConversationDirectory(Path(path), reason, True))
+                problems.append(UnlistedConversationPath(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:
                 # aider appends, so a session whose date is invalid began after the one before it.

@@ -15,7 +15,7 @@ from zlib import crc32
 
 import orjson
 
-from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
@@ -184,13 +184,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredSession], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredSession], list[UnlistedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         wanted = only.removeprefix(self.id_prefix) if only is not None else None
         session = wanted.partition("~")[0] if wanted is not None else None
         projects = ProjectDirectories(workspace)
         found: list[StoredSession] = []
-        unusable: list[UnusableConversationDirectory] = []
+        unusable: list[UnlistedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
         for folder in _list_project_directories(projects, unusable):
             names = [entry.name for entry in list_directory(folder, unusable)]
@@ -359,7 +359,7 @@ def make_project_directory_name(directory: str) -> str:
 
 
 def _list_project_directories(
-    projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
+    projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
 ) -> list[str]:
     """Return the folders of sessions whose names match the directories of a project."""
     root = f"{get_claude_directory()}/projects"
@@ -379,7 +379,7 @@ def _is_directory_of_project(folder: str, name: str) -> bool:
 
 
 def _keep_newest_file_of_each_session(
-    found: list[StoredSession], unusable: list[UnusableConversationDirectory]
+    found: list[StoredSession], unusable: list[UnlistedConversationPath]
 ) -> list[StoredSession]:
     """Return the newest file of each session; the others are added to `unusable`."""
     kept: dict[str, StoredSession] = {}
@@ -387,19 +387,19 @@ def _keep_newest_file_of_each_session(
         newest = kept.setdefault(one.id, one)
         if newest is not one:
             reason = f"the conversation has the same id as {newest.path}, which is newer"
-            unusable.append(UnusableConversationDirectory(Path(one.path), reason))
+            unusable.append(UnlistedConversationPath(Path(one.path), reason))
     return [one for one in found if kept[one.id] is one]
 
 
 def _describe_files_without_working_directory(
     files: list[_FileWithoutWorkingDirectory],
-) -> Iterator[UnusableConversationDirectory]:
+) -> Iterator[UnlistedConversationPath]:
     """Yield each file with the reason why no session is read from it."""
     for path, status, _, _ in files:
         try:
             head = read_file_head(path, _HEAD_BYTES)
         except WorkspaceError as error:
-            yield UnusableConversationDirectory(Path(path), error.message, True)
+            yield UnlistedConversationPath(Path(path), error.message, True)
             continue
         reason: str | None
         kinds = {record.get("type") for record in iterate_first_records(path, _HEAD_BYTES)}
@@ -420,7 +420,7 @@ def _describe_files_without_working_directory(
         is_new = time.time() - status.st_mtime < _NEW_SECONDS
         if is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe")):
             reason = None
-        yield UnusableConversationDirectory(
+        yield UnlistedConversationPath(
             Path(path), reason or "the session has no turn yet", has_no_turn=reason is None
         )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.json_reader import open_regular_file, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     RECORDS_KEPT,
@@ -171,13 +171,13 @@ class CodexFormat(JsonlConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
         home = find_codex_directory()
         names = self._read_thread_names(f"{home}/session_index.jsonl")
         found: dict[str, StoredConversation] = {}
-        unusable: list[UnusableConversationDirectory] = []
+        unusable: list[UnlistedConversationPath] = []
         paths = list(_iterate_session_files(home, unusable))
         if only is not None:
             uuid = only.removeprefix(ID_PREFIX)
@@ -227,7 +227,7 @@ class CodexFormat(JsonlConversationFormat):
         names: dict[str, str],
         only: str | None,
         found: dict[str, StoredConversation],
-        unusable: list[UnusableConversationDirectory],
+        unusable: list[UnlistedConversationPath],
     ) -> None:
         """Add the sessions of `projects` to `found`, and files without a usable session to `unusable`.
 
@@ -245,7 +245,7 @@ class CodexFormat(JsonlConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(UnusableConversationDirectory(Path(path), reason))
+                    unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
             if head.is_summarizer or head.working_directory is None:
                 continue
@@ -255,7 +255,7 @@ class CodexFormat(JsonlConversationFormat):
                 continue
             if conversation_id in seen:
                 reason = f"the conversation has the same id as {seen[conversation_id]}"
-                unusable.append(UnusableConversationDirectory(Path(path), reason))
+                unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
             seen[conversation_id] = path
             title = names.get(head.id)
@@ -333,7 +333,7 @@ def _read_codex_session_facts(
 
 
 def _iterate_session_files(
-    home: str, unusable: list[UnusableConversationDirectory]
+    home: str, unusable: list[UnlistedConversationPath]
 ) -> Iterator[tuple[str, bool]]:
     """Yield the path of each session, and whether the session is archived.
 
@@ -354,7 +354,7 @@ def _iterate_session_files(
         if compressed:
             noun = "session is" if compressed == 1 else "sessions are"
             reason = f"{compressed} {noun} compressed; kbtui cannot read compressed sessions"
-            unusable.append(UnusableConversationDirectory(Path(home, name), reason))
+            unusable.append(UnlistedConversationPath(Path(home, name), reason))
 
 
 def _is_session_head_complete(head: _CodexSessionHead, size: int) -> bool:

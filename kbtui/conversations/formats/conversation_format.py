@@ -36,10 +36,10 @@ MIN_BYTES_FOR_PARTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts."""
 
 
-class UnusableConversationDirectory(NamedTuple):
-    """A directory that cannot be listed as a conversation, and the reason.
+class UnlistedConversationPath(NamedTuple):
+    """A file or directory that is not listed as a conversation, and the reason.
 
-    `is_unreadable` means that the directory should contain conversations but cannot be read.
+    `is_unreadable` means that `path` should contain conversations but cannot be read.
     `has_no_turn` means that the conversation is not damaged, but contains no request yet.
     """
 
@@ -101,8 +101,8 @@ class ConversationFormat(ABC):
     @abstractmethod
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Return all conversations, or only the one with the id `only`, and all unusable directories."""
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+        """Return all conversations, or only the one with the id `only`, and the paths that are not listed."""
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
@@ -149,8 +149,8 @@ class ConversationFormat(ABC):
         """Load the first turns of a long conversation; None if it must be loaded as a whole."""
         return None
 
-    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
-        """Return whether `load_conversation_part` can load this conversation in parts."""
+    def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
+        """Return whether to load this conversation in parts, which depends on its size."""
         return False
 
     def load_conversation_part(

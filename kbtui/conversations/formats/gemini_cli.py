@@ -20,7 +20,7 @@ import orjson
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnusableConversationDirectory,
+    UnlistedConversationPath,
 )
 from kbtui.conversations.formats.jp.json_reader import (
     MAX_EVENTS_BYTES,
@@ -106,9 +106,9 @@ class GeminiCliFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
-        unusable: list[UnusableConversationDirectory] = []
+        unusable: list[UnlistedConversationPath] = []
         files = list(_iterate_session_files(ProjectDirectories(workspace), unusable))
         if only is not None:
             # The name of a file has at least the first 8 characters of the id.
@@ -167,7 +167,7 @@ class GeminiCliFormat(ConversationFormat):
         self,
         files: list[_SessionFileAndOwner],
         only: str | None,
-        unusable: list[UnusableConversationDirectory],
+        unusable: list[UnlistedConversationPath],
     ) -> dict[str, StoredSession]:
         """Return the sessions by their ids. Files that cannot be used are added to `unusable`."""
         found: dict[str, StoredSession] = {}
@@ -180,7 +180,7 @@ class GeminiCliFormat(ConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None and project is not None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(UnusableConversationDirectory(Path(path), reason))
+                    unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
             owner = project or directory.get(head.project_hash)
             conversation_id = _make_gemini_conversation_id(head.id)
@@ -203,7 +203,7 @@ class GeminiCliFormat(ConversationFormat):
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
                     reason = f"the conversation has the same id as {newer.path}"
-                    unusable.append(UnusableConversationDirectory(Path(older.path), reason))
+                    unusable.append(UnlistedConversationPath(Path(older.path), reason))
             found[conversation_id] = session
         return found
 
@@ -261,7 +261,7 @@ def hash_project_path(path: str) -> str:
 
 
 def _iterate_session_files(
-    projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
+    projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
 ) -> Iterator[_SessionFileAndOwner]:
     home = find_gemini_directory()
     owners: dict[str, _ProjectOfDirectory] = {}

@@ -249,7 +249,7 @@ class JsonlConversationFormat(ConversationFormat):
         """Return the tokens that a conversation used, or None if unknown. Never raises."""
         return self._parse_conversation_file(info)[0].usage
 
-    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
+    def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is large enough to be loaded in parts."""
         return info.events_path is not None and info.size >= MIN_BYTES_FOR_PARTS
 

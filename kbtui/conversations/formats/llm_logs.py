@@ -19,7 +19,7 @@ import orjson
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnusableConversationDirectory,
+    UnlistedConversationPath,
 )
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
@@ -107,7 +107,7 @@ class LlmFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all conversations of the user, or only the one with the id `only`."""
         path = get_database_path()
         state = read_database_state(path)
@@ -118,7 +118,7 @@ class LlmFormat(ConversationFormat):
             try:
                 rows = _read_conversation_rows(path)
             except WorkspaceError as error:
-                return [], [UnusableConversationDirectory(Path(path), error.message, True)]
+                return [], [UnlistedConversationPath(Path(path), error.message, True)]
             modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
             found = {one.id: one for one in self._make_stored_sessions(path, rows, modified)}
             self._listings[path] = listing = (state, found)

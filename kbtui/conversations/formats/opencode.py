@@ -18,7 +18,7 @@ import orjson
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnusableConversationDirectory,
+    UnlistedConversationPath,
 )
 from kbtui.conversations.formats.jp.json_reader import read_file
 from kbtui.conversations.formats.sqlite_reader import (
@@ -99,7 +99,7 @@ class OpencodeFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find the sessions of a workspace, and the databases and files that cannot be read.
 
         If `only` is an id, only this session is searched for.
@@ -107,13 +107,13 @@ class OpencodeFormat(ConversationFormat):
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
         found: dict[str, StoredSession] = {}
-        problems: list[UnusableConversationDirectory] = []
+        problems: list[UnlistedConversationPath] = []
         for path in _list_databases():
             try:
                 for session in self._find_sessions_in_database(path, projects, own_id):
                     found.setdefault(session.id, session)
             except WorkspaceError as error:
-                problems.append(UnusableConversationDirectory(Path(path), error.message, True))
+                problems.append(UnlistedConversationPath(Path(path), error.message, True))
         listings = map(self._listings.get, _list_databases())
         moved = {row["id"] for listing in listings if listing for row in listing.rows}
         for session in self._find_sessions_in_files(projects, own_id, moved, problems):
@@ -158,7 +158,7 @@ class OpencodeFormat(ConversationFormat):
         projects: ProjectDirectories,
         own_id: str | None,
         moved: set[str],
-        problems: list[UnusableConversationDirectory],
+        problems: list[UnlistedConversationPath],
     ) -> Iterator[StoredSession]:
         """Find the sessions in JSON files.
 
@@ -171,7 +171,7 @@ class OpencodeFormat(ConversationFormat):
                 row = self._read_session_file(path, session_id)
             except (WorkspaceError, ValueError) as error:
                 reason = describe_conversation_reading_error(error)
-                problems.append(UnusableConversationDirectory(Path(path), reason, True))
+                problems.append(UnlistedConversationPath(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
                 files = _SessionFiles(path, session_id)

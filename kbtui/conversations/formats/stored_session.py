@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.json_reader import open_regular_file
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
@@ -163,9 +163,7 @@ def describe_conversation_reading_error(error: Exception) -> str:
     return getattr(error, "message", None) or str(error) or type(error).__name__
 
 
-def list_directory(
-    path: str, unusable: list[UnusableConversationDirectory]
-) -> list[os.DirEntry[str]]:
+def list_directory(path: str, unusable: list[UnlistedConversationPath]) -> list[os.DirEntry[str]]:
     """Return the sorted entries of a directory. An unreadable directory is added to `unusable`."""
     try:
         with os.scandir(path) as entries:
@@ -174,7 +172,7 @@ def list_directory(
         return []
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        unusable.append(UnusableConversationDirectory(Path(path), reason, True))
+        unusable.append(UnlistedConversationPath(Path(path), reason, True))
         return []
 
 

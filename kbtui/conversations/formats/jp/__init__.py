@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.formats.conversation_format import (
         StoredConversation,
-        UnusableConversationDirectory,
+        UnlistedConversationPath,
     )
     from kbtui.conversations.models import (
         AgentCommand,
@@ -46,7 +46,7 @@ class JpFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         return stored_conversations.find_stored_conversations(workspace, only)
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -75,10 +75,10 @@ class JpFormat(ConversationFormat):
 
         return conversation_loader.load_conversation_beginning(info)
 
-    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
+    def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
         from kbtui.conversations.formats.jp import conversation_loader
 
-        return conversation_loader.can_load_conversation_parts(info)
+        return conversation_loader.should_load_conversation_in_parts(info)
 
     def load_conversation_part(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int

@@ -248,7 +248,7 @@ def _iterate_object_elements(
 # parts
 
 
-def can_load_conversation_parts(info: ConversationInfo) -> bool:
+def should_load_conversation_in_parts(info: ConversationInfo) -> bool:
     """Return whether a conversation is large enough to be loaded in parts, but not too large."""
     return info.events_path is not None and MIN_BYTES_FOR_PARTS <= info.size <= MAX_EVENTS_BYTES
 
@@ -262,7 +262,7 @@ def load_conversation_part(
     Returns None if the conversation must be loaded whole, because it is short or damaged, because no
     turn begins at `mark` any more, or because a tool result belongs to a call before `mark`.
     """
-    if info.events_path is None or not can_load_conversation_parts(info):
+    if info.events_path is None or not should_load_conversation_in_parts(info):
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
@@ -231,13 +231,13 @@ def _parse_parent_id(value: Any) -> str | None:
 
 def find_stored_conversations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpStoredConversation], list[UnusableConversationDirectory]]:
+) -> tuple[list[JpStoredConversation], list[UnlistedConversationPath]]:
     """Find the conversations of a workspace, and the directories that are not conversations.
 
     If `only` is an id, only the conversation with this id is in the first list.
     """
     copies: dict[str, list[ConversationDirectoryCopy]] = {}
-    unlisted: list[UnusableConversationDirectory] = []
+    unlisted: list[UnlistedConversationPath] = []
     for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
@@ -249,7 +249,7 @@ def find_stored_conversations(
                 id = _parse_id_from_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
                     reason = "the name does not begin with a conversation id"
-                    unlisted.append(UnusableConversationDirectory(Path(path), reason))
+                    unlisted.append(UnlistedConversationPath(Path(path), reason))
                     continue
                 if only is None or only == id:
                     copy = stat_conversation_directory(path, is_local, is_archived, parent)
@@ -287,14 +287,14 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def _list_subdirectories(
-    workspace: Workspace, folder: str, unlisted: list[UnusableConversationDirectory]
+    workspace: Workspace, folder: str, unlisted: list[UnlistedConversationPath]
 ) -> list[str] | None:
     """Return the names of the directories in `folder`, except links that lead out of the workspace.
 
     Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
     """
     if os.path.realpath(folder) != folder and not _leads_to_allowed_directory(workspace, folder):
-        unlisted.append(UnusableConversationDirectory(Path(folder), _LINK_LEAVES, True))
+        unlisted.append(UnlistedConversationPath(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
     try:
@@ -303,7 +303,7 @@ def _list_subdirectories(
                 if entry.name[0] == "." or not _is_directory(entry, unlisted):
                     continue
                 if entry.is_symlink() and not _leads_to_allowed_directory(workspace, entry.path):
-                    unlisted.append(UnusableConversationDirectory(Path(entry.path), _LINK_LEAVES))
+                    unlisted.append(UnlistedConversationPath(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
         return sorted(names)
@@ -313,12 +313,12 @@ def _list_subdirectories(
         reason = "the target of the link does not exist"
     except OSError as error:
         reason = _describe_os_error(error)
-    unlisted.append(UnusableConversationDirectory(Path(folder), reason, True))
+    unlisted.append(UnlistedConversationPath(Path(folder), reason, True))
     return None
 
 
 def _is_directory(
-    entry: os.DirEntry[str], unlisted: list[UnusableConversationDirectory] | None = None
+    entry: os.DirEntry[str], unlisted: list[UnlistedConversationPath] | None = None
 ) -> bool:
     """Return whether `entry` is a directory or a link to one.
 
@@ -329,7 +329,7 @@ def _is_directory(
     except OSError as error:
         if unlisted is not None:
             reason = _describe_os_error(error)
-            unlisted.append(UnusableConversationDirectory(Path(entry.path), reason))
+            unlisted.append(UnlistedConversationPath(Path(entry.path), reason))
         return False
 
 
