@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     FindEarlierText = Callable[[str, datetime | None], str | None]
 
     class FileActionJson(TypedDict):
-        """A `FileAction` as JSON."""
+        """A `TurnFileAction` as JSON."""
 
         kind: FileActionKind
         path: str
@@ -90,7 +90,7 @@ def list_text_offsets(text: str, part: str) -> list[int]:
     return offsets
 
 
-class FileAction(NamedTuple):
+class TurnFileAction(NamedTuple):
     """What one event of a turn did to one file.
 
     - `path` is the path that `shorten_path` of `list_file_actions` returned. After a move, it is the new
@@ -151,7 +151,7 @@ class CommandRun(NamedTuple):
 class TurnActivity(NamedTuple):
     """What a turn did: actions on files and commands in their order, and the calls that failed."""
 
-    files: tuple[FileAction, ...]
+    files: tuple[TurnFileAction, ...]
     commands: tuple[CommandRun, ...]
     failures: tuple[ConversationEvent, ...]
 
@@ -159,9 +159,9 @@ class TurnActivity(NamedTuple):
         """Return the distinct files with an action of one kind."""
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
-    def group_changes_by_path(self) -> dict[str, list[FileAction]]:
+    def group_changes_by_path(self) -> dict[str, list[TurnFileAction]]:
         """Return the actions other than reading, by the path of the file."""
-        by_path: dict[str, list[FileAction]] = {}
+        by_path: dict[str, list[TurnFileAction]] = {}
         for one in self.files:
             if one.kind != "read":
                 by_path.setdefault(one.path, []).append(one)
@@ -214,8 +214,8 @@ _RESULT_BEGINNING = 300
 """How many characters of a result are searched for a remark that the file was created or overwritten."""
 
 
-class _RawAction(NamedTuple):
-    """A `FileAction` with the path as the call gives it."""
+class _UnresolvedFileAction(NamedTuple):
+    """A `TurnFileAction` with the path as the call gives it."""
 
     kind: FileActionKind
     path: str
@@ -259,7 +259,7 @@ def list_file_actions(
     shorten_path: Callable[[str], str],
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
-) -> Iterator[tuple[Turn, FileAction]]:
+) -> Iterator[tuple[Turn, TurnFileAction]]:
     """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
 
     `known_texts` maps the path of each file that exists after the earlier actions to its text, or to
@@ -285,7 +285,7 @@ def list_file_actions(
                 old_path = raw.old_path and _resolve_path(
                     raw.old_path, raw.directory, working_directory, shorten_path
                 )
-                action = FileAction(
+                action = TurnFileAction(
                     raw.kind,
                     path,
                     event.call,
@@ -304,14 +304,14 @@ def list_file_actions(
             if applied[path] is False:
                 known[name] = None
                 last = turn.events[-1].index
-                yield turn, FileAction("changed", name, None, last, time=turn.started_at)
+                yield turn, TurnFileAction("changed", name, None, last, time=turn.started_at)
 
 
 def _compare_with_replaced_text(
-    action: FileAction,
+    action: TurnFileAction,
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
-) -> FileAction:
+) -> TurnFileAction:
     """Return an action that writes a whole file, completed with the text that it replaced, if known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
@@ -324,7 +324,7 @@ def _compare_with_replaced_text(
 
 
 def _update_known_text(
-    known: dict[str, str | None], action: FileAction, event: ConversationEvent
+    known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
 ) -> None:
     """Change `known` to the text of the file after the action."""
     from kbtui.citations.given_text import find_text_given_by_file_tool
@@ -393,12 +393,12 @@ def _get_command_text(words: Any) -> str | None:
     return shlex.join(words)
 
 
-def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
+def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFileAction]:
     if call.result is None or call.result.is_error:
         return
     for read in list_files_read_by_call(call):
         if not read.may_be_directory:
-            yield _RawAction("read", read.path, read.directory)
+            yield _UnresolvedFileAction("read", read.path, read.directory)
     if _NOTHING_CHANGED.match(call.result.text):
         return
     if call.name in SHELL_TOOLS:
@@ -407,7 +407,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
         yield from _iterate_changes_of_call(call, call.result.text)
 
 
-def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
+def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
     """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
     Shell commands are read only if they contain an apply-patch text.
@@ -418,12 +418,14 @@ def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
     else:
         found = _iterate_changes_of_call(call, said)
     return [
-        FileAction(one.kind, one.path, call.call, call.index, one.edits, one.hunks, one.old_path)
+        TurnFileAction(
+            one.kind, one.path, call.call, call.index, one.edits, one.hunks, one.old_path
+        )
         for one in found
     ]
 
 
-def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_RawAction]:
+def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
     """Yield the changes of a call of a tool that is not a shell. `said` is the result of the call, or ""."""
     arguments = call.arguments or {}
     name = call.name or ""
@@ -438,16 +440,21 @@ def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_Ra
             _list_text_arguments(arguments, _TARGETS),
         )
         if sources and targets:
-            yield _RawAction("moved", targets[0], old_path=sources[0])
+            yield _UnresolvedFileAction("moved", targets[0], old_path=sources[0])
     elif name in _DELETE_TOOLS:
-        yield from (_RawAction("deleted", path) for path in _list_text_arguments(arguments, _PATHS))
+        yield from (
+            _UnresolvedFileAction("deleted", path)
+            for path in _list_text_arguments(arguments, _PATHS)
+        )
     elif name == "NotebookEdit":
         yield from _iterate_notebook_edits(arguments)
     elif name in _EDIT_TOOLS or name in _WRITE_TOOLS:
         yield from _iterate_edits_of_call(name, arguments, said)
 
 
-def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> Iterator[_RawAction]:
+def _iterate_edits_of_call(
+    name: str, arguments: dict[str, Any], said: str
+) -> Iterator[_UnresolvedFileAction]:
     """Yield the edits of a tool that replaces texts or writes whole files.
 
     If the result contains a diff, the edits come from the diff. Unlike the arguments, the diff has line
@@ -463,14 +470,14 @@ def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> I
         if patches:
             yield from _iterate_patched_files(patches[:1], None, path)
         elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
-            yield _RawAction(
+            yield _UnresolvedFileAction(
                 "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
             )
         else:
             # JP says that a file was created even if it replaced one.
             if _CREATED.search(beginning) and name != "fs_create_file":
                 edit = edit._replace(old="")
-            yield _RawAction(
+            yield _UnresolvedFileAction(
                 "created", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
             )
         return
@@ -483,7 +490,9 @@ def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> I
             hunk for edit in edits for hunk in make_hunks_from_texts(edit.old or "", edit.new)
         )
         is_new = len(edits) == 1 and edits[0].old == ""
-        yield _RawAction("created" if is_new else "changed", path, edits=edits, hunks=hunks)
+        yield _UnresolvedFileAction(
+            "created" if is_new else "changed", path, edits=edits, hunks=hunks
+        )
 
 
 def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
@@ -496,19 +505,19 @@ def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
                 yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
 
 
-def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
     path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
     source = _list_text_arguments(arguments, ("new_source",), allow_empty=True)
     if path is not None and source:
         edits = (FileEdit(None, source[0]),) if source[0] else ()
-        yield _RawAction(
+        yield _UnresolvedFileAction(
             "changed", path, edits=edits, hunks=_make_hunks_of_added_text(source[0], None)
         )
 
 
 def _iterate_patched_files(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
-) -> Iterator[_RawAction]:
+) -> Iterator[_UnresolvedFileAction]:
     """Yield the changes of patches. If there is one patch, `path` replaces the path in the patch."""
     found = list(patches)
     for patch in found:
@@ -518,7 +527,9 @@ def _iterate_patched_files(
         else:
             edits = list(map(_make_edit_of_hunk, patch.hunks))
         name = path if path is not None and len(found) == 1 else patch.path
-        yield _RawAction(patch.action, name, directory, tuple(edits), patch.hunks, patch.old_path)
+        yield _UnresolvedFileAction(
+            patch.action, name, directory, tuple(edits), patch.hunks, patch.old_path
+        )
 
 
 def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
@@ -552,7 +563,7 @@ _HEREDOC = re.compile(
 _CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
 
 
-def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
     script = _get_command_text(
         next((arguments[key] for key in _COMMANDS if key in arguments), None)
     )
@@ -590,7 +601,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAc
         yield from (one._replace(directory=directory) for one in _list_command_actions(words))
 
 
-def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
     """Yield the changes of the apply-patch text in a command, if it has one."""
     script = _get_command_text(
         next((arguments[key] for key in _COMMANDS if key in arguments), None)
@@ -616,16 +627,18 @@ def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
 
 def _make_redirected_write(
     target: str, directory: str | None, text: str | None, *, is_appended: bool
-) -> _RawAction:
+) -> _UnresolvedFileAction:
     if text is None:
-        return _RawAction("changed" if is_appended else "created", target, directory)
+        return _UnresolvedFileAction("changed" if is_appended else "created", target, directory)
     if is_appended:
         appended = FileEdit(None, text)
-        return _RawAction(
+        return _UnresolvedFileAction(
             "changed", target, directory, (appended,), _make_hunks_of_added_text(text, None)
         )
     whole = FileEdit(None, text, 1, is_whole_file=True)
-    return _RawAction("created", target, directory, (whole,), _make_hunks_of_added_text(text))
+    return _UnresolvedFileAction(
+        "created", target, directory, (whole,), _make_hunks_of_added_text(text)
+    )
 
 
 def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
@@ -667,7 +680,7 @@ def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool
         return
 
 
-def _list_command_actions(words: list[str]) -> list[_RawAction]:
+def _list_command_actions(words: list[str]) -> list[_UnresolvedFileAction]:
     """Return what one command did to the files that it names."""
     names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
     words = words[len(names) :]
@@ -683,17 +696,19 @@ def _list_command_actions(words: list[str]) -> list[_RawAction]:
         source, target = paths
         if target.endswith("/"):
             target = posixpath.join(target, posixpath.basename(source))
-        return [_RawAction("moved", target, old_path=source)]
+        return [_UnresolvedFileAction("moved", target, old_path=source)]
     is_recursive = any("r" in option.lower() for option in options if option[:2] != "--")
     if program == "rm" and not is_recursive:
-        return [_RawAction("deleted", path) for path in paths]
+        return [_UnresolvedFileAction("deleted", path) for path in paths]
     if program == "touch":
-        return [_RawAction("created", path) for path in paths]
+        return [_UnresolvedFileAction("created", path) for path in paths]
     if program == "cp" and len(paths) == 2 and not is_recursive and not paths[1].endswith("/"):
-        return [_RawAction("created", paths[1])]
+        return [_UnresolvedFileAction("created", paths[1])]
     if program == "sed" and any(option.startswith("-i") for option in options):
         files = paths if any(option.startswith("-e") for option in options) else paths[1:]
-        return [_RawAction("changed", path) for path in files if not _NOT_A_PATH.search(path)]
+        return [
+            _UnresolvedFileAction("changed", path) for path in files if not _NOT_A_PATH.search(path)
+        ]
     return []
 
 
@@ -716,7 +731,9 @@ def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
     }
 
 
-def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterator[_RawAction]:
+def _iterate_search_replace_edits(
+    text: str, applied: dict[str, bool]
+) -> Iterator[_UnresolvedFileAction]:
     """Yield the SEARCH/REPLACE blocks that aider applied, and set their files to True in `applied`."""
     path: str | None = None
     position = 0
@@ -729,7 +746,9 @@ def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterat
         old, new = block["old"], block["new"]
         edit = FileEdit(old, new, is_whole_file=not old)
         hunks = make_hunks_from_texts(old, new)
-        yield _RawAction("changed" if old else "created", path, edits=(edit,), hunks=hunks)
+        yield _UnresolvedFileAction(
+            "changed" if old else "created", path, edits=(edit,), hunks=hunks
+        )
 
 
 def _find_path_before_block(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from kbtui.citations.file_changes import FileAction, TurnActivity
+    from kbtui.citations.file_changes import TurnActivity, TurnFileAction
     from kbtui.library import Library
     from kbtui.library.file_history import FileTurn, LineRange, UnexplainedLines
     from kbtui.workspace import Workspace
@@ -249,9 +249,9 @@ def format_line_counts(added: int, removed: int) -> str:
     return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
 
-def _format_files(changes: list[tuple[str, int, FileAction]]) -> Iterator[str]:
+def _format_files(changes: list[tuple[str, int, TurnFileAction]]) -> Iterator[str]:
     """Yield a line for each changed file: the path, the actions, the line counts, and the turns."""
-    by_path: dict[str, list[tuple[int, FileAction]]] = {}
+    by_path: dict[str, list[tuple[int, TurnFileAction]]] = {}
     for _, turn, one in changes:
         by_path.setdefault(one.path, []).append((turn, one))
     width = max((len(sanitize_to_one_line(path)) for path in by_path), default=0)
@@ -267,7 +267,7 @@ def _format_files(changes: list[tuple[str, int, FileAction]]) -> Iterator[str]:
         yield f"{sanitize_to_one_line(path):<{width}}  {'  '.join(parts)}"
 
 
-def _format_change(source: str, action: FileAction) -> str:
+def _format_change(source: str, action: TurnFileAction) -> str:
     """Return a change as a diff, after a line that says which call made it."""
     moved = f" from {action.old_path}" if action.old_path else ""
     counts = format_line_counts(action.added, action.removed)

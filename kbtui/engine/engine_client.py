@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Unpack, overload
 
     from kbtui.engine.engine_protocol import (
+        EmbeddingPauseRequest,
         EngineEvent,
         EngineReadiness,
         EngineReadinessEvent,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        PauseRequest,
         PreferRequest,
         RefreshOutcome,
         RefreshRequest,
@@ -147,7 +147,7 @@ class EngineClient:
         def send_request(self, op: Literal["engine_status"]) -> EngineStatus: ...
         @overload
         def send_request(
-            self, op: Literal["pause"], **arguments: Unpack[PauseRequest]
+            self, op: Literal["pause"], **arguments: Unpack[EmbeddingPauseRequest]
         ) -> EngineReadiness: ...
         @overload
         def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...

@@ -170,7 +170,7 @@ if TYPE_CHECKING:
 
         wait: float
 
-    class PauseRequest(TypedDict):
+    class EmbeddingPauseRequest(TypedDict):
         """The argument of `pause`: whether embedding pauses from now on, or continues."""
 
         paused: bool

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from kbtui.engine.client_connection import ClientConnection
     from kbtui.engine.embedding_worker import SharedEmbeddingModels
     from kbtui.engine.engine_protocol import (
+        EmbeddingPauseRequest,
         EngineEvent,
         EngineReadiness,
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         IndexProgressEvent,
-        PauseRequest,
         PreferRequest,
         RefreshOutcome,
         RefreshProgress,
@@ -474,7 +474,7 @@ class EngineWorkspace:
         return {"preferred": True}
 
     async def _execute_pause_operation(
-        self, client: ClientConnection, request: PauseRequest
+        self, client: ClientConnection, request: EmbeddingPauseRequest
     ) -> EngineReadiness:
         """Pause the embedding of this workspace's passages, or continue it."""
         try:

@@ -226,7 +226,7 @@ def plan_toml_change_for_marks(
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.copy_with_preload_marks(marks).topics
-    return _make_topic_toml_change(
+    return _make_kb_toml_change_for_topics(
         base, {name: (base.topics[name], wanted[name]) for name in wanted}
     )
 
@@ -235,10 +235,12 @@ def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFi
     """Return the change to `kb.toml` that declares a topic. Raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
-    return _make_topic_toml_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
+    return _make_kb_toml_change_for_topics(
+        knowledge, {topic.id: (type(topic)(topic.id, ""), topic)}
+    )
 
 
-def _make_topic_toml_change(
+def _make_kb_toml_change_for_topics(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that turns the first topic of each pair into the second one."""

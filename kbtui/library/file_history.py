@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.file_changes import FileAction
+from kbtui.citations.file_changes import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
@@ -115,7 +115,7 @@ class FileTurn(NamedTuple):
     request: str
     rewound: bool
     time: datetime | None
-    actions: tuple[FileAction, ...]
+    actions: tuple[TurnFileAction, ...]
     lines: tuple[LineRange, ...] = ()
 
     @property
@@ -272,7 +272,7 @@ def list_files_at_call(
     return list(found.values())
 
 
-def _find_line_now(path: str, action: FileAction, line: int) -> int:
+def _find_line_now(path: str, action: TurnFileAction, line: int) -> int:
     """Return the number that a changed line has in a file now.
 
     If the text of the line is gone, return its old number.
@@ -348,7 +348,7 @@ def blame_file(
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
     lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
-    edits = _EditsOfTurns(found)
+    edits = _EditsToFile(found)
     origins = _list_line_origins(history, committed, text_lines)
     writers = edits.find_writing_edits(history, text_lines, wanted, origins)
     return FileTurnHistory(
@@ -468,7 +468,7 @@ def _find_turns_with_actions_on_file(
         is_named = find_committed_text is not None and names.had_name_at(path, time)
         return find_committed_text(path, time) if find_committed_text and is_named else None
 
-    read: dict[str, list[tuple[Turn, FileAction]]] = {}
+    read: dict[str, list[tuple[Turn, TurnFileAction]]] = {}
     conversations: dict[str, Conversation] = {}
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
@@ -514,8 +514,8 @@ def _read_actions(
     info: ConversationInfo,
     shorten_path: Callable[[str], str],
     find_earlier_text: FindEarlierText,
-    iterate_learned_files: Callable[[Turn], Iterable[FileAction]],
-) -> tuple[Conversation, list[tuple[Turn, FileAction]]]:
+    iterate_learned_files: Callable[[Turn], Iterable[TurnFileAction]],
+) -> tuple[Conversation, list[tuple[Turn, TurnFileAction]]]:
     from kbtui.citations.file_changes import list_file_actions
     from kbtui.conversations.conversation_repository import load_conversation
 
@@ -564,7 +564,7 @@ class _LearnedSubjectFiles:
                 slugs.add(os.path.basename(stem).removeprefix("."))  # noqa: PTH119
         return slugs
 
-    def iterate_reads(self, turn: Turn) -> Iterator[FileAction]:
+    def iterate_reads(self, turn: Turn) -> Iterator[TurnFileAction]:
         """Yield an action of the kind "read" for each file that a call of `learn` in a turn returned."""
         from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
 
@@ -574,7 +574,7 @@ class _LearnedSubjectFiles:
             for topic, slug in list_subjects_learned_by_call(event, self._targets):
                 if (path := self._find_path(topic, slug)) is not None:
                     time = event.timestamp or turn.started_at
-                    yield FileAction("read", path, event.call, event.index, time=time)
+                    yield TurnFileAction("read", path, event.call, event.index, time=time)
 
     def _find_path(self, topic: str, slug: str) -> str | None:
         assert self._targets is not None
@@ -586,10 +586,10 @@ class _LearnedSubjectFiles:
 
 
 def _group_by_turn(
-    conversation: Conversation, actions: Iterable[tuple[Turn, FileAction]], names: _FileNames
+    conversation: Conversation, actions: Iterable[tuple[Turn, TurnFileAction]], names: _FileNames
 ) -> Iterator[FileTurn]:
     info = conversation.info
-    by_turn: dict[int, tuple[Turn, list[FileAction]]] = {}
+    by_turn: dict[int, tuple[Turn, list[TurnFileAction]]] = {}
     for turn, action in actions:
         if names.had_name_at(action.path, action.time) or names.had_name_at(
             action.old_path, action.time
@@ -664,12 +664,12 @@ class _FileNameScanner:
         return is_cut_off and suffix != ".md"
 
 
-class _EditsOfTurns:
+class _EditsToFile:
     """The edits of turns to one file, oldest first, each with its turn and its action."""
 
     def __init__(self, turns: list[FileTurn]) -> None:
         self._turns = turns
-        self._edits: list[tuple[FileEdit, FileTurn, FileAction]] = [
+        self._edits: list[tuple[FileEdit, FileTurn, TurnFileAction]] = [
             (edit, turn, action)
             for turn in reversed(turns)
             for action in turn.actions
@@ -679,7 +679,7 @@ class _EditsOfTurns:
         self._edits.sort(key=lambda one: self._get_time(one[2]))
 
     @staticmethod
-    def _get_time(action: FileAction) -> float:
+    def _get_time(action: TurnFileAction) -> float:
         return action.time.timestamp() if action.time else 0.0
 
     def find_writing_edits(
@@ -719,7 +719,7 @@ class _EditsOfTurns:
     def select_turns(self, writers: dict[int, int]) -> list[FileTurn]:
         """Return the turns that wrote lines, newest first, each with its lines and the actions that wrote them."""
         lines: dict[tuple[str, int], list[int]] = {}
-        actions: dict[tuple[str, int], list[FileAction]] = {}
+        actions: dict[tuple[str, int], list[TurnFileAction]] = {}
         for line, number in sorted(writers.items()):
             _, turn, action = self._edits[number]
             key = turn.conversation, turn.turn

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.citations.file_changes import FileAction, summarize_turn
+from kbtui.citations.file_changes import TurnFileAction, summarize_turn
 from kbtui.cli.main import main
 from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.conversations.patches import (
@@ -47,7 +47,7 @@ def make_call(
     return call
 
 
-def list_actions(*events: ConversationEvent, directory: str | None = None) -> list[FileAction]:
+def list_actions(*events: ConversationEvent, directory: str | None = None) -> list[TurnFileAction]:
     return list(summarize_turn(Turn(1, list(events)), directory, lambda path: path).files)
 
 

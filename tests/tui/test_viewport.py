@@ -13,7 +13,7 @@ from kbtui.tui.reader.reader_blocks import (
     ReaderBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, compile_search_pattern
+from kbtui.tui.reader.reader_document import ReaderDocument, compile_pattern_for_terms
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> ReaderDocument:
@@ -184,7 +184,7 @@ def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> Non
 
 def test_the_current_match_is_highlighted_and_visible() -> None:
     viewport = opened(document([40] * 60))
-    pattern = compile_search_pattern(["w30x20"])
+    pattern = compile_pattern_for_terms(["w30x20"])
     viewport.highlight_search_pattern(pattern)
     assert pattern is not None
     (match,) = list(viewport.document.find_search_pattern_matches(pattern))
@@ -198,10 +198,10 @@ def test_the_current_match_is_highlighted_and_visible() -> None:
 
 
 def test_terms_match_in_any_case_and_with_any_white_space() -> None:
-    pattern = compile_search_pattern(["Two  Words", "re[a-z]+"])
+    pattern = compile_pattern_for_terms(["Two  Words", "re[a-z]+"])
     assert pattern is not None
     assert re.findall(pattern, "two\nwords and RE[A-Z]+ not read") == ["two\nwords", "RE[A-Z]+"]
-    assert compile_search_pattern(["", "  "]) is None
+    assert compile_pattern_for_terms(["", "  "]) is None
 
 
 def test_moving_in_an_empty_document_does_nothing() -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kbtui.citations.file_changes import FileAction
+    from kbtui.citations.file_changes import TurnFileAction
     from kbtui.conversations.models import (
         Conversation,
         ConversationCompaction,
@@ -92,7 +92,7 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
 
 
-def _summarize_changed_paths(changes: Iterable[FileAction], directory: str | None) -> str:
+def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str | None) -> str:
     """Return the paths of changed files on one line, relative to `directory` if they are below it."""
     paths = [one.path.removeprefix(f"{directory}/") if directory else one.path for one in changes]
     summary = sanitize_to_one_line(", ".join(dict.fromkeys(paths)))
@@ -697,7 +697,7 @@ class _ConversationReaderDocumentBuilder:
                 self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
     def _add_blocks_of_changes(
-        self, key: str, call: ConversationEvent, changes: list[FileAction]
+        self, key: str, call: ConversationEvent, changes: list[TurnFileAction]
     ) -> None:
         """Add the changes that a call asked for as diffs, and its other arguments as text."""
         arguments = call.arguments or {}
@@ -746,7 +746,7 @@ class _ConversationReaderDocumentBuilder:
             self._add_source_text_blocks(key, text)
 
     def _add_tool_result_blocks(
-        self, key: str, result: ConversationEvent, changes: Iterable[FileAction] = ()
+        self, key: str, result: ConversationEvent, changes: Iterable[TurnFileAction] = ()
     ) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]

@@ -27,7 +27,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kbtui.citations.file_changes import FileAction
+    from kbtui.citations.file_changes import TurnFileAction
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.text_difference import ComparedParagraph, TextRange
 
@@ -164,14 +164,14 @@ def build_history_document(
 
 
 def build_changes_document(
-    ref: str, title: str, changes: Sequence[tuple[str, int, FileAction]]
+    ref: str, title: str, changes: Sequence[tuple[str, int, TurnFileAction]]
 ) -> ReaderDocument:
     """Build the document that shows what a conversation did to files as one diff, in the order of its calls.
 
     `changes` are the actions other than reading, each with the reference of its call and the number of
     its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
     """
-    by_path: dict[str, list[tuple[str, int, FileAction]]] = {}
+    by_path: dict[str, list[tuple[str, int, TurnFileAction]]] = {}
     for change in changes:
         by_path.setdefault(change[2].path, []).append(change)
     head: Spans = [(f"{format_counted_noun(len(by_path), 'file')} changed", "strong")]

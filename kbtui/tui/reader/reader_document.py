@@ -163,7 +163,7 @@ class ReaderDocument:
                     yield index, count
 
 
-def compile_search_pattern(terms: Iterable[str]) -> re.Pattern[str] | None:
+def compile_pattern_for_terms(terms: Iterable[str]) -> re.Pattern[str] | None:
     """Return a pattern for any of `terms` in any case and spacing. None if all are empty."""
     parts = {r"\s+".join(map(re.escape, term.split())) for term in terms} - {""}
     longest_first = sorted(parts, key=len, reverse=True)
@@ -237,7 +237,7 @@ def find_start_block_and_match(
         return _find_passage_block(document, place.text), -1
     else:
         first, span = 0, list(range(len(blocks)))
-    pattern = compile_search_pattern(place.words)
+    pattern = compile_pattern_for_terms(place.words)
     best = _find_best_matching_block(document, span, pattern, place.text) if pattern else None
     return best or (first, -1)
 

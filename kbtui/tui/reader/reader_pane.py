@@ -33,7 +33,7 @@ from kbtui.tui.framework.text_widgets import (
 from kbtui.tui.navigation_target import OpenTargetRequested, make_navigation_target
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
-    compile_search_pattern,
+    compile_pattern_for_terms,
     describe_missing_line,
     describe_missing_turn_or_line,
     find_start_block_and_match,
@@ -184,7 +184,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.place = place
         self.end_find_mode()
         self.facts_bar.set_paragraphs([])
-        self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
+        self.viewport.highlight_search_pattern(compile_pattern_for_terms(place.words))
         before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
@@ -196,7 +196,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Show the position that `place` names in the current document, and highlight its words."""
         self.place = place
         self.end_find_mode()
-        self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
+        self.viewport.highlight_search_pattern(compile_pattern_for_terms(place.words))
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
@@ -532,7 +532,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def find_and_highlight_text(self, words: str, *, jump: bool) -> None:
         """Find and highlight `words`. If `jump` is true, go to the first match from the cursor."""
-        pattern = compile_search_pattern([words])
+        pattern = compile_pattern_for_terms([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.highlight_search_pattern(pattern)
         self.document_view.redraw_after_viewport_change()
