@@ -41,7 +41,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd")
 _DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""The maximum number of characters of a command that is searched for the files that it reads."""
+"""A command with more characters than this is not searched for the files that it reads."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
