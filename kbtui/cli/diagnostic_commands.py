@@ -133,7 +133,7 @@ def declare_model_command_arguments(parser: ArgumentParser) -> None:
 
 
 def _compare_models(args: Namespace) -> int:
-    """Compare the model of the settings with another one on the queries of the query log."""
+    """Compare the configured model with another one, using the queries in the query log."""
     from kbtui.library import open_workspace
     from kbtui.library.model_comparison import compare_models
 
