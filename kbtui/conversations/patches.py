@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 CONTEXT_LINES = 3
 """In the hunks that kbtui makes, the number of unchanged lines before and after the changes."""
 MAX_COMPARED_LINES = 20_000
-"""The maximum number of lines that two texts may have together to be compared.
+"""Two texts are compared only if they have at most this many lines together.
 
 In longer texts, all lines count as replaced.
 """

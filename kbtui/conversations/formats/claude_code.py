@@ -266,7 +266,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
-        """Return whether a file contains a request. No record of this file names the working directory."""
+        """Return whether a file contains a request. Call this only if no record names the working directory."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
