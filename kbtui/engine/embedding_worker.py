@@ -168,7 +168,7 @@ Shared = TypeVar("Shared")
 
 
 class SharedObjects(Generic[Shared]):
-    """Objects that several users share, one for each key. Any thread may use it."""
+    """A collection of objects that several users share, one for each key. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
