@@ -314,7 +314,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The number of tokens of a text that the packaged model reads. It ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than this."""
+"""An ONNX export is deleted if its vectors and those of the model have a lower cosine similarity than this."""
 
 _SAMPLE_TEXTS = (
     "a question",

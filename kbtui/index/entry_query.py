@@ -32,7 +32,7 @@ _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.con
 
 
 class CitableEntry(Protocol):
-    """The attributes of an entry that are necessary to find the citations of the entry."""
+    """The attributes of an entry that are needed to find its citations."""
 
     id: str
     kind: str

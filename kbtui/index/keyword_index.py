@@ -1,9 +1,9 @@
 """The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
 There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a common
-index, the scores of visible entries would reveal which words hidden subjects contain. Each of them has
-a second tantivy index for its windows (see `passage_windows`). In the index of passages, windows would
-change the average length of a text, which BM25 uses to score every text.
+index, the scores of visible entries would reveal which words hidden subjects contain. Each of the two
+keyword indexes has a second tantivy index for its windows (see `passage_windows`). In the index of
+passages, windows would change the average length of a text, which BM25 uses to score every text.
 
 Each commit writes the watermark, a document with the catalog's sequence number. The watermark says how
 much of the catalog the index contains.
