@@ -46,7 +46,8 @@ class ModelFactsJson(TypedDict):
 class ComparedQueryJson(TypedDict):
     """How far the best hits of both models agree for a query: the share of common hits, from 0 to 1.
 
-    `current` and `other` are the references of the best hits that only this model has.
+    `current` and `other` are the references of the best hits that only the current or only the other
+    model has.
     """
 
     query: str
@@ -57,7 +58,7 @@ class ComparedQueryJson(TypedDict):
 
 
 class ModelComparisonJson(TypedDict):
-    """A comparison of the current model with another one, over `passages` of `all_passages`."""
+    """A comparison of the current model with another one. Of `all_passages` passages, `passages` were embedded."""
 
     passages: int
     all_passages: int
