@@ -360,8 +360,8 @@ class KeywordSearch:
     def rank_chunks_with_near_spellings(self, limit: int) -> list[RankedChunk]:
         """Return the best chunks for the query if its rare words also match their near spellings.
 
-        Returns no chunks if no word has near spellings. `rank_chunks` does not change, but
-        `analyzed_words` then have the near spellings, so that they are highlighted.
+        Returns no chunks if no word has near spellings. The result of `rank_chunks` does not change.
+        `analyzed_words` then contain the near spellings, so that they are highlighted.
         """
         wider = [query for side in self.sides if (query := side.add_near_spellings_to_query())]
         if not wider:
@@ -388,7 +388,7 @@ class KeywordSearch:
 
 
 def append_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
-    """Append to a ranking the chunks of another ranking that it lacks, with lower scores."""
+    """Append to the ranking `found` the chunks that only the ranking `near` has, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
     if not found or not more:
@@ -456,7 +456,10 @@ class _KeywordIndexQuery:
         return [*((Occur.Should, part.query) for part in parts), *self._phrases]
 
     def add_near_spellings_to_query(self) -> bool:
-        """Set `near_query`, and return whether any word has near spellings. A word that has completions gets none."""
+        """Set `near_query`, and return whether any word has near spellings.
+
+        A word that has completions gets no near spellings.
+        """
         if self.near_query is None and self.query is not None and self.ranks_by_score:
             words = [
                 word

@@ -62,7 +62,7 @@ class SearchedIndex(NamedTuple):
 
 
 class QueryVector(NamedTuple):
-    """The vector of a query. If there is no vector, it is None, and `notice` says why."""
+    """The vector of a query. If `vector` is None, `notice` says why."""
 
     vector: list[float] | None
     notice: Notice | None = None

@@ -472,7 +472,7 @@ class _QueryFilterApplier:
             self._entries = entries if self._entries is None else self._entries & entries
 
     def _find_turns_naming_file(self, name: str) -> set[_Turn]:
-        """Return the turns with a tool call whose arguments contain the path `name`, whole or from a `/` on."""
+        """Return the turns with a tool call whose arguments contain a path that is `name` or ends with `/` and `name`."""
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode

@@ -77,7 +77,7 @@ MAX_CORRECTIONS = 3
 FEW_KEYWORD_HITS = 3
 """A search with fewer keyword hits than this also looks for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
-"""Near spellings are searched only for words with this many letters. Shorter words would have too many."""
+"""Only words with at least this many letters get near spellings. Shorter words would have too many."""
 MIN_LETTERS_OF_FREE_START = 6
 """The minimum number of letters of a word whose near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
