@@ -137,7 +137,7 @@ class DocumentNavigator:
         self.is_opening = self.is_opening and not preview
 
     def preview_hit_of_other_workspace(self, hit: Hit) -> None:
-        """Show a page with the passage of a hit, whose document only its own workspace can open."""
+        """Show a page with the passage of a hit. Only the workspace of the hit can open its document."""
         target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
         if target != self.shown:
             self._open_worker.discard_pending_results()
@@ -436,7 +436,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares a subject's text given to a turn with its current text."""
+    """Make the document that compares the text of a subject that a turn was given with the current text."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
 

@@ -32,7 +32,7 @@ class TouchedFileActions:
         self._run_with_activity_shown = run_with_activity_shown
 
     def edit_file_of_call(self, ref: Ref) -> None:
-        """Open a file that a call or a turn touched in the editor. If there are several, ask which."""
+        """Open in the editor a file that a call or a turn touched. If there are several files, ask which."""
         self._run_with_activity_shown(
             "looking for the file …",
             partial(self._find_files, ref, self._get_line_at_cursor()),

@@ -355,7 +355,7 @@ class DocumentViewport:
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_by_lines(self, lines: int) -> None:
-        """Scroll down by `lines`, or up if negative. The cursor moves only if it would become invisible."""
+        """Scroll down by `lines`, or up if `lines` is negative. The cursor moves only if it would become invisible."""
         self.top = self.find_position_lines_below(self.top, lines)
         self.update_visible_lines()
         self.keep_cursor_visible()
@@ -367,7 +367,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def scroll_and_move_cursor(self, lines: int) -> None:
-        """Scroll down by `lines`, or up if negative, and move the cursor by the same number of lines."""
+        """Scroll down by `lines`, or up if `lines` is negative, and move the cursor by the same number of lines."""
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.scroll_by_lines(lines)
 
