@@ -241,7 +241,7 @@ class MarkStore:
         """Return the marks on the turns of some conversations, by conversation and turn.
 
         Conversations without marks are left out, and so are those that cannot be read. If the marks
-        cannot be read, there are none, and the second value says so.
+        cannot be read, the first value is empty, and the second one says so.
         """
         wanted = set(conversations)
         found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""The maximum number of characters of JSON of a saved session of the TUI. A longer one is not saved."""
+"""A session of the TUI is saved only if its JSON has at most this many characters."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (

@@ -140,7 +140,9 @@ def split_workspace_label(reference: str) -> tuple[str | None, str]:
 def find_workspace_by_label(
     label: str, settings: Settings, here: Workspace | None = None
 ) -> Workspace:
-    """Return the registered workspace with a label, or of the project with this name. Raises `UsageError`.
+    """Return the registered workspace with this label, or else the first one of the project with this name.
+
+    Raises `UsageError`.
 
     A workspace that the settings exclude is not found.
     """
