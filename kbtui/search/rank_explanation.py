@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.index.passage_windows import find_windows_around, make_chunk_place, make_entry_place
 from kbtui.notices import Notice, NoticeValues
@@ -20,12 +18,13 @@ from kbtui.search.search_request_and_answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
+    from kbtui.index.passage_windows import WindowsAround
     from kbtui.refs import Ref
-    from kbtui.search.keyword_search import ChunkRanking, QueryTerm, WindowQuery
+    from kbtui.search.keyword_search import ChunkRanking, QueryTerm, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Workspace
@@ -36,6 +35,18 @@ DEEP_RANKS = 1000
 
 By keywords, ten times as many are ranked.
 """
+
+
+class _IndexTermScores(NamedTuple):
+    """The scores of the query's terms in one keyword index.
+
+    `chunks` are the explained chunks that the index contains. `own` has the scores of chunks, and
+    `around` those of windows.
+    """
+
+    chunks: set[int]
+    own: list[TermScores]
+    around: list[TermScores]
 
 
 class SearchExplainer:
@@ -58,18 +69,21 @@ class SearchExplainer:
             for leg, ranked in self._run.legs.items()
         }
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
-        self._addresses: list[dict[int, Any]] = []
+        self._term_scores: list[_IndexTermScores] = []
+        self._windows: dict[int, WindowsAround] = {}
+        self._hit_ids = {hit.chunk_id for hit in self.answer.hits}
 
     def explain_hits(self) -> list[RankExplanation]:
         """Explain each hit of the answer, in the order of the hits."""
         numbers = {chunk_id: number for number, (chunk_id, _) in self._run.visible_chunks.items()}
         shown = [numbers[hit.chunk_id] for hit in self.answer.hits]
-        self._store_document_addresses_of_chunks(shown)
-        return [
-            self._explain_chunk_rank(*loaded, hit.ref)
+        explained = [
+            (loaded, hit.ref)
             for number, hit in zip(shown, self.answer.hits, strict=True)
             if (loaded := self._run.load_entry_and_chunk(number))
         ]
+        self._store_term_scores([loaded for loaded, _ in explained])
+        return [self._explain_chunk_rank(*loaded, ref) for loaded, ref in explained]
 
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
@@ -83,20 +97,32 @@ class SearchExplainer:
         if not chunks:
             reason = _make_error_notice(entry.error) if entry.error else Notice("no_text")
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
-        self._store_document_addresses_of_chunks([chunk.number for chunk in chunks])
+        self._store_term_scores([(entry, chunk) for chunk in chunks])
         explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_make_rank_sort_key)
 
-    def _store_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Store the address of each chunk's document in each keyword index."""
-        self._addresses = [
-            side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
+    def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
+        """Store what the query's terms add to the scores of the chunks to explain."""
+        self._windows = {
+            chunk.number: find_windows_around(
+                make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
+            )
+            for entry, chunk in explained
+        }
+        windows = {id_ for one in self._windows.values() for id_ in (one.own, one.adjacent)}
+        self._term_scores = [
+            _IndexTermScores(
+                side.find_chunks_of_index(self._windows),
+                side.score_terms(self._windows),
+                side.windows.score_terms(windows),
+            )
+            for side in self._run.keyword_search.sides
         ]
 
     def _explain_chunk_rank(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
-        matches, missing = self._match_query_terms(entry, chunk)
+        matches, missing = self._match_query_terms(chunk)
         bonuses = run.bonuses.get(number, RankBonuses())
         explained = RankExplanation(
             ref=ref,
@@ -120,7 +146,7 @@ class SearchExplainer:
             missing=missing,
             embedded=self._describe_embedded_texts(entry, chunk),
         )
-        if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
+        if chunk.id in self._hit_ids:
             return explained
         reasons = list_reasons_for_exclusion(self._workspace, self._reader, run, entry, chunk)
         if not reasons:
@@ -187,20 +213,15 @@ class SearchExplainer:
 
     # the terms
 
-    def _match_query_terms(
-        self, entry: CatalogEntry, chunk: Chunk
-    ) -> tuple[list[QueryTermScore], list[str]]:
+    def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
         """Return the query's terms that match a chunk or its window, best first, and words without a match."""
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
-        for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
-            address = addresses.get(chunk.number)
-            if address is None:
+        for side in self._term_scores:
+            if chunk.number not in side.chunks:
                 continue
-            scores = [
-                (part, _compute_term_score(part, side.searcher, address)) for part in side.parts
-            ]
-            scores += _score_window_terms(side.windows, entry, chunk)
+            scores = [(part, of.get(chunk.number, 0.0)) for part, of in side.own]
+            scores += _score_terms_around(side.around, self._windows[chunk.number])
             for part, score in scores:
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
@@ -261,33 +282,18 @@ def find_passages_of_reference(
     return reader.get_entries_by_id({entry_id}).get(entry_id), chunks
 
 
-def _compute_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
-    try:
-        return float(orjson.loads(part.query.explain(searcher, address).to_json())["value"])
-    except ValueError:
-        return 0.0  # the term does not match
-
-
-def _score_window_terms(
-    query: WindowQuery, entry: CatalogEntry, chunk: Chunk
+def _score_terms_around(
+    terms: list[TermScores], windows: WindowsAround
 ) -> list[tuple[QueryTerm, float]]:
     """Return what each term in the windows around a chunk adds to the chunk's score."""
-    place = make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
-    windows = find_windows_around(place)
-    addresses = query.find_document_addresses(windows[:2])
     own, adjacent = (
-        [
-            _compute_term_score(part, query.searcher, addresses[window])
-            if window in addresses
-            else 0.0
-            for part in query.parts
-        ]
+        [scores.get(window, 0.0) for _, scores in terms]
         for window in (windows.own, windows.adjacent)
     )
     share = windows.share if sum(adjacent) > sum(own) else 0.0
     return [
         (part, one + share * (other - one))
-        for part, one, other in zip(query.parts, own, adjacent, strict=True)
+        for (part, _), one, other in zip(terms, own, adjacent, strict=True)
     ]
 
 
