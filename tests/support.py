@@ -46,6 +46,7 @@ def grep_answer(workspace: Any, **options: Any) -> dict[str, Any]:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
 
     options = check_options("conversation_grep", options)
+    assert not options.pop("all_projects"), "only the tool itself searches all projects"
     return answer_conversation_grep(workspace, **options).as_json()
 
 

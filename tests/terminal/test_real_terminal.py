@@ -40,7 +40,7 @@ def test_start_type_a_query_see_the_right_hit_open_it_and_leave(built: Builder) 
     terminal.until("keywords only")
     terminal.keys("/")
     terminal.keys("wombat dusk q")
-    terminal.until(lambda shown: "wombat dusk q" in shown and "jp-c17800000001:1" in shown)
+    terminal.until(lambda shown: "wombat dusk q" in shown and "turn 1 · 28 May" in shown)
     terminal.keys("\r")
     opened = terminal.until(
         lambda shown: "The wombat wakes at dusk." in shown and "turn 1 of 1" in shown
