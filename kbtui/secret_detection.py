@@ -96,6 +96,18 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Twilio key", "SK", r"[a-f0-9]{32}\b"),
     ("Mailgun key", "key-", r"[a-f0-9]{32}\b"),
     ("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}\b"),
+    ("Tailscale key", "tskey-", r"[a-z]{3,10}-[\w-]{20,80}"),
+    ("NVIDIA key", "nvapi-", r"[\w-]{60,80}"),
+    ("Pinecone key", "pcsk_", r"\w{50,90}\b"),
+    ("LangSmith key", "lsv2_pt_|lsv2_sk_", r"\w{32,60}\b"),
+    ("Tavily key", "tvly-", r"[\w-]{32,60}"),
+    ("Heroku key", "HRKU-", r"[\w-]{36,80}"),
+    ("PlanetScale token", "pscale_tkn_|pscale_pw_|pscale_oauth_", r"[\w.=-]{32,64}"),
+    ("Netlify token", "nfp_", r"[A-Za-z0-9]{36,64}\b"),
+    ("CircleCI token", "CCIPAT_", r"\w{40,100}"),
+    ("Brevo key", "xkeysib-", r"[a-f0-9]{64}-\w{16}\b"),
+    ("PostHog key", "phx_", r"[A-Za-z0-9]{40,60}\b"),
+    ("Doppler token", "dp.pt.|dp.st.", r"(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44}\b"),
     ("Discord token", "mfa.", r"[\w-]{84}(?![\w-])"),
     # The id of a bot or user in base64, a time, and a signature.
     (
@@ -147,6 +159,13 @@ _VALUES = (
             rf"{_NAME_START}authorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?"
             r"(?:bearer|basic|token)\s{1,4}(?P<value>[\w.~+/=-]{8,2000})",
             re.IGNORECASE,
+        ),
+    ),
+    (
+        "Telegram token",
+        ":aa",
+        re.compile(
+            r"(?:(?<!\d)|(?<=\\u[0-9a-fA-F]{4}))(?P<value>\d{8,10}:AA[\w-]{32,33})(?![\w-])"
         ),
     ),
     (

@@ -57,6 +57,19 @@ KEYS: list[tuple[str, str]] = [
     ("M" + "TIzNDU2Nzg5MDEyMzQ1Njc4" + ".Gx" + "Yz12." + MIXED[:38], "Discord token"),
     ("mf" + "a." + MIXED[:84], "Discord token"),
     ("https://disc" + "ord.com/api/webhooks/123456789012345678/" + MIXED[:68], "Discord webhook"),
+    ("tske" + "y-auth-" + MIXED[:40], "Tailscale key"),
+    ("nv" + "api-" + MIXED[:64], "NVIDIA key"),
+    ("pc" + "sk_" + MIXED[:70], "Pinecone key"),
+    ("lsv2" + "_pt_" + MIXED[:43], "LangSmith key"),
+    ("tv" + "ly-dev-" + MIXED[:32], "Tavily key"),
+    ("HR" + "KU-" + MIXED[:60], "Heroku key"),
+    ("pscale" + "_tkn_" + MIXED[:43], "PlanetScale token"),
+    ("nf" + "p_" + MIXED[:36], "Netlify token"),
+    ("CCI" + "PAT_" + MIXED[:40], "CircleCI token"),
+    ("xkey" + "sib-" + HEX + "-" + MIXED[:16], "Brevo key"),
+    ("ph" + "x_" + MIXED[:43], "PostHog key"),
+    ("dp" + ".pt." + MIXED[:43], "Doppler token"),
+    ("110201543" + ":AA" + MIXED[:33], "Telegram token"),
 ]  # fmt: skip
 _BODY = "\n".join((MIXED[at:] + MIXED)[:64] for at in range(24))
 PRIVATE_KEY = f"-----BEGIN RSA PRIVATE {'KEY'}-----\n{_BODY}\n-----END RSA PRIVATE {'KEY'}-----"
