@@ -26,7 +26,11 @@ from kbtui.refs import (
 )
 from kbtui.text import format_counted_noun
 from kbtui.workspace import load_settings
-from kbtui.workspace.user_settings import get_chosen_agents, locate_chosen_agents
+from kbtui.workspace.user_settings import (
+    get_chosen_agents,
+    get_kept_agents,
+    locate_chosen_agents,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -517,7 +521,7 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 
 
 def check_chosen_agents() -> None:
-    """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
+    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that does not exist or cannot be kept.
 
     If the format of an agent belongs to another package and cannot be loaded, this raises no error;
     `kbtui doctor` reports it.
@@ -528,3 +532,14 @@ def check_chosen_agents() -> None:
                 f"`agents` in the table [conversations] names {name!r}, but there is no such agent"
             )
             raise ConfigError(message, where=locate_chosen_agents(), hint=hint)
+    formats = {one.name.casefold(): one for one in list_conversation_formats()}
+    for name in get_kept_agents(load_settings()):
+        kept = formats.get(name.casefold())
+        if kept is None and name in unusable_formats:
+            continue
+        if kept is None or not kept.has_file_per_conversation:
+            names = (one.name for one in formats.values() if one.has_file_per_conversation)
+            reason = "there is no such agent" if kept is None else "its sessions cannot be kept"
+            message = f"`keep` in the table [conversations] names {name!r}, but {reason}"
+            hint = f"the agents whose sessions can be kept are {', '.join(names)}"
+            raise ConfigError(message, where=locate_chosen_agents("keep"), hint=hint)

@@ -16,6 +16,7 @@ from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
+from kbtui.engine.session_keeper import SessionKeeper
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata.user_data_store import UserData
@@ -187,6 +188,7 @@ class EngineWorkspace:
                 workspace, self._index_worker.request_index_refresh, log
             )
             self._schedule = SourceScheduler(workspace, log, umask)
+            self._session_keeper = SessionKeeper(workspace, settings, log)
         self.operations: Mapping[
             object, Callable[[ClientConnection, Any], Awaitable[Mapping[str, object]]]
         ] = {
@@ -205,6 +207,7 @@ class EngineWorkspace:
         self._index_worker.start_thread()
         self._file_watcher.start_thread()
         self._embedding_worker.start_thread()
+        self._session_keeper.start_thread()
 
     async def stop_threads(self) -> None:
         """Stop the threads and the running source; wait up to ten seconds for them to end."""
@@ -213,6 +216,7 @@ class EngineWorkspace:
             self._file_watcher.stop_thread,
             self._index_worker.stop_thread,
             self._embedding_worker.stop_thread,
+            self._session_keeper.stop_thread,
         )
         # Threads of other workspaces may occupy the threads of `asyncio.to_thread`.
         with_threads = ThreadPoolExecutor(len(stops), thread_name_prefix="stop")
@@ -333,6 +337,7 @@ class EngineWorkspace:
         self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
+            self._session_keeper.request_check()
         if changes or not self._index_worker.has_reported_generation:
             self._index_worker.has_reported_generation = True
             self._embedding_worker.set_generation_to_embed(self._index_worker.generation_directory)

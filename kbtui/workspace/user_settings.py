@@ -95,7 +95,8 @@ class Settings(NamedTuple):
     conversations: Annotated[
         dict[str, Any],
         "a table whose key `agents` lists the agents whose conversations are read, such as "
-        '["jp", "claude-code"]; by default all except llm',
+        '["jp", "claude-code"]; by default all except llm; its key `keep` lists agents whose sessions '
+        'are kept, such as ["claude-code"]: the engine copies them, so that they stay when the agent deletes them',
     ] = {}  # noqa: RUF012  (nobody changes it)
     workspaces: Annotated[
         dict[str, Any],
@@ -197,24 +198,30 @@ def get_chosen_agents(settings: Settings) -> list[str] | None:
     return agents
 
 
-def locate_chosen_agents() -> str:
-    """Return where the settings file sets `agents`, as `path:line`; raises `ConfigError`."""
+def get_kept_agents(settings: Settings) -> list[str]:
+    """Return the names of agents in the setting `keep`."""
+    agents: list[str] = settings.conversations.get("keep", [])
+    return agents
+
+
+def locate_chosen_agents(key: str = "agents") -> str:
+    """Return where the settings file sets `agents` or `keep`, as `path:line`; raises `ConfigError`."""
     from kbtui.workspace.jp_config import read_config_file_text
 
     path = get_settings_path()
-    return _locate_setting_line(path, read_config_file_text(path), "conversations", "agents")
+    return _locate_setting_line(path, read_config_file_text(path), "conversations", key)
 
 
 def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
-    """Raise `ConfigError` if there is a key other than `agents`, or if `agents` is not a list of names."""
-    if unknown := [key for key in table if key != "agents"]:
-        hint = "the only key is `agents`"
-        message = f"unknown key {unknown[0]!r} in the table [conversations]"
-        raise ConfigError(message, where=locate(unknown[0]), hint=hint)
-    agents = table.get("agents", [])
-    if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
-        message = "`agents` in the table [conversations] must be a list of names"
-        raise ConfigError(message, where=locate("agents"))
+    """Raise `ConfigError` unless all keys are `agents` or `keep`, each a list of names."""
+    for key, agents in table.items():
+        if key not in ("agents", "keep"):
+            hint = "the keys are `agents` and `keep`"
+            message = f"unknown key {key!r} in the table [conversations]"
+            raise ConfigError(message, where=locate(key), hint=hint)
+        if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
+            message = f"`{key}` in the table [conversations] must be a list of names"
+            raise ConfigError(message, where=locate(key))
 
 
 def get_excluded_directories(settings: Settings) -> list[str]:

@@ -1,0 +1,115 @@
+"""Keeps the sessions of the agents that the setting `keep` names, as the engine sees them change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.conversation_repository import (
+    iterate_stored_conversations,
+    list_enabled_conversation_formats,
+)
+from kbtui.conversations.session_archive import keep_conversation
+from kbtui.errors import KbtuiError
+from kbtui.workspace.client_environment import make_thread_with_client_environment
+from kbtui.workspace.user_settings import get_kept_agents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.workspace import Settings, Workspace
+
+QUIET_SECONDS = 30.0
+"""A session is kept when it has not changed for this many seconds.
+
+Copying it after each record that its agent appends would be slow for long sessions. Agents delete sessions
+only after days.
+"""
+
+
+class SessionKeeper:
+    """A thread that copies new and changed sessions of a workspace into the archive.
+
+    If the settings name no agent, there is no thread.
+    """
+
+    def __init__(
+        self, workspace: Workspace, settings: Settings, log: Callable[[str], None]
+    ) -> None:
+        self._workspace, self._log = workspace, log
+        self._agents = {name.casefold() for name in get_kept_agents(settings)}
+        self._handled: dict[str, str] = {}
+        """Id of each session that was handled -> its signature at that time."""
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread = make_thread_with_client_environment(
+            self._keep_sessions_until_stopped, "keep"
+        )
+
+    def start_thread(self) -> None:
+        """Start the thread, if the settings name an agent. It waits for `request_check`."""
+        if self._agents:
+            self._thread.start()
+
+    def stop_thread(self) -> None:
+        """Stop the thread after the current session. Wait up to ten seconds for the thread to end."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(10.0)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def request_check(self) -> None:
+        """Request that new and changed sessions are kept. The call returns at once."""
+        self._wake.set()
+
+    def _keep_sessions_until_stopped(self) -> None:
+        pause: float | None = None
+        while not self._stop.is_set():
+            self._wake.wait(pause)
+            self._wake.clear()
+            began = time.monotonic()
+            try:
+                pause = self._keep_quiet_sessions()
+            except (KbtuiError, OSError) as error:
+                self._log(f"keeping sessions failed: {type(error).__name__}: {error}")
+                pause = None
+            # A session that is being written causes a request for each record. This pause keeps the thread
+            # idle for half of the time.
+            self._stop.wait(min(time.monotonic() - began, 1.0))
+
+    def _keep_quiet_sessions(self) -> float | None:
+        """Keep the sessions that have changed and are quiet now.
+
+        Return after how many seconds the next one will be quiet; None if there is none.
+        """
+        pauses = []
+        for one in list_enabled_conversation_formats():
+            if one.name.casefold() not in self._agents or not one.has_file_per_conversation:
+                continue
+            for stored in iterate_stored_conversations(self._workspace, one):
+                if self._stop.is_set():
+                    return None
+                if self._handled.get(stored.id) == stored.signature:
+                    continue
+                info = stored.read_conversation_info()
+                changed = info.updated_at or info.created_at
+                pause = QUIET_SECONDS - (time.time() - changed.timestamp())
+                if 0 < pause <= QUIET_SECONDS:
+                    pauses.append(pause)
+                    continue
+                try:
+                    outcome = keep_conversation(self._workspace, info)
+                except KbtuiError as error:
+                    self._log(f"{info.id} was not kept: {error}")
+                else:
+                    if outcome == "shrunk":
+                        self._log(
+                            f"{info.id} was not kept again: its file is smaller than the copy"
+                        )
+                self._handled[stored.id] = stored.signature
+        return min(pauses, default=None)
