@@ -81,7 +81,7 @@ def _keep_sessions(library: Library, args: Namespace) -> int:
             if outcome == "shrunk":
                 print_to_stderr(
                     f"{info.id}: not copied, because the file is smaller than the kept one; "
-                    f"`kbtui keep rm {info.id}` forgets that one"
+                    f"`kbtui keep rm {info.id}` forgets the kept one"
                 )
     text = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in counts.items())
     print_text_or_json(f"{text or 'nothing kept'}\n", {"sessions": rows}, args.json)
