@@ -417,7 +417,7 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations in a workspace: from the agent's files, then those only the archive has.
+    """Yield an agent's conversations in a workspace: from the agent's files, then those that only the archive has.
 
     If `only` is given, only the conversation with this id is yielded.
     """

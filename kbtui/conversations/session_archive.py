@@ -1,8 +1,8 @@
 """The archive: copies of session files, which stay readable after their agent has deleted the originals.
 
-For each kept conversation, `records/ID.json` says where its file was, what is known about it, and which
-file of `files/` has its bytes. A file of `files/` is named by the SHA-256 of these bytes, so equal
-sessions share one. kbtui only reads the agents' own files.
+For each kept conversation, `records/ID.json` says where its file was, what is known about the
+conversation, and which file of `files/` has the bytes. A file of `files/` is named by the SHA-256 of
+these bytes, so equal sessions share one. kbtui only reads the agents' own files.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def _write_copy(session: KeptSession, data: bytes) -> None:
 
 
 def _remove_unused_copies() -> None:
-    """Remove the copies that no record names. If a record is damaged, its copy is unknown, and none is removed."""
+    """Remove the copies that no record names. If a record is damaged, its copy is unknown, so no copy is removed."""
     kept, damaged = list_kept_sessions()
     if damaged:
         return

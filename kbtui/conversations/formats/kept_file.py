@@ -34,7 +34,7 @@ class CompressedFile(NamedTuple):
 
 
 def compress_file(file: int, size: int) -> CompressedFile:
-    """Compress the first `size` bytes of an open file. Raises `WorkspaceError` if it has fewer, or `OSError`."""
+    """Compress the first `size` bytes of an open file. Raises `WorkspaceError` if the file has fewer, or `OSError`."""
     import gzip
 
     digest, compressed, at = hashlib.sha256(), BytesIO(), 0
@@ -96,9 +96,9 @@ def _make_damage_error(path: str) -> WorkspaceError:
 def open_kept_file(path: str) -> IO[bytes]:
     """Return an unnamed file with the original bytes of a kept copy, which are verified.
 
-    Its modification time is that of the copy. The caller must not move the file's position, because
-    callers share the file, and must not close it: it is freed with the last reference to it. Raises
-    `OSError` or `WorkspaceError`.
+    Its modification time is that of the copy. Callers share the file, so they must neither move its
+    position nor close it. The file is freed with the last reference to it. Raises `OSError` or
+    `WorkspaceError`.
     """
     status = os.stat(path)  # noqa: PTH116
     return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)
