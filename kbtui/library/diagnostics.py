@@ -539,7 +539,7 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_archive() -> Iterator[FindingWithoutArea]:
-    """Report what the archive contains and takes on disk, and its files that cannot be used."""
+    """Report the content of the archive, its size on disk, and the files in it that cannot be used."""
     from kbtui.conversations.session_archive import (
         find_copy_damage,
         get_archive_directory,
