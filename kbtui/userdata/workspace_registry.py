@@ -142,9 +142,7 @@ def find_workspace_by_label(
 ) -> Workspace:
     """Return the registered workspace with this label, or else the first one of the project with this name.
 
-    Raises `UsageError`.
-
-    A workspace that the settings exclude is not found.
+    Raises `UsageError`. A workspace that the settings exclude is not found.
     """
     registered = list_registered_workspaces(settings, here)
     for one in registered:
