@@ -58,7 +58,7 @@ def run_engine_command(args: Namespace) -> int:
         from kbtui.library import open_workspace
 
         library = open_workspace(args.workspace)
-        library.pause_embedding(args.action == "pause")
+        library.set_embedding_paused(args.action == "pause")
         if args.action == "pause":
             print("embedding is paused; `kbtui engine continue` continues it")
         else:

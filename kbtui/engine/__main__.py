@@ -2,17 +2,17 @@
 
 The argument only identifies the engine in a list of processes. Like its clients, the engine
 finds the cache directory from environment variables. When an engine restarts itself, the fields of
-`InheritedState` follow as further arguments.
+`EngineRestartHandover` follow as further arguments.
 """
 
 import os
 import sys
 
-from kbtui.engine.engine_main import InheritedState, run_engine
+from kbtui.engine.engine_main import EngineRestartHandover, run_engine
 
 if __name__ == "__main__":
     state = sys.argv[2:]
-    code = run_engine(InheritedState(*map(int, state)) if state else None)
+    code = run_engine(EngineRestartHandover(*map(int, state)) if state else None)
     sys.stderr.flush()
     # `sys.exit` would wait for a thread that may still be loading the model.
     os._exit(code)

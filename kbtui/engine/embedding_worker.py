@@ -153,7 +153,7 @@ def lower_passage_thread_priority() -> None:
     lower_thread_priority()
 
 
-def return_free_memory() -> None:
+def return_freed_memory_to_system() -> None:
     """Give memory that libraries have freed back to the operating system.
 
     The GNU C library keeps such memory until it is told to return it. Does nothing with other libraries.
@@ -167,7 +167,7 @@ def return_free_memory() -> None:
 Shared = TypeVar("Shared")
 
 
-class SharedObjects(Generic[Shared]):
+class ReferenceCountedObjects(Generic[Shared]):
     """A collection of objects that several users share, one for each key. Any thread may use it."""
 
     def __init__(self) -> None:
@@ -218,13 +218,15 @@ class SharedEmbeddingModels:
     """
 
     def __init__(self) -> None:
-        self.embedders: SharedObjects[OnnxEmbedder | EmbeddingProcess] = SharedObjects()
-        self.bulk_processes: SharedObjects[EmbeddingProcess] = SharedObjects()
+        self.embedders: ReferenceCountedObjects[OnnxEmbedder | EmbeddingProcess] = (
+            ReferenceCountedObjects()
+        )
+        self.bulk_processes: ReferenceCountedObjects[EmbeddingProcess] = ReferenceCountedObjects()
         self.last_used = time.monotonic()
         self.has_embedded_many = False
         """Whether many passages were embedded. The memory that this took cannot be freed completely."""
 
-    def are_unused_for(self, seconds: float) -> bool:
+    def has_loaded_model_unused_for(self, seconds: float) -> bool:
         """Return whether a model is loaded and nothing has needed it for this many seconds."""
         return not self.embedders.is_empty and time.monotonic() - self.last_used > seconds
 
@@ -489,7 +491,7 @@ class EmbeddingWorker:
         if (queue := self._queue) is not None:
             queue.prefer_entries([entry_id])
 
-    def pause_embedding(self, is_paused: bool) -> None:
+    def set_embedding_paused(self, is_paused: bool) -> None:
         """Pause the embedding of passages, or continue it. Raises `OSError` if this cannot be recorded.
 
         Passages whose vectors are in the cache are not affected. Queries are always embedded.
@@ -706,7 +708,7 @@ class EmbeddingWorker:
             self._model.end_bulk_process()
             self.caught_up.set()
         self._on_change()
-        return_free_memory()
+        return_freed_memory_to_system()
 
     def _discard_vectors(self, folder: Path) -> None:
         from kbtui.index.vector_store import remove_vector_directory

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class InheritedState(NamedTuple):
+class EngineRestartHandover(NamedTuple):
     """What an engine hands over when it restarts itself: descriptors of its lock and socket, and the umask."""
 
     lock: int
@@ -34,7 +34,7 @@ class InheritedState(NamedTuple):
     umask: int
 
 
-def run_engine(inherited: InheritedState | None = None) -> int:
+def run_engine(inherited: EngineRestartHandover | None = None) -> int:
     """Run this user's engine until it is idle or stopped; return the exit code.
 
     The exit code is 0 if the engine ended normally, or if another engine holds the lock. After an
@@ -92,7 +92,9 @@ def run_engine(inherited: InheritedState | None = None) -> int:
         )
         asyncio.run(server.serve_clients())
         if server.should_restart and still_holds_lock_and_socket():
-            _restart_in_same_process(InheritedState(lock.duplicate_descriptor(), waiting, umask))
+            _restart_in_same_process(
+                EngineRestartHandover(lock.duplicate_descriptor(), waiting, umask)
+            )
     except (KbtuiError, OSError) as error:
         write_engine_log_record(f"stopped: {error}")
         return 3
@@ -107,7 +109,7 @@ def run_engine(inherited: InheritedState | None = None) -> int:
     return 0
 
 
-def _restart_in_same_process(state: InheritedState) -> NoReturn:
+def _restart_in_same_process(state: EngineRestartHandover) -> NoReturn:
     """Replace the program of this process by a new engine. The process id, the lock and the socket stay.
 
     Nothing else frees the hundreds of megabytes that the libraries for the model and the vectors keep.

@@ -154,7 +154,7 @@ class EngineServer:
             pause = max(CHECK_SECONDS, min(quiet, SLOW_CHECK_SECONDS))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_end.wait(), pause)
-            self._table.check_workspaces()
+            self._table.maintain_workspaces()
             if reason := self._find_reason_to_end_engine():
                 self._log(reason)
                 return

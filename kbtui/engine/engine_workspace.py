@@ -483,7 +483,7 @@ class EngineWorkspace:
     ) -> EngineReadiness:
         """Pause the embedding of this workspace's passages, or continue it."""
         try:
-            self._embedding_worker.pause_embedding(request["paused"])
+            self._embedding_worker.set_embedding_paused(request["paused"])
         except OSError as error:
             raise ValueError(f"cannot record the pause: {error}") from error
         return self._describe_engine_readiness()

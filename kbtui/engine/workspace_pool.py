@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_free_memory
+from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_freed_memory_to_system
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
 from kbtui.engine.engine_workspace import EngineWorkspace
@@ -137,7 +137,7 @@ class WorkspacePool:
         """Whether a model is loaded, nothing has needed it for a while, and nothing will need it soon."""
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
-        return self.models.are_unused_for(seconds) and not any(
+        return self.models.has_loaded_model_unused_for(seconds) and not any(
             slot.opened is None or slot.opened.has_passages_to_embed
             for slot in self._slots.values()
         )
@@ -222,7 +222,7 @@ class WorkspacePool:
         except Exception:
             return f"an error: {traceback.format_exc()}"
 
-    def check_workspaces(self) -> None:
+    def maintain_workspaces(self) -> None:
         """Close the workspaces that are idle or obsolete. Start the periodic work of the others."""
         now = time.monotonic()
         for slot in list(self._slots.values()):
@@ -317,7 +317,7 @@ class WorkspacePool:
             self._release(slot)
             if self._closings.get(slot.index_directory) is asyncio.current_task():
                 del self._closings[slot.index_directory]
-            return_free_memory()
+            return_freed_memory_to_system()
 
     def _release(self, slot: WorkspaceSlot) -> None:
         slot.threads.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import hash_embedded_text
-from kbtui.index.entries_without_vectors import EmbeddingStatusWriter
+from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
 
@@ -216,7 +216,7 @@ class EmbeddingQueue:
         are embedded at once. This function is called only if the cache lacks some of the vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
-        self._entries_without_vectors = EmbeddingStatusWriter(self._catalog.path.parent)
+        self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
         self._missing.queue_chunks_and_remove_stale_vectors(self._catalog, self._store)
         self._entries_without_vectors.record_entries_without_vectors(
             self._missing.seq, self._cache.model, self._missing.entries

@@ -75,7 +75,7 @@ def is_index_fully_embedded(folder: Path, model: str) -> bool:
         return not (pending.missing or catalog.has_embeddable_chunks_since(pending.seq))
 
 
-class EmbeddingStatusWriter:
+class EntriesWithoutVectorsWriter:
     """Writes the list of entries that lack vectors. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:

@@ -214,7 +214,7 @@ class Library(ReferenceReader):
         entry_id = ref.conversation or make_subject_id(ref.topic or "", ref.slug or "")
         self.call_engine(lambda client: client.send_request("prefer", entry=entry_id))
 
-    def pause_embedding(self, is_paused: bool) -> None:
+    def set_embedding_paused(self, is_paused: bool) -> None:
         """Have the engine pause the embedding of passages, or continue it. The engine remembers this."""
         self.call_engine(lambda client: client.send_request("pause", paused=is_paused))
 

@@ -24,7 +24,7 @@ from kbtui.index.embedding_model import (
     export_model_to_onnx,
     find_embedding_model,
 )
-from kbtui.index.entries_without_vectors import EmbeddingStatusWriter
+from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
@@ -79,7 +79,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  keyword index: {timed(index.refresh_index):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
-    standing = EmbeddingStatusWriter(index.folder)
+    standing = EntriesWithoutVectorsWriter(index.folder)
     standing.record_entries_without_vectors(
         index.catalog.get_last_transaction_number(), find_embedding_model("").key, []
     )

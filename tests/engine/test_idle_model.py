@@ -13,7 +13,7 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.engine import EngineClient, connect_or_start_engine
-from kbtui.engine.embedding_worker import SharedObjects
+from kbtui.engine.embedding_worker import ReferenceCountedObjects
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -64,7 +64,7 @@ def test_who_asks_wakes_it(empty: Builder) -> None:
 
 
 def test_what_is_shared_is_made_once_and_given_back_by_its_last_user() -> None:
-    shared: SharedObjects[object] = SharedObjects()
+    shared: ReferenceCountedObjects[object] = ReferenceCountedObjects()
     made = []
 
     def make() -> object:

@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-from kbtui.engine.embedding_worker import return_free_memory
+from kbtui.engine.embedding_worker import return_freed_memory_to_system
 
 MEGABYTE = 1 << 20
 
@@ -26,6 +26,6 @@ def test_memory_that_a_library_has_freed_is_returned() -> None:
     for block in blocks[:-1]:
         library.free(block)
     before = psutil.Process().memory_info().rss
-    return_free_memory()
+    return_freed_memory_to_system()
     assert before - psutil.Process().memory_info().rss > 100 * MEGABYTE
     library.free(blocks[-1])

@@ -13,7 +13,7 @@ from support import Builder, asked, called, said
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_without_vectors import (
-    EmbeddingStatusWriter,
+    EntriesWithoutVectorsWriter,
     read_entries_without_vectors,
 )
 from kbtui.index.entry_query import (
@@ -161,7 +161,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     with indexed(builder) as reader:
         rows = query_entry_page(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
-        writer = EmbeddingStatusWriter(reader.folder)
+        writer = EntriesWithoutVectorsWriter(reader.folder)
         seq = CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number()
         writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
@@ -178,7 +178,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     assert statuses()["guide/start"] == "ready"
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
-        writer = EmbeddingStatusWriter(reader.folder)
+        writer = EntriesWithoutVectorsWriter(reader.folder)
         writer.record_entries_without_vectors(
             CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number(),
             "model-1",

@@ -150,7 +150,7 @@ class WorkspaceChangeListener:
         is_paused = not status.is_embedding_paused
         text = "Embedding is paused until you continue it." if is_paused else "Embedding continues."
         self._pause_worker.submit_call(
-            lambda: self._main.library.pause_embedding(is_paused),
+            lambda: self._main.library.set_embedding_paused(is_paused),
             lambda _: status.flash_message(text),
             lambda error: status.flash_message(f"cannot reach the engine: {error}", "error"),
         )
