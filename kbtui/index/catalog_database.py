@@ -104,7 +104,7 @@ class GivenTextRow(NamedTuple):
 _GIVEN_TEXT_COLUMNS = ", ".join(GivenTextRow._fields)
 
 
-class WrittenEntryChunks(NamedTuple):
+class EntryChunksWriteResult(NamedTuple):
     """The result of writing an entry's chunks.
 
     `chunks` are the written chunks with their numbers. `changed` lists the positions in `chunks` where a
@@ -259,7 +259,7 @@ class CatalogDatabase:
         *,
         start: int = 0,
         mark: str | None = None,
-    ) -> WrittenEntryChunks:
+    ) -> EntryChunksWriteResult:
         """Replace an entry, and its chunks from ordinal `start` on.
 
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
@@ -279,7 +279,7 @@ class CatalogDatabase:
 
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-    ) -> WrittenEntryChunks:
+    ) -> EntryChunksWriteResult:
         """Write the chunks of an entry from ordinal `start` on, and remove the old ones that are not in `chunks`.
 
         For a new entry, `start` is None.
@@ -324,7 +324,7 @@ class CatalogDatabase:
             windows = find_changed_windows(
                 spoken, ((chunk.ordinal, chunk.id) for chunk in chunks if chunk.embed)
             )
-        return WrittenEntryChunks(numbered, changed, gone, windows)
+        return EntryChunksWriteResult(numbered, changed, gone, windows)
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
@@ -464,7 +464,7 @@ class CatalogDatabase:
         """Return the ids of the hidden entries."""
         return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))
 
-    def get_reading_resume_mark(self, entry_id: str) -> str | None:
+    def get_reading_resume_point(self, entry_id: str) -> str | None:
         """Return the mark that says where to resume reading an entry when its file has grown."""
         mark: str | None = self._query_single_value(
             "SELECT mark FROM marks WHERE entry_id = ?", entry_id

@@ -179,7 +179,7 @@ def sort_ranked_chunks(
     return ordered[:start]
 
 
-def drop_last_equal_chunks(ordered: list[RankedChunk]) -> list[RankedChunk]:
+def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
     """Return rows that are sorted by score, without the last one and those with the same score."""
     end = len(ordered) - 1
     while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(

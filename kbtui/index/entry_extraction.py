@@ -269,7 +269,7 @@ def read_conversation_entry_parts(
         try:
             part = _load_conversation_part(form, info, known.mark, max_bytes if has_parts else None)
             chunks = list(split(part.conversation))
-            settled = _count_chunks_before_mark(part, chunks, split)
+            settled = _count_chunks_before_resume_point(part, chunks, split)
         except Exception as error:
             # A format from another package may raise any error; the other entries must still be
             # indexed.
@@ -307,7 +307,7 @@ def _load_conversation_part(
     return part
 
 
-def _count_chunks_before_mark(
+def _count_chunks_before_resume_point(
     part: ConversationPart,
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
@@ -332,7 +332,7 @@ def _find_indexed_conversation_part(
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import ReadingResumePoint
 
-    kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_mark(info.id)
+    kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_point(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):
         return None
     mark, chunks, latest = json.loads(text)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.index.catalog_database import WrittenEntryChunks
+    from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.knowledge import KnowledgeBase
@@ -162,7 +162,7 @@ class IndexGenerationWriter:
         if not parts:
             return
         self._uncommitted += len(parts)
-        results: list[tuple[bool, WrittenEntryChunks]] = []
+        results: list[tuple[bool, EntryChunksWriteResult]] = []
         with self.catalog.open_write_transaction() as seq:
             for part in parts:
                 # Read the entry here, because an earlier part may belong to the same entry.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from kbtui.index.catalog_database import WrittenEntryChunks
+    from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 11
@@ -312,7 +312,7 @@ class KeywordIndexWriter:
         self._add_windows(entry, range(0, len(chunks), WINDOW_CHUNKS), chunks)
 
     def update_chunk_documents(
-        self, entry: CatalogEntry, before: list[Chunk], written: WrittenEntryChunks
+        self, entry: CatalogEntry, before: list[Chunk], written: EntryChunksWriteResult
     ) -> None:
         """Write the documents of an entry's changed chunks and windows, and delete those of its removed chunks.
 

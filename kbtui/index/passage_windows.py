@@ -41,7 +41,7 @@ def make_chunk_place(entry_place: int, ordinal: int) -> int:
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
 
-def get_owner_of_place(place: int) -> int:
+def get_entry_number_of_place(place: int) -> int:
     """Return the number of the entry that has a passage or a window at `place`."""
     return place >> _ORDINAL_BITS
 

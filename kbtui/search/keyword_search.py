@@ -17,7 +17,7 @@ from kbtui.index.entries_and_chunks import (
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
-    drop_last_equal_chunks,
+    drop_chunks_tied_with_last,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -32,7 +32,7 @@ from kbtui.index.keyword_tokenizer import (
 from kbtui.index.passage_windows import (
     WINDOW_CHUNKS,
     find_windows_around,
-    get_owner_of_place,
+    get_entry_number_of_place,
     get_place_limits,
     score_text_around,
 )
@@ -389,7 +389,7 @@ class KeywordSearch:
         return self.sides[0].tolerance
 
 
-def append_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
+def append_missing_chunks_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
     """Append to the ranking `found` the chunks that only the ranking `near` has, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
@@ -535,7 +535,7 @@ class _KeywordIndexQuery:
         cut = whole_ties and not all_found
         if not self.ranks_by_score:
             return sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut), all_found
-        found = drop_last_equal_chunks(found) if cut else found
+        found = drop_chunks_tied_with_last(found) if cut else found
         best = self.windows.rank_windows(without)
         members, more_places = self._search_chunks_of_windows(best.first, wanted)
         places |= more_places
@@ -566,7 +566,7 @@ class _KeywordIndexQuery:
         numbers, places, ties = (
             self.searcher.fast_field_values(name, addresses) for name in ("chunk", "place", "tie")
         )
-        owners = [place and get_owner_of_place(place) for place in places]
+        owners = [place and get_entry_number_of_place(place) for place in places]
         rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
         # The watermark, a document that is not a chunk, has no number.
         found = [RankedChunk._make(row) for row in rows if row[0] is not None]
@@ -653,7 +653,7 @@ class _KeywordIndexQuery:
         return queries
 
 
-class BestWindows(NamedTuple):
+class RankedWindows(NamedTuple):
     """The ids of the best windows, with their scores.
 
     `first` are those whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says whether
@@ -692,10 +692,10 @@ class WindowQuery:
         if not request.archived:
             self._limits.append(_exclude_archived(self._schema))
 
-    def rank_windows(self, without: Collection[Any]) -> BestWindows:
+    def rank_windows(self, without: Collection[Any]) -> RankedWindows:
         """Return the best windows. Leave out those of the entries in `without`."""
         if not self.parts:
-            return BestWindows({}, [], True)
+            return RankedWindows({}, [], True)
         limits = [*self._limits, *_exclude_owners(self._schema, "id", without)]
         wanted = [(Occur.Should, part.query) for part in self.parts]
         if any(occur != Occur.MustNot for occur, _ in limits):
@@ -703,13 +703,15 @@ class WindowQuery:
         rows = self._search_windows(Query.boolean_query([*wanted, *limits]), MAX_FETCHED_WINDOWS)
         is_complete = len(rows) < MAX_FETCHED_WINDOWS
         if not is_complete:
-            rows = drop_last_equal_chunks(rows)
-        first = drop_last_equal_chunks(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
+            rows = drop_chunks_tied_with_last(rows)
+        first = (
+            drop_chunks_tied_with_last(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
+        )
         scores = {row.number: row.score for row in rows}
-        return BestWindows(scores, [row.number for row in first], is_complete)
+        return RankedWindows(scores, [row.number for row in first], is_complete)
 
     def score_passages(
-        self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: BestWindows
+        self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: RankedWindows
     ) -> dict[int, float]:
         """Map chunk numbers to the scores of the texts around these chunks.
 

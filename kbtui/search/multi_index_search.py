@@ -231,7 +231,7 @@ class _MultiIndexSearch:
             run.statistics = statistics
 
     def _rank_by_keywords(self) -> ChunkRanking:
-        from kbtui.search.keyword_search import append_below
+        from kbtui.search.keyword_search import append_missing_chunks_below
 
         rows: list[RankedChunk] = []
         tolerance = SCORE_TOLERANCE
@@ -251,7 +251,7 @@ class _MultiIndexSearch:
                 found = run.keyword_search.rank_chunks_with_near_spellings(self._request.depth)
                 ranking = [(row.number, row.score) for row in found]
                 near += self._identify_chunks(position, run, ranking)
-        return append_below(ranked, self._merge_rows(near, tolerance=tolerance))
+        return append_missing_chunks_below(ranked, self._merge_rows(near, tolerance=tolerance))
 
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking

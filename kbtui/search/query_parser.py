@@ -526,7 +526,7 @@ class _QueryFilterApplier:
             has_unspaced_script,
             normalize_unicode,
         )
-        from kbtui.index.passage_windows import get_owner_of_place
+        from kbtui.index.passage_windows import get_entry_number_of_place
         from kbtui.search.query_words import StemmingAnalyzer
 
         text = normalize_unicode(text)
@@ -545,7 +545,7 @@ class _QueryFilterApplier:
             places = searcher.fast_field_values("place", addresses)
             for number, place in zip(numbers, places, strict=True):
                 if len(found) < MAX_TITLED_ENTRIES:
-                    found.setdefault(get_owner_of_place(place), number)
+                    found.setdefault(get_entry_number_of_place(place), number)
         ids = {
             entry_id for _, entry_id in self._reader.get_chunks_by_number(found.values()).values()
         }

@@ -111,7 +111,9 @@ class Reranker:
                 *of_turns.get(one.number, ()),
             )
             found[one.number] = RankBonuses(*(round(value, SCORE_DIGITS) for value in values))
-        places = place_turns({one.number: (one.score, found[one.number]) for one in turns})
+        places = compute_turn_place_bonuses(
+            {one.number: (one.score, found[one.number]) for one in turns}
+        )
         return found | {
             number: found[number]._replace(place=place) for number, place in places.items()
         }
@@ -188,7 +190,7 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
     return found
 
 
-def place_turns(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
+def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
     """Map the number of each turn's passage to what its new place adds to its score.
 
     `turns` has the fused score and the bonuses of each passage. The best passage gets the best score that

@@ -258,14 +258,14 @@ class SearchRun:
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
         """Return the best chunks by keywords. If there are few, those with near spellings follow."""
-        from kbtui.search.keyword_search import append_below
+        from kbtui.search.keyword_search import append_missing_chunks_below
 
         found = self.keyword_search.rank_chunks_by_keywords(limit)
         self.exact_hit_count = len(found)
         if len(found) >= FEW_KEYWORD_HITS:
             return found
         near = self.keyword_search.rank_chunks_with_near_spellings(limit)
-        return append_below(found, [(row.number, row.score) for row in near])
+        return append_missing_chunks_below(found, [(row.number, row.score) for row in near])
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings of the legs."""
