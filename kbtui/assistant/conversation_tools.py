@@ -365,7 +365,7 @@ def answer_conversation_grep(
                 break
             block = (number << 32) + line.block
             marks = [
-                mark.make_facts(is_short=max_chars is not None)
+                mark.make_mark_facts_json(is_short=max_chars is not None)
                 for mark in marked.get(info.id, {}).get(line.turn or 0, ())
             ]
             marks = mask_secrets_in_json(marks) if masked else marks
@@ -665,7 +665,9 @@ def _make_conversation_read_answer(
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
         if marked := marks.by_turn.get(turn.number):
-            more["marks"] = [mark.make_facts(is_short=limit is not None) for mark in marked]
+            more["marks"] = [
+                mark.make_mark_facts_json(is_short=limit is not None) for mark in marked
+            ]
         # The long texts come last.
         turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
     if masked:

@@ -17,7 +17,7 @@ from kbtui.citations.files_read_by_calls import SHELL_TOOLS, list_files_read_by_
 from kbtui.conversations.patches import (
     FilePatch,
     PatchHunk,
-    count_marked_lines,
+    count_lines_with_prefix,
     find_unified_diffs,
     format_file_patch,
     make_hunks_from_texts,
@@ -75,12 +75,12 @@ def apply_edit(text: str, edit: FileEdit) -> str | None:
     line = edit.line
     if line is None:
         return None
-    offsets = list_text_offsets(text, edit.old)
+    offsets = list_substring_offsets(text, edit.old)
     start = min(offsets, key=lambda at: abs(text.count("\n", 0, at) + 1 - line))
     return text[:start] + edit.new + text[start + len(edit.old) :]
 
 
-def list_text_offsets(text: str, part: str) -> list[int]:
+def list_substring_offsets(text: str, part: str) -> list[int]:
     """Return where a text contains a part, as offsets in characters; at most `MAX_COMPARED_PLACES` of them."""
     offsets: list[int] = []
     at = text.find(part)
@@ -114,12 +114,12 @@ class TurnFileAction(NamedTuple):
     @property
     def added(self) -> int:
         """The number of added lines."""
-        return count_marked_lines(self.hunks, "+")
+        return count_lines_with_prefix(self.hunks, "+")
 
     @property
     def removed(self) -> int:
         """The number of removed lines."""
-        return count_marked_lines(self.hunks, "-")
+        return count_lines_with_prefix(self.hunks, "-")
 
     def as_json(self) -> FileActionJson:
         """Return the action as JSON; `diff` is None if the call does not show the change."""
@@ -225,7 +225,7 @@ class _UnresolvedFileAction(NamedTuple):
     old_path: str | None = None
 
 
-def summarize_turn(
+def collect_turn_activity(
     turn: Turn,
     working_directory: str | None,
     shorten_path: Callable[[str], str],
@@ -260,7 +260,7 @@ def list_file_actions(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
-    """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
+    """Yield what turns did to files, in order. See `collect_turn_activity` for the other parameters.
 
     `known_texts` maps the path of each file that exists after the earlier actions to its text, or to
     None if the text is unknown. Each action updates `known_texts`. If the earlier actions do not show

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.files_read_by_calls import SHELL_TOOLS, find_only_printing_command
+from kbtui.citations.files_read_by_calls import SHELL_TOOLS, find_command_that_only_prints_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,7 +138,7 @@ def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
 
 def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
     """Return the text of a file that a shell command printed, if the command does nothing else."""
-    words = find_only_printing_command(call)
+    words = find_command_that_only_prints_file(call)
     if words is None:
         return None
     if header := _CODEX_COMMAND_OUTPUT.match(text):

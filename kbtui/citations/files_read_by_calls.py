@@ -78,7 +78,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
     return []
 
 
-def find_only_printing_command(call: ConversationEvent) -> list[str] | None:
+def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
     """Return the words of the command that a shell call ran, if it only prints one file; else None.
 
     Changes of the directory before the command do not count.

@@ -168,12 +168,12 @@ def find_citation_state(
     if extent is None or stored is None:
         return CitationStateAndReason("unknown", "tool")
     try:
-        return compare_given_text(extent, stored, now)
+        return find_state_of_given_text(extent, stored, now)
     except KbtuiError:
         return CitationStateAndReason("unknown", "unreadable")
 
 
-def compare_given_text(
+def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableText
 ) -> CitationStateAndReason:
     """Return whether a subject, with the current text `now`, still has the text that a turn was given.
@@ -221,7 +221,7 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
     return None if found is None else make_given_text(found.text, is_part=found.is_part)
 
 
-def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> str:
+def find_current_part_of_given_text(given: str, extent: GivenTextExtent, now: str) -> str:
     """Return the part of a subject's current text that corresponds to the text that a turn was given.
 
     `now` is the current text, and `given` the text that the turn was given. If the turn was given the

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.file_changes import MAX_COMPARED_PLACES, apply_edit, list_text_offsets
+from kbtui.citations.file_changes import MAX_COMPARED_PLACES, apply_edit, list_substring_offsets
 from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Without this limit, a line such as `return None` would belong to every edit with
 """
 
 
-class _TextPlace(NamedTuple):
+class _LinesWithText(NamedTuple):
     """The lines `first` to `end` (exclusive) that contain a text.
 
     `before` and `after` are the parts of the first and the last line that do not belong to the text.
@@ -80,7 +80,7 @@ def attribute_lines(
     return found
 
 
-def _list_old_lines(edit: FileEdit, place: _TextPlace) -> list[str]:
+def _list_old_lines(edit: FileEdit, place: _LinesWithText) -> list[str]:
     if edit.old is None:
         return []
     if edit.is_whole_file:
@@ -114,7 +114,7 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
 
 def _find_place_of_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
-) -> _TextPlace | None:
+) -> _LinesWithText | None:
     """Return the place of an edit's new text, or None if the text does not contain it.
 
     Of several places, the one nearest to the edit's line is chosen. If the edit has no line, the first
@@ -124,9 +124,9 @@ def _find_place_of_new_text(
     if not new.strip():
         return None
     if edit.is_whole_file:
-        return _TextPlace(0, len(state), "", "") if state == split_lines(new) else None
+        return _LinesWithText(0, len(state), "", "") if state == split_lines(new) else None
     text = "".join(f"{line}\n" for line in state)
-    offsets = list_text_offsets(text, new)
+    offsets = list_substring_offsets(text, new)
     if not offsets and new.endswith("\n") and text.endswith(new[:-1]):
         offsets = [len(text) - len(new) + 1]
     if new.endswith("\n"):
@@ -139,14 +139,14 @@ def _find_place_of_new_text(
         start = text.rfind("\n", 0, at) + 1
         after = at + len(new)
         if new.endswith("\n"):
-            places.append(_TextPlace(first, first + new.count("\n"), text[start:at], ""))
+            places.append(_LinesWithText(first, first + new.count("\n"), text[start:at], ""))
             continue
         end = text.find("\n", after)
         end = len(text) if end < 0 else end
         rest = text[after:end]
-        places.append(_TextPlace(first, first + new.count("\n") + 1, text[start:at], rest))
+        places.append(_LinesWithText(first, first + new.count("\n") + 1, text[start:at], rest))
 
-    def rank_place(place: _TextPlace) -> tuple[int, bool]:
+    def rank_place(place: _LinesWithText) -> tuple[int, bool]:
         distance = abs(place.first + 1 - edit.line) if edit.line is not None else 0
         ids = origins[place.first : place.end]
         return distance, not any(one in missing for one in ids)

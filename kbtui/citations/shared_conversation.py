@@ -69,7 +69,7 @@ class SharedConversation:
         return [citation for citation in self.citations if citation.turn == turn]
 
 
-def share_conversation(
+def prepare_shared_conversation(
     conversation: Conversation,
     turns: Sequence[Turn],
     kinds: Collection[str],
@@ -93,7 +93,7 @@ def share_conversation(
     if "tool_call_response" not in kinds:
         cited = [citation._replace(given=None, quote="") for citation in cited]
     labels = {
-        number: [mark.make_facts()["label"] for mark in found]
+        number: [mark.make_mark_facts_json()["label"] for mark in found]
         for number, found in (marks.by_turn if marks else {}).items()
         if number in numbers
     }

@@ -67,7 +67,10 @@ def export_conversation(library: Library, args: Namespace) -> int:
     """Write the conversation that `args` describes; return the exit code."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.export_formats import format_shared_conversation, get_export_format_of_path
-    from kbtui.citations.shared_conversation import describe_masked_secrets, share_conversation
+    from kbtui.citations.shared_conversation import (
+        describe_masked_secrets,
+        prepare_shared_conversation,
+    )
     from kbtui.cli.mark import report_unreadable_marks
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
@@ -84,7 +87,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
             for cite in library.extract_citations(conversation)
             if ref.call in (None, cite.call)
         ]
-        shared = share_conversation(
+        shared = prepare_shared_conversation(
             conversation,
             turns,
             kinds,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.file_changes import TurnActivity, TurnFileAction
     from kbtui.library import Library
-    from kbtui.library.file_history import FileTurn, LineRange, UnexplainedLines
+    from kbtui.library.file_history import LineRange, TurnTouchingFile, UnexplainedLines
     from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
@@ -96,7 +96,9 @@ def print_git_problem(workspace: Workspace) -> None:
         )
 
 
-def _format_file_turn(turn: FileTurn, short_ids: dict[str, str], *, shows_diff: bool) -> str:
+def _format_file_turn(
+    turn: TurnTouchingFile, short_ids: dict[str, str], *, shows_diff: bool
+) -> str:
     """Return a turn as a line with its reference, time and title. Indented lines say what was asked and done."""
     id_ = short_ids.get(turn.conversation, turn.conversation)
     time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
@@ -111,7 +113,7 @@ def _format_file_turn(turn: FileTurn, short_ids: dict[str, str], *, shows_diff: 
     return text
 
 
-def _describe_actions(turn: FileTurn) -> str:
+def _describe_actions(turn: TurnTouchingFile) -> str:
     """Return what a turn did to the file: `wrote lines 3-5: changed +8 −2 (calls 4, 6), read (call 1)`."""
     parts = []
     for kind in dict.fromkeys(one.kind for one in turn.actions):
@@ -167,7 +169,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         find_conversation,
         load_conversation,
     )
-    from kbtui.library.file_history import resolve_file_name, summarize_turns
+    from kbtui.library.file_history import collect_turn_activities, resolve_file_name
     from kbtui.refs import make_conversation_ref, parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
@@ -183,7 +185,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
             check_turn_and_call_exist(conversation, ref)
         activities = {
             turn: _select_activity(activity, ref.call, path)
-            for turn, activity in summarize_turns(library.workspace, conversation).items()
+            for turn, activity in collect_turn_activities(library.workspace, conversation).items()
             if ref.turn in (None, turn)
         }
     changes = [

@@ -29,7 +29,7 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
-class OfferedCommand(NamedTuple):
+class OfferedAgentCommand(NamedTuple):
     """A command of an agent: what it does, its words, and the directory in which it must run.
 
     `directory` is an absolute path. `last_turn` is the last turn of a fork; None if it has all turns.
@@ -48,7 +48,7 @@ class OfferedCommand(NamedTuple):
 
 def list_agent_commands(
     workspace: Workspace, info: ConversationInfo, turn: int | None
-) -> list[OfferedCommand]:
+) -> list[OfferedAgentCommand]:
     """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
     `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation.
@@ -66,7 +66,7 @@ def list_agent_commands(
         "fork": conversation_format.make_fork_command(info, turn),
         "attach": conversation_format.make_attach_command(info, turn),
     }
-    commands: list[OfferedCommand] = []
+    commands: list[OfferedAgentCommand] = []
     for purpose, command in found.items():
         if command is None:
             continue
@@ -74,13 +74,13 @@ def list_agent_commands(
         is_shown = all(map(str.isprintable, (*command.words, directory)))
         if is_shown and os.path.isabs(directory):  # noqa: PTH117
             last = turn if purpose == "fork" and conversation_format.forks_at_turn else None
-            commands.append(OfferedCommand(purpose, command.words, directory, last))  # type: ignore[arg-type]
+            commands.append(OfferedAgentCommand(purpose, command.words, directory, last))  # type: ignore[arg-type]
     return commands
 
 
 def find_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
-) -> OfferedCommand:
+) -> OfferedAgentCommand:
     """Return the command for a purpose; raises `NothingFound` if the agent has none."""
     for command in list_agent_commands(workspace, info, turn):
         if command.purpose == purpose:
@@ -98,7 +98,7 @@ def find_agent_command(
     raise NothingFound(message, where=info.ref, hint=hint)
 
 
-def run_agent_command(command: OfferedCommand) -> int:
+def run_agent_command(command: OfferedAgentCommand) -> int:
     """Run a command in the terminal of this process, wait for it, and return its exit code.
 
     Raises `KbtuiError` if its directory does not exist, or if the program is not installed.

@@ -52,12 +52,12 @@ class FilePatch(NamedTuple):
     @property
     def added(self) -> int:
         """The number of added lines."""
-        return count_marked_lines(self.hunks, "+")
+        return count_lines_with_prefix(self.hunks, "+")
 
     @property
     def removed(self) -> int:
         """The number of removed lines."""
-        return count_marked_lines(self.hunks, "-")
+        return count_lines_with_prefix(self.hunks, "-")
 
 
 class PatchInText(NamedTuple):
@@ -68,7 +68,7 @@ class PatchInText(NamedTuple):
     patch: FilePatch
 
 
-def count_marked_lines(hunks: Sequence[PatchHunk], mark: str) -> int:
+def count_lines_with_prefix(hunks: Sequence[PatchHunk], mark: str) -> int:
     """Return the number of lines that begin with `mark`."""
     return sum(line[0] == mark for hunk in hunks for line in hunk.lines)
 

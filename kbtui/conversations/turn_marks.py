@@ -223,7 +223,7 @@ class PlacedMark(NamedTuple):
         note = f": {sanitize_to_one_line(mark.note)}" if mark.note else ""
         return f"{mark.state}{passage}{edited}{by}{note}"
 
-    def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
+    def make_mark_facts_json(self, *, is_short: bool = False) -> MarkFactsJson:
         """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
         longest = MAX_SHORT_CHARACTERS if is_short else None
         mark, call = self.mark, self.place.call if self.place else self.mark.call

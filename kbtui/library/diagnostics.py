@@ -352,7 +352,7 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     except WorkspaceError as error:
         yield "wrong", "query_log_unusable", {"detail": str(error)}
     try:
-        MarkStore(workspace).check_marks()
+        MarkStore(workspace).check_marks_are_readable()
     except WorkspaceError as error:
         yield "wrong", "marks_unusable", {"detail": str(error)}
 

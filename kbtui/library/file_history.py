@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
     class FileTurnJson(TypedDict):
-        """A `FileTurn` as JSON; `lines` are pairs of the first and the last line."""
+        """A `TurnTouchingFile` as JSON; `lines` are pairs of the first and the last line."""
 
         ref: str
         conversation: str
@@ -99,7 +99,7 @@ class FileAtCall(NamedTuple):
     line: int
 
 
-class FileTurn(NamedTuple):
+class TurnTouchingFile(NamedTuple):
     """A turn that changed or read a file.
 
     - `request` is what the user asked in the turn; "" if the turn has no request.
@@ -185,7 +185,7 @@ class FileTurnHistory(NamedTuple):
 
     path: str
     lines: LineRange | None
-    turns: list[FileTurn]
+    turns: list[TurnTouchingFile]
     unexplained: list[UnexplainedLines]
     earlier_names: list[str]
     problems: dict[str, str]
@@ -211,15 +211,17 @@ class FileTurnHistory(NamedTuple):
         }
 
 
-def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[int, TurnActivity]:
+def collect_turn_activities(
+    workspace: Workspace, conversation: Conversation
+) -> dict[int, TurnActivity]:
     """Return what each turn of a conversation did, by turn number."""
-    from kbtui.citations.file_changes import summarize_turn
+    from kbtui.citations.file_changes import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
     find_earlier_text = _make_finder_of_committed_texts(workspace)
     return {
-        turn.number: summarize_turn(
+        turn.number: collect_turn_activity(
             turn,
             conversation.info.working_directory,
             shorten_path,
@@ -262,7 +264,7 @@ def list_files_at_call(
     Changed files come first. `line` is the number of a line in the file after the change; by default, it
     is the first changed line. Each result has the number that this line has now, after later changes.
     """
-    activity = summarize_turns(workspace, conversation).get(ref.turn or 0)
+    activity = collect_turn_activities(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
     found: dict[str, FileAtCall] = {}
     for action in sorted(actions, key=lambda one: one.kind == "read"):
@@ -452,7 +454,7 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
 
 def _find_turns_with_actions_on_file(
     workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
-) -> tuple[list[FileTurn], dict[str, str]]:
+) -> tuple[list[TurnTouchingFile], dict[str, str]]:
     """Return the turns with an action on the file, newest first, and the problems of conversations by id.
 
     If a turn moved the file, its earlier path is added to `names`.
@@ -506,7 +508,7 @@ def _find_turns_with_actions_on_file(
     return sorted(turns, key=_make_time_key, reverse=True), problems
 
 
-def _make_time_key(turn: FileTurn) -> tuple[float, str, int]:
+def _make_time_key(turn: TurnTouchingFile) -> tuple[float, str, int]:
     return turn.time.timestamp() if turn.time else 0.0, turn.conversation, turn.turn
 
 
@@ -587,7 +589,7 @@ class _LearnedSubjectFiles:
 
 def _group_by_turn(
     conversation: Conversation, actions: Iterable[tuple[Turn, TurnFileAction]], names: _FileNames
-) -> Iterator[FileTurn]:
+) -> Iterator[TurnTouchingFile]:
     info = conversation.info
     by_turn: dict[int, tuple[Turn, list[TurnFileAction]]] = {}
     for turn, action in actions:
@@ -598,7 +600,7 @@ def _group_by_turn(
     for number, (turn, found) in by_turn.items():
         requests = (event.text for event in turn.events if event.kind == "chat_request")
         times = [action.time for action in found if action.time is not None]
-        yield FileTurn(
+        yield TurnTouchingFile(
             info.id,
             info.name,
             info.agent,
@@ -667,9 +669,9 @@ class _FileNameScanner:
 class _EditsToFile:
     """The edits of turns to one file, oldest first, each with its turn and its action."""
 
-    def __init__(self, turns: list[FileTurn]) -> None:
+    def __init__(self, turns: list[TurnTouchingFile]) -> None:
         self._turns = turns
-        self._edits: list[tuple[FileEdit, FileTurn, TurnFileAction]] = [
+        self._edits: list[tuple[FileEdit, TurnTouchingFile, TurnFileAction]] = [
             (edit, turn, action)
             for turn in reversed(turns)
             for action in turn.actions
@@ -716,7 +718,7 @@ class _EditsToFile:
             found |= {places[line]: edit for line, edit in written.items()}
         return found
 
-    def select_turns(self, writers: dict[int, int]) -> list[FileTurn]:
+    def select_turns(self, writers: dict[int, int]) -> list[TurnTouchingFile]:
         """Return the turns that wrote lines, newest first, each with its lines and the actions that wrote them."""
         lines: dict[tuple[str, int], list[int]] = {}
         actions: dict[tuple[str, int], list[TurnFileAction]] = {}

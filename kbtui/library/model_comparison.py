@@ -75,7 +75,7 @@ class _MeasuredModel(NamedTuple):
     queries: Matrix
 
 
-class _Passage(NamedTuple):
+class _SampledPassage(NamedTuple):
     ref: str
     text: str
 
@@ -134,7 +134,7 @@ def _list_logged_queries(workspace: Workspace, limit: int) -> list[str]:
     return found
 
 
-def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_Passage], int]:
+def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_SampledPassage], int]:
     """Return evenly spaced passages that get a vector, at most `limit`, and how many there are in all."""
     with closing(CatalogDatabase(Path(reader.folder) / "catalog.sqlite")) as catalog:
         numbers = [number for number, _, _ in catalog.iterate_chunks_to_embed()]
@@ -142,7 +142,7 @@ def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_Passage], i
         chunks = catalog.get_chunks_by_number(numbers[::step])
         entries = catalog.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
         found = [
-            _Passage(
+            _SampledPassage(
                 str(entries[entry_id].make_ref(chunk)), f"{entries[entry_id].title}\n{chunk.text}"
             )
             for chunk, entry_id in chunks.values()
@@ -154,7 +154,10 @@ def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_Passage], i
 
 
 def _measure_model(
-    model: EmbeddingModelSource, queries: Sequence[str], passages: Sequence[_Passage], total: int
+    model: EmbeddingModelSource,
+    queries: Sequence[str],
+    passages: Sequence[_SampledPassage],
+    total: int,
 ) -> _MeasuredModel:
     began = time.perf_counter()
     embedder = TorchEmbedder(model)
@@ -185,7 +188,7 @@ def _rank_passages(measured: _MeasuredModel) -> Any:
 
 
 def _compare_hits(
-    query: str, passages: Sequence[_Passage], first: Any, second: Any
+    query: str, passages: Sequence[_SampledPassage], first: Any, second: Any
 ) -> ComparedQueryJson:
     current, other = first.tolist(), second.tolist()
     common = set(current) & set(other)

@@ -166,7 +166,8 @@ class ReferenceReader(IndexAndEngineAccess):
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
                 parts += [
-                    f"Mark: {mark.make_facts()['label']}" for mark in marks.get(turn.number, ())
+                    f"Mark: {mark.make_mark_facts_json()['label']}"
+                    for mark in marks.get(turn.number, ())
                 ]
             for event in turn.events:
                 if ref.call in (None, event.call):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.citations.files_read_by_calls import list_files_read_by_call
 from kbtui.citations.given_text import (
     ComparableText,
-    compare_given_text,
-    find_corresponding_text,
+    find_current_part_of_given_text,
+    find_state_of_given_text,
     find_text_given_by_file_tool,
 )
 from kbtui.errors import KbtuiError, NothingFound
@@ -89,7 +89,7 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
     if subject is None:
         return GivenAndCurrentText(cite, given.text_without_fence, None)
     text = given.text.strip() if subject.is_prose else given.text_without_fence
-    now = find_corresponding_text(text, given.extent, subject.plain)
+    now = find_current_part_of_given_text(text, given.extent, subject.plain)
     return GivenAndCurrentText(cite, text, now)
 
 
@@ -147,7 +147,7 @@ def _add_given_versions(
         matches = [
             index
             for index, one in enumerate(versions)
-            if compare_given_text(
+            if find_state_of_given_text(
                 text.extent, stored, ComparableText(one.text, relative or "")
             ).state
             != "changed"

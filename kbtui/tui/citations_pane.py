@@ -187,9 +187,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         Called in a background thread.
         """
-        from kbtui.library.file_history import summarize_turns
+        from kbtui.library.file_history import collect_turn_activities
 
-        activities = summarize_turns(self._library.workspace, conversation)
+        activities = collect_turn_activities(self._library.workspace, conversation)
         found = self._library.extract_citations(conversation)
         try:
             reader = self._library.open_index_reader()

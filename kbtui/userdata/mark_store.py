@@ -54,7 +54,7 @@ class MarkStore:
             damage_hint="move it and its -wal and -shm files away; `kbtui mark import` adds the marks of an earlier export",
         )
 
-    def check_marks(self) -> None:
+    def check_marks_are_readable(self) -> None:
         """Raise `WorkspaceError` if the marks cannot be read."""
         self._file.check_database_file()
         self.list_marks()

@@ -52,7 +52,7 @@ def add_marks_to_hits(
     hits = []
     for hit in answer.hits:
         marks = [
-            mark.make_facts()
+            mark.make_mark_facts_json()
             for name in (hit.workspace, *hit.also_in)
             for mark in found.get(name, {})
             .get(hit.conversation_id or "", {})

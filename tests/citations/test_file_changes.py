@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.citations.file_changes import TurnFileAction, summarize_turn
+from kbtui.citations.file_changes import TurnFileAction, collect_turn_activity
 from kbtui.cli.main import main
 from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.conversations.patches import (
@@ -48,7 +48,7 @@ def make_call(
 
 
 def list_actions(*events: ConversationEvent, directory: str | None = None) -> list[TurnFileAction]:
-    return list(summarize_turn(Turn(1, list(events)), directory, lambda path: path).files)
+    return list(collect_turn_activity(Turn(1, list(events)), directory, lambda path: path).files)
 
 
 def describe(*events: ConversationEvent) -> list[str]:
@@ -172,7 +172,7 @@ def test_commands_and_failures_are_listed() -> None:
             make_call("Read", {"file_path": "/ws/a.py"}),
         ],
     )
-    done = summarize_turn(turn, "/ws", lambda path: path.removeprefix("/ws/"))
+    done = collect_turn_activity(turn, "/ws", lambda path: path.removeprefix("/ws/"))
     assert [(one.text, one.has_failed) for one in done.commands] == [
         ("make test", True),
         ("cargo test core", False),

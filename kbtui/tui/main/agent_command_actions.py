@@ -13,7 +13,7 @@ from kbtui.text import sanitize_to_one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.agent_commands import CommandPurpose, OfferedCommand
+    from kbtui.conversations.agent_commands import CommandPurpose, OfferedAgentCommand
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
 
@@ -49,7 +49,7 @@ class AgentCommandActions:
             holds_keys=True,
         )
 
-    def _find_commands(self, ref: Ref) -> list[OfferedCommand]:
+    def _find_commands(self, ref: Ref) -> list[OfferedAgentCommand]:
         from kbtui.conversations.agent_commands import find_agent_command, list_agent_commands
         from kbtui.conversations.conversation_repository import find_conversation
 
@@ -60,23 +60,27 @@ class AgentCommandActions:
             find_agent_command(workspace, info, ref.turn, "resume")
         ]
 
-    def _show_commands(self, ref: Ref, commands: list[OfferedCommand]) -> None:
+    def _show_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         names = [_format_command_name(command, ref) for command in commands]
         keys = [_KEYS[command.purpose] for command in commands]
         choices = list(zip(keys, names, commands, strict=True))
         options = [
-            DialogOption(key, f"copy: {name}", one.shell_command, _Choice(one, is_run=False))
+            DialogOption(
+                key, f"copy: {name}", one.shell_command, _ChosenAgentCommand(one, is_run=False)
+            )
             for key, name, one in choices
         ] + [
-            DialogOption(key.upper(), f"run: {name}", "asks first", _Choice(one, is_run=True))
+            DialogOption(
+                key.upper(), f"run: {name}", "asks first", _ChosenAgentCommand(one, is_run=True)
+            )
             for key, name, one in choices
         ]
         title = f"Continue {sanitize_to_one_line(str(ref))}"
         self._main.screen.app.push_screen(OptionsDialog(title, options), self._copy_or_ask)
 
-    def _copy_or_ask(self, choice: _Choice | None) -> None:
+    def _copy_or_ask(self, choice: _ChosenAgentCommand | None) -> None:
         if choice is None:
             return
         command = choice.command
@@ -92,7 +96,7 @@ class AgentCommandActions:
             ConfirmDialog(question, {"y": "run it"}), partial(self._run_if_confirmed, command)
         )
 
-    def _run_if_confirmed(self, command: OfferedCommand, answer: str | None) -> None:
+    def _run_if_confirmed(self, command: OfferedAgentCommand, answer: str | None) -> None:
         """Give the terminal to the agent, and take it back when the agent ends."""
         if answer != "y":
             return
@@ -113,14 +117,14 @@ class AgentCommandActions:
                 show(f"{program} has ended", "dim")
 
 
-class _Choice(NamedTuple):
+class _ChosenAgentCommand(NamedTuple):
     """A command that the user chose, and whether to run it instead of copying it."""
 
-    command: OfferedCommand
+    command: OfferedAgentCommand
     is_run: bool
 
 
-def _format_command_name(command: OfferedCommand, ref: Ref) -> str:
+def _format_command_name(command: OfferedAgentCommand, ref: Ref) -> str:
     if command.purpose == "resume":
         return "continue"
     if command.purpose == "attach":

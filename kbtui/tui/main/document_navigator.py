@@ -462,14 +462,14 @@ def _make_difference_document(
 
 def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocument:
     """Make the document that shows what a conversation changed in files."""
-    from kbtui.library.file_history import summarize_turns
+    from kbtui.library.file_history import collect_turn_activities
     from kbtui.refs import make_conversation_ref
     from kbtui.tui.reader.difference_document import build_changes_document
 
     conversation = library.load_conversation(conversation_id)
     changes = [
         (str(make_conversation_ref(conversation_id, turn, one.call)), turn, one)
-        for turn, activity in summarize_turns(library.workspace, conversation).items()
+        for turn, activity in collect_turn_activities(library.workspace, conversation).items()
         for one in activity.files
         if one.kind != "read"
     ]

@@ -492,7 +492,7 @@ def prepare_conversation_export(
         get_export_format_of_path,
         parse_turn_ranges,
     )
-    from kbtui.citations.shared_conversation import share_conversation
+    from kbtui.citations.shared_conversation import prepare_shared_conversation
 
     if not values["path"]:
         raise KbtuiError("enter a file name")
@@ -511,7 +511,7 @@ def prepare_conversation_export(
         turns = [turn for turn in turns if turn.number in numbers]
         if not turns:
             raise KbtuiError(f"the conversation has no such turn; it has {len(found.turns)}")
-    shared = share_conversation(
+    shared = prepare_shared_conversation(
         found,
         turns,
         kinds,

@@ -107,10 +107,14 @@ class TouchedFileActions:
         if ref.kind == "subject":
             found = library.blame(library.find_subject(ref).file)
             return found, ref.lines[0] if ref.lines else 0
-        from kbtui.library.file_history import blame_file, list_files_at_call, summarize_turns
+        from kbtui.library.file_history import (
+            blame_file,
+            collect_turn_activities,
+            list_files_at_call,
+        )
 
         conversation = library.load_conversation(ref.conversation or "")
-        activity = summarize_turns(library.workspace, conversation).get(ref.turn or 0)
+        activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
         touched = (
             [one for one in activity.files if ref.call in (None, one.call)] if activity else []
         )
