@@ -122,7 +122,7 @@ Clock = Callable[[], datetime]
 _MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
-def get_local_time() -> datetime:
+def get_current_local_time() -> datetime:
     """Return the current time in the local time zone."""
     return datetime.now(UTC).astimezone()
 

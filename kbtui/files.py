@@ -90,7 +90,7 @@ def publish_staged_file(staged: Path, path: Path) -> None:
         staged.rename(path)
 
 
-class FileReplacement(NamedTuple):
+class FileWriteOrRemoval(NamedTuple):
     """A file to write or remove.
 
     `old` is its content before the change, and `new` after it. None means that there is no file.
@@ -101,7 +101,7 @@ class FileReplacement(NamedTuple):
     new: bytes | None
 
 
-def replace_files_atomically(changes: Sequence[FileReplacement]) -> None:
+def write_and_remove_files_atomically(changes: Sequence[FileWriteOrRemoval]) -> None:
     """Write and remove several files: all or none. Raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:

@@ -161,7 +161,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "", hint: str | None =
     return Notice("keywords_only", {**values, "hint": hint} if hint else values)
 
 
-def format_embedded_parts(parts: EmbeddedParts) -> str:
+def format_embedded_percentages(parts: EmbeddedParts) -> str:
     """Return how much of each kind of entry is embedded: `subjects 100 %, conversations 12 %`."""
     shares = {kind: 100 * done // total for kind, (done, total) in parts.items() if total}
     return ", ".join(f"{kind} {percent} %" for kind, percent in shares.items())

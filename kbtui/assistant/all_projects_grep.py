@@ -11,7 +11,10 @@ from kbtui.assistant.conversation_tool_answers import (
     ConversationToolNotice,
     format_xml_element,
 )
-from kbtui.assistant.conversation_tools import leave_room_for_frame, make_omitted_matches_notice
+from kbtui.assistant.conversation_tools import (
+    compute_characters_left_for_rows,
+    make_omitted_matches_notice,
+)
 from kbtui.errors import KbtuiError, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def grep_all_projects(
     invalid argument.
     """
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
-    room = None if max_chars is None else leave_room_for_frame(max_chars)
+    room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
     seen: set[tuple[str, str]] = set()
     for number, one in enumerate(registered):
         root = str(one.workspace.root)

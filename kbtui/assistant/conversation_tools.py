@@ -98,7 +98,7 @@ _MAX_LABELS_SHOWN = 20
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
-def leave_room_for_frame(max_chars: int) -> int:
+def compute_characters_left_for_rows(max_chars: int) -> int:
     """Return how many of `max_chars` characters are left for rows or matches."""
     return max_chars - min(_FRAME_LENGTH, int(_FRAME_SHARE * max_chars))
 
@@ -161,7 +161,7 @@ def answer_conversation_list(
         infos = [add_last_event_time(info) for info in infos]
     infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
     page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
-    room = None if max_chars is None else leave_room_for_frame(max_chars)
+    room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
             _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
@@ -351,7 +351,7 @@ def answer_conversation_grep(
         result.info.id for result in results
     )
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
-    room = None if max_chars is None else leave_room_for_frame(max_chars)
+    room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
     unfinished: list[str] = []
     is_full = False
     for number, result in enumerate(results):

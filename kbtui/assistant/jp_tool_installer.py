@@ -12,8 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
-from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files_atomically
-from kbtui.knowledge.installed_learn_tool import TOOLS_DIRECTORY
+from kbtui.files import (
+    FileWriteOrRemoval,
+    parse_toml,
+    read_regular_file,
+    write_and_remove_files_atomically,
+)
+from kbtui.knowledge.installed_learn_tool_check import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -195,8 +200,11 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
         _check_inside_workspace(workspace, change.path)
         if change.new is None and change.old is not None:
             folders |= _parse_created_directories(change.old)
-    replace_files_atomically(
-        [FileReplacement(workspace.root / change.path, change.old, change.new) for change in todo]
+    write_and_remove_files_atomically(
+        [
+            FileWriteOrRemoval(workspace.root / change.path, change.old, change.new)
+            for change in todo
+        ]
     )
     for folder in sorted(folders, key=len, reverse=True):
         # Remove only empty directories that were created for these files.
@@ -205,7 +213,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
                 (workspace.root / folder).rmdir()
 
 
-def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
+def add_checksum_comment(body: str, folders: Iterable[str] = ()) -> bytes:
     """Return `body` as file content, preceded by a comment with a checksum.
 
     The checksum shows later whether the user has edited the file. `folders` are the directories that
@@ -225,10 +233,10 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
-        new = add_checksum_mark(body, _list_missing_directories(workspace, path))
+        new = add_checksum_comment(body, _list_missing_directories(workspace, path))
         return PlannedFileChange(path, "write", new=new)
     if state == "ours":
-        new = add_checksum_mark(body, _parse_created_directories(old))
+        new = add_checksum_comment(body, _parse_created_directories(old))
         same = new == old.replace(b"\r\n", b"\n")
         return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
     return PlannedFileChange(path, state, old=old if state == "edited" else None)

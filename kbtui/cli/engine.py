@@ -17,7 +17,7 @@ from kbtui.cli.command_output import (
 from kbtui.errors import WorkspaceError
 from kbtui.notices import (
     PAUSE_TEXTS,
-    format_embedded_parts,
+    format_embedded_percentages,
     format_keywords_only_reason,
     format_notice,
 )
@@ -130,7 +130,7 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
     if progress is None or progress["phase"] != "vectors":
         return f"{format_counted_noun(state['left'], 'passage')} not embedded yet{pause}"
     total = format_counted_noun(progress["total"], "passage")
-    parts = format_embedded_parts(progress["parts"])
+    parts = format_embedded_percentages(progress["parts"])
     text = f"{state['left']:,} of {total} not embedded yet" + (f" ({parts} done)" if parts else "")
     return f"{text}{_format_pace_or_pause(progress)}"
 

@@ -14,7 +14,7 @@ from kbtui.knowledge import learn_tool_answers, system_prompt_section
 from kbtui.knowledge.models import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
-    apply_mark_to_topic,
+    apply_preload_mark_to_topic,
     find_topic_directory,
     scan_topic_slugs,
 )
@@ -449,7 +449,9 @@ class KnowledgeBase:
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
             resolved = self.get_topic_slugs(mark.topic)
-            topics[mark.topic] = apply_mark_to_topic(topics[mark.topic], resolved, mark, file)
+            topics[mark.topic] = apply_preload_mark_to_topic(
+                topics[mark.topic], resolved, mark, file
+            )
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:

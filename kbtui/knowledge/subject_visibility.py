@@ -206,7 +206,7 @@ def scan_topic_slugs(
     return SubjectSlugsByVisibility(topic, scan, folder), problems
 
 
-def apply_mark_to_topic(
+def apply_preload_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
     """Return `topic` with the new state that `mark` gives to a subject or to the topic itself.

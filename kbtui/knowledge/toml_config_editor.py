@@ -216,7 +216,7 @@ class TomlFileChange:
         )
 
 
-def plan_toml_change_for_marks(
+def plan_toml_change_for_preload_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that gives subjects and topics the new states in `marks`.

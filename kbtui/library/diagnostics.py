@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
-from kbtui.notices import Notice, format_embedded_parts, format_notice
+from kbtui.notices import Notice, format_embedded_percentages, format_notice
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.installed_learn_tool import LearnToolProblem
+    from kbtui.knowledge.installed_learn_tool_check import LearnToolProblem
     from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
 
@@ -410,7 +410,7 @@ def _diagnose_installed_learn_tool(
     library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
-    from kbtui.knowledge.installed_learn_tool import LEARN_TOOL_FILE, find_learn_tool_problem
+    from kbtui.knowledge.installed_learn_tool_check import LEARN_TOOL_FILE, find_learn_tool_problem
 
     codes: dict[LearnToolProblem, FindingCode] = {
         "missing": "learn_tool_missing",
@@ -646,7 +646,7 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
     if state.get("paused"):
         yield "note", "embedding_paused", {"passages": left}
     elif left:
-        parts = format_embedded_parts(progress["parts"]) if progress else ""
+        parts = format_embedded_percentages(progress["parts"]) if progress else ""
         counts: FindingValues = {"passages": left, "detail": parts}
         yield "note", "embedding_unfinished", counts
     if values := state.get("keywords_only"):

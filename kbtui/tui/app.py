@@ -16,7 +16,7 @@ from textual.events import InputEvent, Key
 from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES, Theme
 
-from kbtui.dates import Clock, get_local_time
+from kbtui.dates import Clock, get_current_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
 from kbtui.tui.command_table import parse_keymap_settings
@@ -83,7 +83,7 @@ class KbtuiApp(App[None]):
         self,
         library: Library,
         open_ref: Ref | None = None,
-        clock: Clock = get_local_time,
+        clock: Clock = get_current_local_time,
         redirect: StderrRedirect | None = None,
         start: TuiStartOptions | None = None,
     ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.installed_learn_tool import LearnToolProblem
+    from kbtui.knowledge.installed_learn_tool_check import LearnToolProblem
     from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
@@ -200,7 +200,7 @@ class LibrarySnapshotReader:
         root = self._library.workspace.root
         if not os.path.isdir(root / ".jp/mcp/tools"):  # noqa: PTH112  (never raises)
             return None  # No tools are installed, so the module is not needed.
-        from kbtui.knowledge.installed_learn_tool import find_learn_tool_problem
+        from kbtui.knowledge.installed_learn_tool_check import find_learn_tool_problem
 
         return find_learn_tool_problem(root, knowledge)
 

@@ -66,7 +66,7 @@ class BulletItemBlock(ParagraphBlock):
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
-class DocumentSourceStatus(NamedTuple):
+class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
     `approved` and `due` are in Unix seconds. `approved` is None if the source is not approved, and
@@ -85,7 +85,7 @@ class DocumentSourceStatus(NamedTuple):
 class SourceStatusesAndProblems(NamedTuple):
     """The status of each valid source, and the problems with declarations that cannot be read."""
 
-    sources: list[DocumentSourceStatus]
+    sources: list[SourceStatus]
     problems: list[KnowledgeProblem]
 
 
@@ -102,7 +102,7 @@ def read_source_statuses(library: Library) -> SourceStatusesAndProblems:
         folder = f"{topic.subjects}/{name}/" if topic else f"(unknown topic {source.topic!r})"
         approved = find_source_approval_time(workspace, userdata, source)
         due = find_source_due_time(workspace, userdata, source)
-        states.append(DocumentSourceStatus(source, folder, file, runs.get(name), approved, due))
+        states.append(SourceStatus(source, folder, file, runs.get(name), approved, due))
     return SourceStatusesAndProblems(states, found.problems)
 
 
@@ -187,7 +187,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     )
 
 
-def make_source_details(state: DocumentSourceStatus, now: datetime) -> ReaderDocument:
+def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     """Return a document that describes a source, its last run and its declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
@@ -243,7 +243,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
     return blocks
 
 
-def _make_declaration_blocks(state: DocumentSourceStatus) -> list[ReaderBlock]:
+def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
     heading, file = [("Declaration", "h2")], [(state.file, "dim")]
     toml = format_source_as_toml(state.source)
     return [
@@ -253,7 +253,7 @@ def _make_declaration_blocks(state: DocumentSourceStatus) -> list[ReaderBlock]:
 
 
 def make_source_approval_details(
-    state: DocumentSourceStatus, approve_key: str, back_key: str
+    state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
     """Return a document that says what a source would do.
 
@@ -275,7 +275,7 @@ def make_source_approval_details(
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_source_actions(state: DocumentSourceStatus) -> list[str]:
+def describe_source_actions(state: SourceStatus) -> list[str]:
     """Return texts that say what the source may do after its approval, one for each action."""
     from kbtui.sources.url_policy import AllowedUrlPrefixes
 
@@ -440,7 +440,7 @@ class SourcesScreen(ListDetailScreen):
         self.list.empty_text = [("Reading the sources …", "dim")]
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatusesAndProblems | None = None
-        self.approving: DocumentSourceStatus | None = None
+        self.approving: SourceStatus | None = None
         """The source that the user is asked to approve, with the declaration on the screen; or None.
 
         If the file changes meanwhile, only the shown declaration is approved.
@@ -457,10 +457,10 @@ class SourcesScreen(ListDetailScreen):
             run.stop.set()
 
     @property
-    def selected_source(self) -> DocumentSourceStatus | None:
+    def selected_source(self) -> SourceStatus | None:
         """The selected source; None if the selected row is a declaration that cannot be read."""
         row = self.list.selected_row
-        return row.data if row and isinstance(row.data, DocumentSourceStatus) else None
+        return row.data if row and isinstance(row.data, SourceStatus) else None
 
     @property
     def command_conditions(self) -> dict[str, bool]:
@@ -516,7 +516,7 @@ class SourcesScreen(ListDetailScreen):
         row = self.list.selected_row
         if row is None:
             self.show_document(ReaderDocument("source:", "", []))
-        elif isinstance(row.data, DocumentSourceStatus):
+        elif isinstance(row.data, SourceStatus):
             self.show_document(make_source_details(row.data, self._clock()))
         else:
             self.show_document(make_source_problem_details(row.data))

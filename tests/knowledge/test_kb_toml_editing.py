@@ -15,7 +15,7 @@ from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,
-    plan_toml_change_for_marks,
+    plan_toml_change_for_preload_marks,
     plan_toml_change_for_topic,
     undo_toml_change,
 )
@@ -56,7 +56,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
-        plan_toml_change_for_marks(
+        plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     )
@@ -65,7 +65,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: KnowledgeBase) -> None:
-    change = plan_toml_change_for_marks(
+    change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
     assert text(knowledge) == WRITTEN
@@ -91,7 +91,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         PreloadOrDisableMark("project", "internal-notes", "learned"),
         PreloadOrDisableMark("skills", None, "off"),
     ]
-    change = plan_toml_change_for_marks(knowledge, marks)
+    change = plan_toml_change_for_preload_marks(knowledge, marks)
     apply_toml_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
@@ -128,7 +128,9 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = plan_toml_change_for_marks(build(), [PreloadOrDisableMark("d", "a", "learned")])
+    change = plan_toml_change_for_preload_marks(
+        build(), [PreloadOrDisableMark("d", "a", "learned")]
+    )
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
     apply_toml_change(change)
@@ -163,7 +165,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
         PreloadOrDisableMark("skills", "ast-grep", "plain"),
         PreloadOrDisableMark("skills", None, "on"),
     ]
-    change = plan_toml_change_for_marks(knowledge, marks)
+    change = plan_toml_change_for_preload_marks(knowledge, marks)
     assert change.has_no_changes
     assert change.diff == ""
     before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
@@ -187,16 +189,16 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
     assert '<subject "ast-grep">' not in (knowledge.format_prompt_section() or ""), (
         "the original is as it was"
     )
-    apply_toml_change(plan_toml_change_for_marks(knowledge, marks))
+    apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
     assert load_knowledge(knowledge.workspace).format_prompt_section() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
-        plan_toml_change_for_marks(
+        plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "plain")]
         )
-    change = plan_toml_change_for_marks(
+    change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "disabled")]
     )
     apply_toml_change(change)
@@ -206,24 +208,28 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
-            plan_toml_change_for_marks(
+            plan_toml_change_for_preload_marks(
                 knowledge, [PreloadOrDisableMark("project", "maintainers/jean", state)]
             )  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
-        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("project", "nope", "learned")])
+        plan_toml_change_for_preload_marks(
+            knowledge, [PreloadOrDisableMark("project", "nope", "learned")]
+        )
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
+        plan_toml_change_for_preload_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
-        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("project", None, "learned")])
+        plan_toml_change_for_preload_marks(
+            knowledge, [PreloadOrDisableMark("project", None, "learned")]
+        )
 
 
 def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = plan_toml_change_for_marks(
+    change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableMark("project", "internal-notes", "disabled")]
     )
     assert "skills" not in "".join(
@@ -232,7 +238,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBase) -> None:
-    change = plan_toml_change_for_marks(
+    change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
     path = knowledge.workspace.jp_directory / "kb.toml"
@@ -250,7 +256,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBa
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = plan_toml_change_for_marks(
+    change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
 
@@ -268,24 +274,24 @@ def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: 
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
-    apply_toml_change(plan_toml_change_for_marks(knowledge, marks))
+    apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        plan_toml_change_for_marks(knowledge, marks)
+        plan_toml_change_for_preload_marks(knowledge, marks)
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        plan_toml_change_for_marks(
+        plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        plan_toml_change_for_marks(
+        plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
 
@@ -294,7 +300,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            plan_toml_change_for_marks(
+            plan_toml_change_for_preload_marks(
                 knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
             )
 
@@ -303,7 +309,7 @@ def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
-        plan_toml_change_for_marks(
+        plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     )
@@ -364,7 +370,7 @@ def test_no_comment_and_no_value_is_ever_lost(
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []
     try:
-        change = plan_toml_change_for_marks(base, wanted)
+        change = plan_toml_change_for_preload_marks(base, wanted)
     except UsageError:
         return  # a glob says otherwise
     apply_toml_change(change)

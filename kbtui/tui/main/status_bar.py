@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
-from kbtui.notices import PAUSE_TEXTS, format_embedded_parts, format_keywords_only_reason
+from kbtui.notices import PAUSE_TEXTS, format_embedded_percentages, format_keywords_only_reason
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import (
     COMMANDS_BY_ID,
@@ -210,7 +210,7 @@ class StatusBar(StyledWidget):
             text = f"index ready · embedding paused{rest}"
             self._set_index_status("◐", "warning", text, "embedding paused")
         elif left:
-            parts = format_embedded_parts(embedded_parts or {})
+            parts = format_embedded_percentages(embedded_parts or {})
             rest = f"{format_counted_noun(left, 'passage')} not embedded yet"
             text = f"index ready · embedded: {parts}" if parts else f"index ready · {rest}"
             self._set_index_status("◐", "warning", text, "embedding")

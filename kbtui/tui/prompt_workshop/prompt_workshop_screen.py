@@ -666,7 +666,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
             self._write_worker.submit_call(
-                lambda: toml_config_editor.plan_toml_change_for_marks(written, marks),
+                lambda: toml_config_editor.plan_toml_change_for_preload_marks(written, marks),
                 self._show_proposed_change,
                 self._on_write_error,
             )

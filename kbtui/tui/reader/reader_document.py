@@ -201,10 +201,10 @@ def format_turn_count(turns: int, rewound: int) -> str:
 
 def format_characters_and_tokens(number: int) -> str:
     """Format a number of characters, followed by an estimate of the number of tokens."""
-    return f"{number:,} characters {format_token_count(number)}"
+    return f"{number:,} characters {format_estimated_token_count(number)}"
 
 
-def format_token_count(number: int) -> str:
+def format_estimated_token_count(number: int) -> str:
     """Estimate how many tokens `number` characters are. Format the estimate like "≈ 300 tokens"."""
     return f"≈ {round(number / 4):,} tokens"
 
