@@ -101,9 +101,9 @@ def _select_conversations(library: Library, args: Namespace) -> list[Conversatio
     from kbtui.conversations.conversation_repository import (
         find_agent_names,
         find_conversation,
-        find_subagents,
         get_conversation_format,
         list_conversations,
+        list_sessions_to_keep,
         parse_entered_reference,
     )
 
@@ -115,16 +115,7 @@ def _select_conversations(library: Library, args: Namespace) -> list[Conversatio
             if ref.conversation is None:
                 raise UsageError("this does not name a conversation", where=name)
             info = find_conversation(workspace, ref.conversation, counts=False)
-            found[info.id] = info
-            found |= {one.id: one for one in find_subagents(workspace, info)}
-        for info in found.values():
-            if not get_conversation_format(info).has_file_per_conversation:
-                hint = "sessions of Claude Code, Codex and Gemini CLI can be kept"
-                raise UsageError(
-                    f"conversations of {info.agent} are not files of their own",
-                    where=info.id,
-                    hint=hint,
-                )
+            found |= {one.id: one for one in list_sessions_to_keep(workspace, info)}
         return list(found.values())
     agents = split_values_at_commas(args.agents)
     if not (agents or args.labels or args.title or args.all):

@@ -355,6 +355,15 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     return list(found.values())
 
 
+def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
+    """Return a conversation and its subagents; raises `UsageError` if its agent's sessions cannot be kept."""
+    if not get_conversation_format(info).has_file_per_conversation:
+        hint = "sessions of Claude Code, Codex and Gemini CLI can be kept"
+        message = f"conversations of {info.agent} are not files of their own"
+        raise UsageError(message, where=info.id, hint=hint)
+    return [info, *find_subagents(workspace, info)]
+
+
 def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
     # Only some formats know the parent without reading a file.
     known = stored if hasattr(stored, "parent") else stored.read_conversation_info()

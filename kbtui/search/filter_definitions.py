@@ -210,11 +210,12 @@ def _has_conversation_state(
         "local": info.presence == "user_local",
         "external": info.presence == "external",
         "damaged": info.problem is not None,
+        "kept": info.kept_from is not None,
     }[state]
 
 
 MARK_STATES = ("decided", "rejected", "superseded")
-STATES = ("pinned", "archived", "live", "local", "external", "damaged")
+STATES = ("pinned", "archived", "live", "local", "external", "damaged", "kept")
 ENTRY_STATUSES = ("ready", "pending", "error")
 
 

@@ -163,6 +163,7 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
     "from another worktree": ("⎇ ", "dim"),
+    "kept, deleted by its agent": ("▣ ", "dim"),
 }
 """State of an entry, named as on the help page -> the sign of the state, and the sign's style role."""
 
@@ -448,6 +449,7 @@ class _ConversationRowMaker:
             "local only": info.presence == "user_local",
             "workspace only": info.presence == "external" and self._marks_presence,
             "archived": info.archived,
+            "kept, deleted by its agent": info.kept_from is not None,
             "damaged or unreadable": info.problem is not None,
         }
         mark = _choose_state_symbol(states, default="")

@@ -1,5 +1,6 @@
 """The library with conversations of several agents: agents, worktrees, subagents, `agent:`."""
 
+import shutil
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -146,3 +147,20 @@ def test_a_row_names_another_worktree(book: Builder, home: Path) -> None:
     rows = {row.key: row for row in make_library_rows(contents, LibraryPaneState(), PRESENT)}
     assert "⎇ try-again " in "".join(text for text, _ in rows[TWO].left)
     assert "⎇" not in "".join(text for text, _ in rows[ONE].left)
+
+
+async def test_a_session_kept_with_a_key_stays_when_its_agent_deletes_it(
+    workspace_root: Path, home: Path
+) -> None:
+    write_sessions(home, workspace_root)
+    async with running(workspace_root) as tui:
+        listed = tui.main.library_pane.list
+        listed.focus()
+        listed.select_row(ONE)
+        await tui.press("K")
+        await tui.until("Kept 3 sessions")
+        for folder in (home / "home/.claude/projects").iterdir():
+            shutil.rmtree(folder)
+        await tui.press("ctrl+r")
+        await tui.until("▣")
+        assert [key for key in list_keys(tui) if key in (ONE, TWO)] == [ONE]

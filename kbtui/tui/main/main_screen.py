@@ -160,6 +160,7 @@ class MainScreen(StyledScreen):
         self.action_copy_more = self.items.choose_what_to_copy
         self.action_bookmark = self.items.bookmark_item
         self.action_mark = self.items.mark_turn
+        self.action_keep = self.items.keep_conversation
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_selected_subject
         self.action_blame = self.items.list_turns_of_file

@@ -191,6 +191,36 @@ class SelectedItemActions:
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
         )
 
+    def keep_conversation(self) -> None:
+        """Copy the conversation of the current item, and its subagents, into the archive of kept sessions."""
+        reference = self.get_selected_reference_or_warn()
+        if reference is None:
+            return
+        workspace = self._main.library.workspace
+        conversation_id = parse_ref(reference).conversation
+        if conversation_id is None:
+            self._main.status.show_unavailable_key_message("Only conversations can be kept.")
+            return
+
+        def keep() -> int:
+            from kbtui.conversations.conversation_repository import find_conversation
+            from kbtui.conversations.session_archive import keep_conversation
+
+            info = find_conversation(workspace, conversation_id, counts=False)
+            infos = list_sessions_to_keep(workspace, info)
+            outcomes = [keep_conversation(workspace, one, verified=True) for one in infos]
+            return sum(outcome in ("kept", "replaced") for outcome in outcomes)
+
+        def show_result(count: int) -> None:
+            text = (
+                f"Kept {format_counted_noun(count, 'session')}" if count else "It is already kept"
+            )
+            self._main.status.flash_message(text)
+
+        from kbtui.conversations.conversation_repository import list_sessions_to_keep
+
+        self.run_with_activity_shown("keeping …", keep, show_result)
+
     def mark_turn(self) -> None:
         """Mark the turn or call of the current item, or change or remove its mark."""
         reference = self.get_selected_reference_or_warn()
