@@ -174,7 +174,10 @@ class _MultiIndexSearch:
             self._legs["lexical"] = by_keywords
         if "lexical" in self._legs and not first.query.words and not first.query.phrases:
             has_query = first.keyword_search.sides[0].query is not None
-            notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
+            if not has_query:
+                notices.append(Notice("nothing_to_look_for"))
+            elif by_keywords:
+                notices.append(Notice("newest_first"))
         fusion = LegFusion(self._legs, depth=request.depth, coverage=coverage, pending=pending)
         scores = self._fuse_rankings(fusion)
         hits, counts = self._make_hits(scores, fusion)

@@ -253,7 +253,10 @@ class SearchRun:
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.keyword_search.sides[0].query is not None
-            self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
+            if not has_query:
+                self.notices.append(Notice("nothing_to_look_for"))
+            elif self.legs["lexical"]:
+                self.notices.append(Notice("newest_first"))
         self.fuse_rankings()
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:

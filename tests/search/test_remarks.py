@@ -75,6 +75,9 @@ def test_few_hits_bring_near_spellings_and_an_excluding_filter_is_named(
         nothing = "nothing matches with the filter after:2090; without it, 1 passage matches"
         assert ask("letters topic:notes after:2090") == ([], nothing)
         assert ask("badger after:2090") == ([], None)
+        # The answer has no hits, so it does not say how they are sorted.
+        nothing = "nothing matches with the filter after:2090; without it, 2 passages match"
+        assert ask("after:2090") == ([], nothing)
         both = (
             "nothing matches with the filters title:two after:2090; without them, 1 passage matches"
         )
