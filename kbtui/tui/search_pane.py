@@ -297,6 +297,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
+        if answer.has_notice("regular_expression"):
+            text = "No line matches this regular expression."
         if answer.has_notice("filters_leave_nothing"):
             text = "No results. The filter excludes all that match."
         if answer.omitted:
