@@ -30,7 +30,7 @@ def save_search_of_arguments(args: Namespace) -> None:
         raise UsageError(
             "this cannot be the name of a search",
             where="--save",
-            hint=f"give a text of 1 to {MAX_NAME_CHARACTERS} characters",
+            hint=f"give a text of 1 to {MAX_NAME_CHARACTERS} characters, without control characters",
         )
     filters = [
         f"{row.key}:{','.join(map(quote_filter_value, values))}"
