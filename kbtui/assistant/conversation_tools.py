@@ -44,7 +44,7 @@ from kbtui.conversations.conversation_repository import (
     add_last_event_time,
     check_turn_and_call_exist,
     expand_conversation_reference,
-    find_agent_names,
+    find_agent_names_with_beginnings,
     find_conversation,
     get_conversation_format,
     list_agent_names,
@@ -139,7 +139,7 @@ def answer_conversation_list(
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
-    names = find_agent_names(agents) if agents else set(list_agent_names())
+    names = find_agent_names_with_beginnings(agents) if agents else set(list_agent_names())
     infos = list_conversations(workspace, counts=False)
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
@@ -342,7 +342,7 @@ def answer_conversation_grep(
     deadline = time.monotonic() + REGEX_SECONDS if regex else None
     query = GrepQuery(compiled, resolve_grep_scopes(scopes), context, most, masked, deadline)
     excluded = None if include_current else current
-    names = find_agent_names(agents) if agents else None
+    names = find_agent_names_with_beginnings(agents) if agents else None
     infos = _select_conversations_to_search(workspace, ids, archived, excluded)
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)

@@ -99,7 +99,7 @@ _OUTCOMES: dict[str, str] = {
 def _select_conversations(library: Library, args: Namespace) -> list[ConversationInfo]:
     """Return the conversations that the arguments name, and their subagents."""
     from kbtui.conversations.conversation_repository import (
-        find_agent_names,
+        find_agent_names_with_beginnings,
         find_conversation,
         get_conversation_format,
         list_conversations,
@@ -123,7 +123,7 @@ def _select_conversations(library: Library, args: Namespace) -> list[Conversatio
         raise UsageError(
             "name a conversation, or add --agent, --label, --title or --all", hint=hint
         )
-    names = find_agent_names(agents) if agents else None
+    names = find_agent_names_with_beginnings(agents) if agents else None
     infos = [
         info
         for info in list_conversations(workspace, counts=False)

@@ -224,7 +224,7 @@ def list_agent_names() -> list[str]:
     return [one.name for one in list_conversation_formats()]
 
 
-def find_agent_names(beginnings: Iterable[str]) -> set[str]:
+def find_agent_names_with_beginnings(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
     Raises `UsageError` if no agent matches one of the beginnings. Raises `NothingFound` if the
@@ -375,7 +375,7 @@ def find_unlisted_conversation_paths(
     workspace: Workspace, agents: Iterable[str] | None = None
 ) -> list[UnlistedConversationPath]:
     """Return the files and directories that are not listed as conversations, with the reasons."""
-    wanted = find_agent_names(agents) if agents is not None else None
+    wanted = find_agent_names_with_beginnings(agents) if agents is not None else None
     found = (
         one.find_stored_conversations(workspace)[1]
         for one in list_enabled_conversation_formats()

@@ -172,7 +172,7 @@ WORKTREE_WIDTH = 12
 
 
 @dataclass
-class LibraryPaneState:
+class LibraryPaneChoices:
     """What the user chose in the pane: unfolded rows, hidden subjects, filter and sort order."""
 
     unfolded: set[str] = field(default_factory=set)
@@ -186,7 +186,7 @@ class LibraryPaneState:
 
 
 def make_library_rows(
-    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
+    contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
 ) -> list[ListRow]:
     """Return all rows of the pane, from top to bottom."""
     # Conditions such as `tool:` apply to conversations only, so no subject can match.
@@ -198,7 +198,7 @@ def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
     return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
-def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
+def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneChoices) -> Iterator[ListRow]:
     yield make_heading_row("topics", "TOPICS")
     if contents.topics_failure:
         yield _make_problem_row("topics", f"topics: {contents.topics_failure}")
@@ -229,7 +229,7 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
 
 
 def _make_topic_rows(
-    listing: TopicWithSubjects, contents: LibrarySnapshot, state: LibraryPaneState
+    listing: TopicWithSubjects, contents: LibrarySnapshot, state: LibraryPaneChoices
 ) -> Iterator[ListRow]:
     topic, unreadable = listing.topic, contents.unreadable
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
@@ -255,7 +255,7 @@ def _make_topic_rows(
 
 
 def _make_folder_and_subject_rows(
-    topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
+    topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneChoices
 ) -> Iterator[ListRow]:
     """Yield the rows of a topic's subjects and of their folders."""
     by_slug = {subject.slug: subject for subject in subjects}
@@ -341,7 +341,7 @@ def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
 
 
 def _make_conversations_section(
-    contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
+    contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""
     rows = _ConversationRowMaker(contents, state, present)
@@ -397,7 +397,7 @@ class _ConversationRowMaker:
     """Makes the rows of conversations. The parts of a conversation are rows below its own row."""
 
     def __init__(
-        self, contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
+        self, contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
     ) -> None:
         self._contents, self._state, self._present = contents, state, present
         self._parts = contents.parts_by_conversation
@@ -511,7 +511,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         super().__init__(id="library", classes="pane")
         self.border_title = "Library"
         self.contents: LibrarySnapshot | None = None
-        self.state = LibraryPaneState()
+        self.state = LibraryPaneChoices()
         self.list = RowList("library-list")
         self._errors = _FilterErrorHighlighter()
         self.filter = LabeledInput("filter", "filter", self._errors, CompletingInput)

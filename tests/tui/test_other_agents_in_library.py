@@ -10,7 +10,7 @@ from support import Builder
 from tui_support import PRESENT, Tui, running
 
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.tui.library_pane import LibraryPaneState, make_library_rows
+from kbtui.tui.library_pane import LibraryPaneChoices, make_library_rows
 from kbtui.tui.library_snapshot import LibrarySnapshot
 
 ONE, TWO = f"claude-{session_id(1)}", f"claude-{session_id(2)}"
@@ -144,7 +144,7 @@ def test_a_row_names_another_worktree(book: Builder, home: Path) -> None:
     infos = list_conversations(book.workspace, counts=False)
     here, there = (next(info for info in infos if info.id == id) for id in (ONE, TWO))  # noqa: A001
     contents = LibrarySnapshot([], [here, replace(there, worktree="try-again")])
-    rows = {row.key: row for row in make_library_rows(contents, LibraryPaneState(), PRESENT)}
+    rows = {row.key: row for row in make_library_rows(contents, LibraryPaneChoices(), PRESENT)}
     assert "⎇ try-again " in "".join(text for text, _ in rows[TWO].left)
     assert "⎇" not in "".join(text for text, _ in rows[ONE].left)
 
