@@ -1,7 +1,7 @@
 """Finds secrets in text, to mask them or to warn about them.
 
-Secrets are keys in known formats and values with names such as `password`. This module finds most
-keys in conversations, but not all secrets.
+A secret is a key in a known format, or the value of a name such as `password`. This module finds most
+of them in conversations, but not all.
 """
 
 from __future__ import annotations

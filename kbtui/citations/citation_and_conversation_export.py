@@ -38,7 +38,7 @@ CITATION_METHOD_LABELS = {
 UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
     "cut": "the turn was given a shortened text",
     "masked": "secrets in the given text were masked",
-    "part": "the turn was given only a part",
+    "part": "the turn was given only a part of the subject",
     "tool": "kbtui cannot read what the tool returned",
     "unreadable": "the subject cannot be read",
 }

@@ -100,7 +100,9 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
     text = "print at most N characters of XML: a single turn is shortened to fit; several turns that do not fit are an error"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
-    info = commands.add_parser("info", help="show what a conversation contains and used")
+    info = commands.add_parser(
+        "info", help="show what a conversation contains and which tools and tokens it used"
+    )
     changes = commands.add_parser(
         "changes", help="print what a conversation did to files, as a diff"
     )
@@ -129,7 +131,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     purposes = resume.add_mutually_exclusive_group()
     text = "continue a copy of the conversation; JP's copy ends with the turn of ID"
     purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
-    text = "begin a conversation with the turn of ID attached (JP only)"
+    text = "start a new conversation that has this turn as an attachment (JP only)"
     purposes.add_argument(
         "--attach", dest="purpose", action="store_const", const="attach", help=text
     )

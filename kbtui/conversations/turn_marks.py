@@ -2,7 +2,8 @@
 
 A mark stores a hash of its text, and the id and the time of the event that contains this text. So the mark
 stays with its text if turns are added or if the conversation is rewritten, and never moves to another text.
-If JP wrote an id for the event, the mark also stays when the text is edited, and its place says so.
+If JP wrote an id for the event, the mark also stays with an edited text, and the result says that the
+text has changed.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Mark(NamedTuple):
         Marks of earlier versions of kbtui have no `target_anchor`.
         """
         if not isinstance(shape, dict) or not isinstance(shape.get("anchor"), dict):
-            raise ValueError("a mark is an object with an anchor")
+            raise ValueError("a mark must be an object with an anchor")
         target = shape.get("target_anchor")
         if target is not None and not isinstance(target, dict):
             raise ValueError("the target's anchor is not an object")

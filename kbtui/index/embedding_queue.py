@@ -121,7 +121,7 @@ class ChunksWithoutVector:
 def compare_vectors_with_catalog(
     catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """Return the numbers of chunks with stale vectors, and the chunks without a current vector.
+    """Return the chunk numbers that have stale vectors, and the chunks without a current vector.
 
     The second result maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
     changed. If a chunk has several vectors, all of them are stale.

@@ -250,7 +250,10 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
 
 
 def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
-    """Return the citation of a file that was a subject, with the text of the file that the call returned."""
+    """Return the citation with the text that its file-reading call returned, or unchanged without one.
+
+    The file that the call read was a subject at that time.
+    """
     turn = conversation.find_turn(cite.turn)
     for event in turn.events if turn and cite.call is not None else ():
         is_cited = event.call == cite.call and event.kind == "tool_call_request"

@@ -86,7 +86,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part of an explanation whose description begins with `description`."""
+    """Return the value of the first part with a description that begins with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (_find_explained_value(part, description) for part in explained.get("details") or ())

@@ -102,7 +102,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
-        """Store what the query's terms add to the scores of the chunks to explain."""
+        """Store what each term of the query adds to the scores of the explained chunks."""
         self._windows = {
             chunk.number: find_windows_around(
                 make_chunk_place(make_entry_place(entry.id), chunk.ordinal)

@@ -539,10 +539,10 @@ class LegScale:
     A scaled score is the distance from the last score of the leg, in standard deviations of the leg's
     first `depth` scores. Ranks would lose how much better the first hits are than the others.
 
-    A leg with fewer than `depth` hits has found all matches. For keywords, all other passages then have
-    the score 0, and count as such in the standard deviation. If a leg has at least `depth` hits, a
-    passage that is not among them may be a match that was cut off. This passage gets the score of the
-    hit at `depth`.
+    A leg with fewer than `depth` hits has found all matches. In the keyword leg, every passage without
+    a match then has the score 0, and these zeros are part of the standard deviation. A leg with at
+    least `depth` hits may have been cut off before other matches. A passage that it does not contain
+    gets the score of the hit at `depth`.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:

@@ -47,9 +47,7 @@ def offer_tool_update(
         app.push_screen(screen, write_if_confirmed)
 
     def report_written_files(count: int) -> None:
-        show_message(
-            f"the tools for JP are up to date: changed {format_counted_noun(count, 'file')}"
-        )
+        show_message(f"updated the tools for JP: {format_counted_noun(count, 'file')} changed")
         on_done()
 
     run_in_thread(lambda: plan_tool_update(library), show_changes)

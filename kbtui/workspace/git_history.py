@@ -185,7 +185,7 @@ class GitHistory:
         return iter([word for word in output.split("\0") if word.strip("\n")])
 
     def list_file_versions(self, path: str) -> list[FileVersion]:
-        """Return the commits that changed a file, newest first, also under its earlier paths.
+        """Return the commits that changed a file under its current or an earlier path, newest first.
 
         Commits that deleted the file are left out.
         """

@@ -275,7 +275,7 @@ def _find_best_matching_block(
     """Return the indices of the best block in `span` and of a match in this block; None if there is no match.
 
     Only blocks with a match of `pattern` are considered. A block that also contains the beginning
-    of the passage is best. If no block contains it, the block with the most different matches is best.
+    of the passage is best. If no block contains it, the block with the greatest number of distinct matches is best.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
