@@ -365,8 +365,6 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
-        if hit.outdated_subjects:
-            title.append((" knowledge changed since", "warning"))
         title += [(f" {cut_to_width(one['label'], 60)}", "accent") for one in hit.marks]
         if hit.later_turn:
             title.append((f" again in turn {hit.later_turn}", "dim"))
@@ -381,6 +379,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             answer = hit._replace(text=hit.answer, matches=(), role="assistant")
             for at, line in enumerate(make_hit_excerpt(answer, width - 2, 2)):
                 below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
+        if hit.outdated_subjects:
+            # Not after the title, where a narrow row would cut it.
+            below.insert(0, [("  ", ""), ("knowledge changed since", "warning")])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
 

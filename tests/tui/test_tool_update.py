@@ -20,7 +20,7 @@ async def test_changed_topics_are_noticed_and_written_after_a_yes(book: Builder)
     before = (book.root / LEARN).read_bytes()
     async with running(book.root) as tui:
         await tui.press("L")
-        await tui.until("Updated the tools for JP: 1 file changed")
+        await tui.until("The tools for JP are up to date")
         book.topics(project={"title": "Renamed Handbook"})
         await tui.press("ctrl+r")
         await tui.until("The topics have changed since the tools for JP were installed: press L")
@@ -30,7 +30,7 @@ async def test_changed_topics_are_noticed_and_written_after_a_yes(book: Builder)
             assert "Renamed Handbook" in tui.text
             assert (book.root / LEARN).read_bytes() == before
             await tui.press(answer)
-        await tui.until("changed 1 file")
+        await tui.until("Updated the tools for JP: 1 file changed")
         assert "Renamed Handbook" in read_summary(book)
         await tui.until(lambda: "press L to update" not in tui.text)
 
