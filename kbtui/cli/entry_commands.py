@@ -227,7 +227,7 @@ def run_entry_command(args: Namespace) -> int:
     """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
     `show` prints the passages, the status and the citations of an entry. `history` lists the versions
-    of a subject, from Git and from conversations, and the turns that were given each of them.
+    of a subject, from Git and from conversations, and names the turns that were given each version.
     """
     from kbtui.library import open_workspace
 

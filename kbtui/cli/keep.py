@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def declare_keep_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "the conversations to keep; or ls, check or rm with ids, to list, check or forget copies"
+    text = "the conversations to keep; or: ls to list the copies, check [ID…] to verify them, rm ID… to forget them"
     add("names", metavar="REF", nargs="*", help=text)
     text = "only conversations with this agent: claude-code, codex, gemini-cli (repeatable, or comma-separated)"
     add("--agent", dest="agents", action="append", metavar="AGENT", help=text)

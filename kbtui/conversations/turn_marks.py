@@ -311,7 +311,7 @@ def make_mark(
 
 
 def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
-    """Return what identifies the turn or call that applies instead of a marked one.
+    """Return the anchor of the turn or call that supersedes a marked one.
 
     The result is None if the turn or call does not exist or has no text.
     """

@@ -125,7 +125,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The entries of this many best keyword hits of a search are embedded before all others."""
+"""The number of best keyword hits of a search whose entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -147,7 +147,7 @@ def import_lancedb_module() -> None:
 
 
 def lower_passage_thread_priority() -> None:
-    """Give this thread the lowest priority. The function is imported only when passages are embedded."""
+    """Give this thread the lowest priority."""
     from kbtui.index.embedding_process import lower_thread_priority
 
     lower_thread_priority()

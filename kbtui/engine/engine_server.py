@@ -241,7 +241,7 @@ class EngineServer:
     def _greet_client(
         self, client: ClientConnection, greeting: HelloMessage
     ) -> WorkspaceSlot | None:
-        """Answer the greeting of a client; return the workspace of its requests, which is being opened.
+        """Answer the greeting of a client, and return the workspace that it asks for, which may still open.
 
         Raises `ConnectionResetError` if another engine must answer.
         """

@@ -85,7 +85,7 @@ class SessionKeeper:
     def _keep_quiet_sessions(self) -> float | None:
         """Keep the sessions that have changed and are quiet now.
 
-        Return after how many seconds the next one will be quiet; None if there is none.
+        The result is the time in seconds until the next session is quiet, or None if no session is waiting.
         """
         pauses = []
         for one in list_enabled_conversation_formats():
@@ -108,8 +108,6 @@ class SessionKeeper:
                     self._log(f"{info.id} was not kept: {error}")
                 else:
                     if outcome == "shrunk":
-                        self._log(
-                            f"{info.id} was not kept again: its file is smaller than the copy"
-                        )
+                        self._log(f"{info.id} has shrunk; the earlier, larger copy stays")
                 self._handled[stored.id] = stored.signature
         return min(pauses, default=None)

@@ -165,7 +165,7 @@ class WorkspacePool:
             slot = None
         fingerprint = make_client_environment_fingerprint(client_environment)
         if slot is not None and opens and not slot.clients and slot.fingerprint != fingerprint:
-            self.close_workspace(slot, "a client has other environment variables")
+            self.close_workspace(slot, "a client has different environment variables")
             slot = None
         if slot is None:
             if not opens:

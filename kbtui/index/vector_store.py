@@ -91,7 +91,9 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only after more writes than this, or if it has more fragments than this."""
 OVERFETCH = 3
-"""A search for N results fetches at least this many times N rows, to find chunks of more entries."""
+"""A search for N results fetches at least `OVERFETCH` × N rows, because rows of one entry can crowd out
+those of others.
+"""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

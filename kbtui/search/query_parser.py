@@ -242,7 +242,7 @@ def apply_query_filters(
 
 
 def _list_filters_with_resolved_values() -> list[FilterDefinition]:
-    """Return the filters whose values are converted to indexed terms: a topic's title to its id, for example."""
+    """Return the filters with values that differ from the indexed terms, such as the title of a topic."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 

@@ -121,7 +121,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("resume", "R", "continue in agent", "Copy or run the agent's command that continues the conversation, forks it at this turn, or attaches the turn.", about="item", action="offer_agent_commands"),
-        define_command("keep", "K", "keep", "Keep a copy of the conversation and its subagents, which stays when their agent deletes them.", about="item"),
+        define_command("keep", "K", "keep", "Keep a copy of the conversation and its subagents. The copy stays if the agent deletes the original.", about="item"),
         define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", about="item"),
         define_command("blame", "A", "turns of this file", "List the turns that changed or read the file of this subject or tool call.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),

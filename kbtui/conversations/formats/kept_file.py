@@ -50,7 +50,7 @@ def compress_file(file: int, size: int) -> CompressedFile:
 
 
 def make_kept_file_name(sha256: str, suffix: str) -> str:
-    """Return the name of the copy of a file with the suffix `.jsonl` or `.json`."""
+    """Return the name of the kept copy of a file. `suffix` is the suffix of the original."""
     return f"{sha256}{suffix}{KEPT_FILE_SUFFIX}"
 
 

@@ -292,7 +292,7 @@ def load_and_plan_system_prompt(
 def apply_preload_marks(
     before: PlannedPrompt, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
-    """Return the prompt `before` with the changes `marks` instead of its own changes.
+    """Return a planned prompt in which the changes in `marks` replace those of `before`.
 
     The changes that cannot be made are in the `refusals` of the result.
     """

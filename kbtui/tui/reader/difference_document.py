@@ -154,7 +154,7 @@ def build_history_document(
             compared = compare_paragraphs(versions[number + 1].text.strip(), version.text.strip())
             blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
     if len(versions) == 1:
-        text = "No earlier version is known: Git has none, and no turn was given another text."
+        text = "No earlier version is known, neither from Git nor from a conversation."
         blocks.append(ParagraphBlock("only", [(text, "dim")], above=1))
     count = format_counted_noun(len(versions), "version")
     document = ReaderDocument(ref, sanitize_to_one_line(ref), blocks, ref=ref, view="history")
