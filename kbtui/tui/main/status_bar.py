@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_TEXTS, format_embedded_percentages, format_keywords_only_reason
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line, shorten_paths_to_width
 from kbtui.tui.command_table import (
     COMMANDS_BY_ID,
     Scope,
@@ -218,11 +218,13 @@ class StatusBar(StyledWidget):
             text = "index ready · keywords and meaning"
             self._set_index_status("●", "inserted", text, "index ready")
 
-    def _make_message_spans(self) -> Spans:
+    def _make_message_spans(self, width: int) -> Spans:
+        # The directories of a long path would push what happened off the line.
         if self._flash:
-            return self._flash
+            return [(shorten_paths_to_width(text, width), role) for text, role in self._flash]
         if self.problem:
-            return [(f"! {sanitize_to_one_line(self.problem)}", "error")]
+            text = f"! {sanitize_to_one_line(self.problem)}"
+            return [(shorten_paths_to_width(text, width), "error")]
         return [(" · ".join(self._activities.values()) or self._workspace, "dim")]
 
     def _make_index_status_spans(self, text: str) -> Spans:
@@ -231,7 +233,8 @@ class StatusBar(StyledWidget):
 
     def render_line(self, y: int) -> Strip:
         """Draw the activities on the left and the state on the right. A long state is shortened."""
-        width, left = self.content_size.width, self._make_message_spans()
+        width = self.content_size.width
+        left = self._make_message_spans(width)
         room = width - measure_cell_width(left) - 2
         texts = (self._index_text, self._short_text)
         forms = (*map(self._make_index_status_spans, texts), self._sign)
