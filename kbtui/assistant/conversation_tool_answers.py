@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         actions: str
         lines: str | None
         request: str
+        marks: NotRequired[list[MarkFactsJson]]
 
     class TurnJson(TypedDict):
         """A turn in the JSON that docs/guide/json.md describes."""
@@ -166,6 +167,11 @@ class ConversationGrepLine:
     project: str | None = None
     workspace: str | None = None
     marks: list[MarkFactsJson] = field(default_factory=list)
+
+    @property
+    def turn_key(self) -> tuple[str | None, str, int | None]:
+        """What identifies the line's turn in an answer: the workspace, the conversation and the turn's number."""
+        return self.workspace, self.id, self.line.turn
 
     def as_json(self) -> dict[str, object]:
         """Return the line as the JSON object that docs/guide/json.md describes."""

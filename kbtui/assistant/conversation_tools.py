@@ -54,12 +54,14 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.conversations.event_json import make_event_json
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
+from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
 from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.marks_of_turns import find_marks_of_conversations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -146,8 +148,9 @@ def answer_conversation_list(
     infos = _select_conversations_by_label(infos, labels)
     file_turns: dict[str, list[FileTurnSummaryJson]] = {}
     problems: dict[str, str] = {}
+    unreadable: Notice | None = None
     if file:
-        file_turns, problems = _find_turns_of_file(workspace, file, masked=masked)
+        file_turns, problems, unreadable = _find_turns_of_file(workspace, file, masked=masked)
         problems = {info.ref: problems[info.id] for info in infos if info.id in problems}
         infos = [info for info in infos if info.id in file_turns]
     if title_contains:
@@ -189,6 +192,8 @@ def answer_conversation_list(
         page.notices.append(notice)
     if problems:
         page.notices.append(_make_problems_notice(problems))
+    if unreadable:
+        page.notices.append(_make_unreadable_marks_notice(unreadable))
     return page
 
 
@@ -204,10 +209,11 @@ _FILE_TURNS_SHOWN = 20
 
 def _find_turns_of_file(
     workspace: Workspace, name: str, *, masked: bool
-) -> tuple[dict[str, list[FileTurnSummaryJson]], dict[str, str]]:
+) -> tuple[dict[str, list[FileTurnSummaryJson]], dict[str, str], Notice | None]:
     """Return the turns that changed or read a file of the workspace, newest first, by conversation.
 
-    The second result says which conversations cannot be read completely, and why.
+    The second result says which conversations cannot be read completely, and why. The third one says
+    that the marks cannot be read.
     """
     from kbtui.library.file_history import blame_file, split_file_name_and_lines
 
@@ -222,24 +228,27 @@ def _find_turns_of_file(
         found = blame_file(workspace, path, lines)
     except KbtuiError as error:
         raise type(error)(error.message, where="file", hint=error.hint) from error
+    marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
     turns: dict[str, list[FileTurnSummaryJson]] = {}
     for turn in found.turns:
         listed = turns.setdefault(turn.conversation, [])
         if len(listed) < _FILE_TURNS_SHOWN:
             request = _mask_secrets_if_requested(masked, turn.request)
-            listed.append(
-                {
-                    "turn": turn.turn,
-                    "time": format_timestamp(turn.time),
-                    "actions": turn.describe_actions(),
-                    "lines": turn.format_lines() or None,
-                    "request": cut_line_around_match(" ".join(request.split())),
-                }
-            )
+            summary: FileTurnSummaryJson = {
+                "turn": turn.turn,
+                "time": format_timestamp(turn.time),
+                "actions": turn.describe_actions(),
+                "lines": turn.format_lines() or None,
+                "request": cut_line_around_match(" ".join(request.split())),
+            }
+            if fields := make_mark_json_fields(marks.get_marks(turn.ref), is_short=True):
+                on_turn = fields["marks"]
+                summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
+            listed.append(summary)
     problems = {
         id_: _mask_secrets_if_requested(masked, problem) for id_, problem in found.problems.items()
     }
-    return turns, problems
+    return turns, problems, marks.notice
 
 
 def _select_conversations_by_label(
@@ -347,9 +356,7 @@ def answer_conversation_grep(
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
     results = _search_conversations(infos, query)
-    marked, unreadable = MarkStore(workspace).map_marks_of_conversations(
-        result.info.id for result in results
-    )
+    marked = find_marks_of_conversations(workspace, (result.info.id for result in results))
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
     unfinished: list[str] = []
@@ -366,7 +373,7 @@ def answer_conversation_grep(
             block = (number << 32) + line.block
             marks = [
                 mark.make_mark_facts_json(is_short=max_chars is not None)
-                for mark in marked.get(info.id, {}).get(line.turn or 0, ())
+                for mark in marked.by_turn.get((info.id, line.turn or 0), ())
             ]
             marks = mask_secrets_in_json(marks) if masked else marks
             hit = ConversationGrepLine(
@@ -402,8 +409,8 @@ def answer_conversation_grep(
         hint = "use a simpler `pattern`, or search only some `ids` or `scopes`"
         command_hint = "use a simpler pattern, --id, --scope or --label"
         answer.notices.append(ConversationToolNotice(fact, hint, command_hint))
-    if unreadable:
-        answer.notices.append(_make_unreadable_marks_notice(unreadable))
+    if marked.notice:
+        answer.notices.append(_make_unreadable_marks_notice(marked.notice))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
@@ -664,10 +671,9 @@ def _make_conversation_read_answer(
         more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
-        if marked := marks.by_turn.get(turn.number):
-            more["marks"] = [
-                mark.make_mark_facts_json(is_short=limit is not None) for mark in marked
-            ]
+        more |= make_mark_json_fields(
+            marks.by_turn.get(turn.number, ()), is_short=limit is not None
+        )
         # The long texts come last.
         turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
     if masked:

@@ -18,7 +18,7 @@ from kbtui.text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations import Citation
     from kbtui.citations.given_text import UnknownStateReason
@@ -219,17 +219,18 @@ def serialize_citations(
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
     differences: Mapping[Citation, str] | None = None,
+    make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
     `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With
     `differences`, each citation has the key "difference". Its value is None if the mapping lacks the
-    citation.
+    citation. `make_mark_fields` returns the fields about the user's marks on the turn of a reference.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:
         more = {} if differences is None else {"difference": differences.get(cite)}
-        return make_citation_json(cite) | more
+        return {**make_citation_json(cite), **make_mark_fields(cite.source), **more}
 
     return {
         "ref": ref,

@@ -607,6 +607,9 @@ class ConversationFormatter:
             for turn in entry.get("file_turns", ()):
                 wrote = f", lines {turn['lines']}" if turn["lines"] else ""
                 yield f"    turn {turn['turn']}: {turn['actions']}{wrote}"
+                for mark in turn.get("marks", ()):
+                    text = self.put_on_one_safe_line(f"mark: {mark['label']}")
+                    yield f"      {self.style_text(text, 'yellow')}"
             if entry["problem"]:
                 yield "    " + self.style_text(self.put_on_one_safe_line(entry["problem"]), "red")
 
@@ -631,7 +634,8 @@ class ConversationFormatter:
         """Yield a line for each match and each line of context.
 
         On a terminal, the lines are grouped by conversation. Otherwise, each line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context.
+        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The lines of a marked
+        turn follow its marks, each a line of context in the scope `mark`.
         """
         previous = None
         for hit in answer.hits:
@@ -647,8 +651,23 @@ class ConversationFormatter:
                 yield f"{self.style_text(format_project_label(hit.project), 'dim')}{heading}"
             elif separate and previous is not None and hit.block != previous.block:
                 yield self.style_text("--", "dim")
+            if hit.marks and (
+                opens_heading or previous is None or previous.turn_key != hit.turn_key
+            ):
+                yield from self._format_marks_of_match(hit, short_ids.get(hit.id, hit.id))
             previous = hit
             yield self._format_grep_match(hit, short_ids.get(hit.id, hit.id), spans)
+
+    def _format_marks_of_match(self, hit: ConversationGrepLine, id_: str) -> Iterator[str]:
+        turn = hit.line.turn
+        for mark in hit.marks:
+            label = self.put_on_one_safe_line(mark["label"])
+            if self.terminal:
+                head = f" {f':{turn}':>4} {'mark':<11} "
+                text = cut_to_width(label, max(20, self.width - measure_text_width(head)))
+                yield self.style_text(head, "dim") + self.style_text(text, "yellow")
+            else:
+                yield f"{format_project_label(hit.project)}{id_}:{turn}:mark:c:{label}"
 
     def _format_grep_match(
         self, hit: ConversationGrepLine, id_: str, spans: Callable[[str], list[tuple[int, int]]]
@@ -662,7 +681,6 @@ class ConversationFormatter:
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         head += "rewound  " if line.is_rewound else ""
-        head += "".join(f"{mark['state']}  " for mark in hit.marks)
         room = self.width - measure_text_width(head)
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []

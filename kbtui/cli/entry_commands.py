@@ -37,6 +37,7 @@ from kbtui.text import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
 
     from kbtui.citations import Citation
     from kbtui.cli.command_parser import CommandParser
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.refs import Ref
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 _COLUMN_HEADINGS = (
     "cited 30d",
@@ -338,6 +340,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_entry(library: Library, args: Namespace) -> int:
+    from kbtui.cli.mark import print_marks_notice
     from kbtui.index.entries_and_chunks import make_subject_id
     from kbtui.index.entry_query import (
         CITATION_DAYS,
@@ -370,6 +373,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         for cite in library.find_citing_turns(ref)
         if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
+    marks = library.find_marks_of_turns(cite.source for cite in cites)
     chunks = serialize_entry_chunks(reader, entry_id)
     for chunk in chunks if not args.full else ():
         chunk["text"] = chunk["text"][:PREVIEW_CHARACTERS]
@@ -385,19 +389,22 @@ def _show_entry(library: Library, args: Namespace) -> int:
                 "how": cite.how,
                 "tool": cite.tool,
                 "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
+                **marks.make_json_fields(cite.source),
             }
             for cite in cites
         ],
     }
     short_refs = reader.shorten_references(cite.source for cite in cites)
     library.close()
-    text = _format_entry_details(row, source, chunks, cites, short_refs)
+    text = _format_entry_details(row, source, chunks, cites, short_refs, marks)
     print_text_or_json(text, facts, args.json)
+    print_marks_notice(marks)
     return 0
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
     from kbtui.cli.file_changes import print_git_problem
+    from kbtui.cli.mark import format_mark_lines, print_marks_notice
     from kbtui.text_difference import format_unified_difference
 
     ref = library.parse_entered_reference(args.ref)
@@ -415,6 +422,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         return _compare_subject_versions(ref, versions, args)
     turns = [turn for version in versions for turn in version.given_to]
     short_refs = library.open_index_reader().shorten_references(turns)
+    marks = library.find_marks_of_turns(turns)
     library.close()
     names = [_format_subject_version(version) for version in versions]
     lines, facts = [], []
@@ -427,6 +435,8 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         )
         lines.append("\n")
         lines += [f"  given to {', '.join(given)}\n"] if given else []
+        for turn, name in zip(version.given_to, given, strict=True):
+            lines.append(format_mark_lines(marks.get_labels(turn), f"    {name}  "))
         fact: dict[str, object] = {
             "number": index + 1,
             "time": format_unix_time_as_iso(version.time),
@@ -436,6 +446,12 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             "is_current": version.is_current,
             "given_to": list(version.given_to),
         }
+        if marked := [
+            {"ref": turn, **fields}
+            for turn in version.given_to
+            if (fields := marks.make_json_fields(turn))
+        ]:
+            fact["marked_turns"] = marked
         if args.diff and index + 1 < len(versions):
             older = versions[index + 1]
             difference = format_unified_difference(
@@ -445,6 +461,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             fact["difference"] = difference
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
+    print_marks_notice(marks)
     return 0
 
 
@@ -507,6 +524,7 @@ def _format_entry_details(
     chunks: list[EntryChunkJson],
     cites: list[Citation],
     short_refs: dict[str, str],
+    marks: MarksOfTurns,
 ) -> str:
     from kbtui.citations.citation_and_conversation_export import format_citing_turn
 
@@ -521,7 +539,9 @@ def _format_entry_details(
     if source or row.source_url:
         lines.append(f"source {source or '-'}  {row.source_url or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {row.cites_30d}")
-    lines += [f"  {format_citing_turn(cite, short_refs)}" for cite in cites]
+    for cite, mark_lines in zip(cites, _format_marks_once(cites, marks), strict=True):
+        lines.append(f"  {format_citing_turn(cite, short_refs)}")
+        lines += [f"  {line}" for line in mark_lines.splitlines()]
     lines.append(f"\n{format_counted_noun(row.chunks, 'passage')}")
     for chunk in chunks:
         model = f", {chunk['model']}" if chunk["model"] else ""
@@ -569,12 +589,14 @@ def run_cites_command(args: Namespace) -> int:
         format_citing_turn,
         serialize_citations,
     )
+    from kbtui.cli.mark import print_marks_notice
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
         found = library.cites(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
         differences = _format_differences(library, cites) if args.diff else None
+        marks = library.find_marks_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
         short_refs = library.open_index_reader().shorten_references(named)
     if library.index_notices_text:
@@ -583,19 +605,36 @@ def run_cites_command(args: Namespace) -> int:
         print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
     shown = differences or {}
     lines = [
-        _format_citation(number, cite, short_refs) + sanitize(shown.get(cite, ""))
-        for number, cite in enumerate(found.uses, 1)
+        f"{_format_citation(number, cite, short_refs)}{mark_lines}{sanitize(shown.get(cite, ''))}"
+        for (number, cite), mark_lines in zip(
+            enumerate(found.uses, 1), _format_marks_once(found.uses, marks), strict=True
+        )
     ]
     lines += [
-        f"cited by {format_citing_turn(cite, short_refs)}\n" + sanitize(shown.get(cite, ""))
-        for cite in found.used_by
+        f"cited by {format_citing_turn(cite, short_refs)}\n{mark_lines}{sanitize(shown.get(cite, ''))}"
+        for cite, mark_lines in zip(
+            found.used_by, _format_marks_once(found.used_by, marks), strict=True
+        )
     ]
-    facts = serialize_citations(found.ref, found.uses, found.used_by, differences)
+    facts = serialize_citations(
+        found.ref, found.uses, found.used_by, differences, marks.make_json_fields
+    )
     print_text_or_json("".join(lines), facts, args.json)
+    print_marks_notice(marks)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
         return 1
     return 0
+
+
+def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
+    """Yield the lines with the marks on the turn of each citation; "" if an earlier citation is in the same turn."""
+    from kbtui.cli.mark import format_mark_lines
+
+    seen: set[str] = set()
+    for cite in cites:
+        yield "" if cite.source in seen else format_mark_lines(marks.get_labels(cite.source))
+        seen.add(cite.source)
 
 
 def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, str]:

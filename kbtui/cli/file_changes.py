@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.citations.file_changes import TurnActivity, TurnFileAction
+    from kbtui.conversations.turn_marks import TurnMarks
     from kbtui.library import Library
     from kbtui.library.file_history import LineRange, TurnTouchingFile, UnexplainedLines
     from kbtui.workspace import Workspace
@@ -50,6 +51,7 @@ def run_blame_command(args: Namespace) -> int:
     """
     from pathlib import Path
 
+    from kbtui.cli.mark import print_marks_notice
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
@@ -64,17 +66,23 @@ def run_blame_command(args: Namespace) -> int:
             for turn in found.turns
             if not args.changes or any(one.kind != "read" for one in turn.actions)
         ]
+        marks = library.find_marks_of_turns(turn.ref for turn in turns)
         if args.json:
-            print_json_result(found._replace(turns=turns).as_json())
+            shape = found._replace(turns=turns).as_json()
+            for row in shape["turns"]:
+                row.update(marks.make_json_fields(row["ref"]))  # type: ignore[typeddict-item]
+            print_json_result(shape)
         else:
             short_ids = shorten_conversation_ids(ids)
             text = "\n".join(
-                _format_file_turn(turn, short_ids, shows_diff=args.diff) for turn in turns
+                _format_file_turn(turn, short_ids, marks.get_labels(turn.ref), shows_diff=args.diff)
+                for turn in turns
             )
             _print_diff(text)
     if not args.json:
         for lines in _describe_unexplained_lines(found.unexplained):
             print_to_stderr(lines)
+    print_marks_notice(marks)
     print_git_problem(library.workspace)
     if found.problems and not args.json:
         print_to_stderr(describe_conversation_problems(found.problems))
@@ -97,9 +105,14 @@ def print_git_problem(workspace: Workspace) -> None:
 
 
 def _format_file_turn(
-    turn: TurnTouchingFile, short_ids: dict[str, str], *, shows_diff: bool
+    turn: TurnTouchingFile, short_ids: dict[str, str], marks: Sequence[str], *, shows_diff: bool
 ) -> str:
-    """Return a turn as a line with its reference, time and title. Indented lines say what was asked and done."""
+    """Return a turn as a line with its reference, time and title.
+
+    Indented lines say how the user marked the turn, what was asked, and what was done.
+    """
+    from kbtui.cli.mark import format_mark_lines
+
     id_ = short_ids.get(turn.conversation, turn.conversation)
     time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
     rewound = "  rewound" if turn.rewound else ""
@@ -108,6 +121,8 @@ def _format_file_turn(
         lines.append(f"    asked: {cut_to_width(request, max(40, get_terminal_width() - 12))}")
     lines.append(f"    {_describe_actions(turn)}")
     text = "".join(f"{line}\n" for line in lines)
+    head, _, rest = text.partition("\n")
+    text = f"{head}\n{format_mark_lines(marks)}{rest}"
     if shows_diff:
         text += "".join(one.format_diff() for one in turn.actions if one.hunks)
     return text
@@ -164,11 +179,13 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     """Print what a conversation, a turn or a call did to files: as a diff, by file, or as JSON."""
     from pathlib import Path
 
+    from kbtui.cli.mark import print_marks_notice
     from kbtui.conversations.conversation_repository import (
         check_turn_and_call_exist,
         find_conversation,
         load_conversation,
     )
+    from kbtui.conversations.turn_marks import make_mark_json_fields
     from kbtui.library.file_history import collect_turn_activities, resolve_file_name
     from kbtui.refs import make_conversation_ref, parse_conversation_ref
 
@@ -188,6 +205,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
             for turn, activity in collect_turn_activities(library.workspace, conversation).items()
             if ref.turn in (None, turn)
         }
+        marks = library.map_marks_by_turn(conversation)
     changes = [
         (str(make_conversation_ref(info.id, turn, one.call)), turn, one)
         for turn, activity in activities.items()
@@ -200,15 +218,20 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
                 "id": info.id,
                 "title": info.title,
                 "turns": [
-                    {"turn": turn, **make_activity_json(activity)}
+                    {
+                        "turn": turn,
+                        **make_activity_json(activity),
+                        **make_mark_json_fields(marks.by_turn.get(turn, ())),
+                    }
                     for turn, activity in activities.items()
                 ],
             }
         )
     elif args.stat:
-        print_result("".join(f"{line}\n" for line in _format_files(changes)))
+        print_result("".join(_format_files(changes, marks)))
     else:
-        _print_diff("".join(_format_change(source, one) for source, _, one in changes))
+        _print_diff("".join(_format_changes(changes, marks)))
+    print_marks_notice(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
     if not changes and not args.json:
@@ -251,8 +274,15 @@ def format_line_counts(added: int, removed: int) -> str:
     return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
 
-def _format_files(changes: list[tuple[str, int, TurnFileAction]]) -> Iterator[str]:
-    """Yield a line for each changed file: the path, the actions, the line counts, and the turns."""
+def _format_files(
+    changes: list[tuple[str, int, TurnFileAction]], marks: TurnMarks
+) -> Iterator[str]:
+    """Yield a line for each changed file: the path, the actions, the line counts, and the turns.
+
+    The marks on these turns follow.
+    """
+    from kbtui.cli.mark import format_mark_lines
+
     by_path: dict[str, list[tuple[int, TurnFileAction]]] = {}
     for _, turn, one in changes:
         by_path.setdefault(one.path, []).append((turn, one))
@@ -266,7 +296,23 @@ def _format_files(changes: list[tuple[str, int, TurnFileAction]]) -> Iterator[st
         noun = "turn" if len(turns) == 1 else "turns"
         where = f"{noun} {', '.join(map(str, turns))}"
         parts = [kinds, *([counts] if counts else []), where]
-        yield f"{sanitize_to_one_line(path):<{width}}  {'  '.join(parts)}"
+        yield f"{sanitize_to_one_line(path):<{width}}  {'  '.join(parts)}\n"
+    for turn in dict.fromkeys(turn for _, turn, _ in changes):
+        yield format_mark_lines(marks.get_labels(turn), f"turn {turn}  ")
+
+
+def _format_changes(
+    changes: list[tuple[str, int, TurnFileAction]], marks: TurnMarks
+) -> Iterator[str]:
+    """Yield each change as a diff. The first change of a marked turn is preceded by the turn's marks."""
+    from kbtui.cli.mark import format_mark_lines
+
+    shown: set[int] = set()
+    for source, turn, one in changes:
+        if turn not in shown:
+            yield format_mark_lines(marks.get_labels(turn), f"{source.partition('.')[0]}  ")
+        shown.add(turn)
+        yield _format_change(source, one)
 
 
 def _format_change(source: str, action: TurnFileAction) -> str:

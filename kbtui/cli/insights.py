@@ -15,6 +15,7 @@ from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable
 
     from kbtui.userdata.insights import (
         EntryCitationCount,
@@ -43,6 +44,7 @@ def run_insights_command(args: Namespace) -> int:
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
+    from kbtui.cli.mark import print_marks_notice
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
     from kbtui.userdata.insights import collect_insights
@@ -74,6 +76,7 @@ def run_insights_command(args: Namespace) -> int:
         )
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
+    print_marks_notice(found.marks)
     library.close()
     is_logging = library.settings.query_log
     facts = {**found.as_json(), "logging": is_logging}
@@ -106,9 +109,10 @@ def format_insights_report(found: Insights) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
-        f"Turns based on knowledge that has changed since ({found.outdated_turns_total})": map(
-            _format_outdated_turn, found.outdated_turns
-        ),
+        f"Turns based on knowledge that has changed since ({found.outdated_turns_total})": [
+            _format_outdated_turn(turn, found.marks.get_labels(turn.ref))
+            for turn in found.outdated_turns
+        ],
         **{
             heading: map(_format_token_count, counts)
             for heading, counts in (
@@ -155,14 +159,17 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
     return f"       {sanitize_to_one_line(use.ref)}  {title}  (changed {changed})"
 
 
-def _format_outdated_turn(turn: OutdatedTurnWithTitle) -> str:
+def _format_outdated_turn(turn: OutdatedTurnWithTitle, marks: Iterable[str]) -> str:
+    from kbtui.cli.mark import format_mark_lines
+
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
     title = cut_to_width(sanitize_to_one_line(turn.title), 60)
     subjects = ", ".join(
         sanitize_to_one_line(ref) + (" (gone)" if state == "gone" else "")
         for ref, state in turn.subjects
     )
-    return f"       {turn.short_ref}  {day}  {title}\n         given {subjects}"
+    mark_lines = format_mark_lines(marks, " " * 9)
+    return f"       {turn.short_ref}  {day}  {title}\n{mark_lines}         given {subjects}"
 
 
 def _format_token_count(count: TokenCount) -> str:

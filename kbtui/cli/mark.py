@@ -19,10 +19,11 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.turn_marks import PlacedMark
+    from kbtui.conversations.turn_marks import PlacedMark, TurnMarks
     from kbtui.library import Library
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 
 def declare_mark_command_arguments(parser: ArgumentParser) -> None:
@@ -120,6 +121,19 @@ def _format_mark(placed: PlacedMark) -> str:
     elif placed.problem == "text":
         lines.append("    no turn has the marked text any more")
     return "\n".join(lines)
+
+
+def format_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
+    """Return a line of text for each mark on a turn; `labels` are the marks, each on one line."""
+    return "".join(f"{indent}mark: {sanitize_to_one_line(label)}\n" for label in labels)
+
+
+def print_marks_notice(marks: MarksOfTurns | TurnMarks) -> None:
+    """If the marks could not be read, say so on stderr."""
+    if marks.notice is not None:
+        from kbtui.notices import format_notice
+
+        print_to_stderr(sanitize_to_one_line(format_notice(marks.notice)))
 
 
 def report_unreadable_marks(library: Library) -> None:

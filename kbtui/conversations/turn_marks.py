@@ -224,15 +224,20 @@ class PlacedMark(NamedTuple):
         note = f": {sanitize_to_one_line(mark.note)}" if mark.note else ""
         return f"{mark.state}{passage}{edited}{by}{note}"
 
+    @property
+    def label_in_turn(self) -> str:
+        """The mark on one line, as it is shown with its turn: after the number of its call, if it is on one."""
+        call = self.place.call if self.place else self.mark.call
+        return f"call {call} {self.label}" if call and self.mark.passage is None else self.label
+
     def make_mark_facts_json(self, *, is_short: bool = False) -> MarkFactsJson:
         """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
         longest = MAX_SHORT_CHARACTERS if is_short else None
         mark, call = self.mark, self.place.call if self.place else self.mark.call
-        of_call = f"call {call} " if call and mark.passage is None else ""
         facts: MarkFactsJson = {
             "id": mark.id,
             "state": mark.state,
-            "label": f"{of_call}{self.label}"[:longest],
+            "label": self.label_in_turn[:longest],
             "call": call,
             "note": mark.note[:longest],
             "superseded_by": mark.superseded_by,
@@ -261,6 +266,18 @@ class TurnMarks(NamedTuple):
 
     by_turn: Mapping[int, Sequence[PlacedMark]] = {}
     notice: Notice | None = None
+
+    def get_labels(self, turn: int) -> list[str]:
+        """Return the marks on a turn, each as one line that is safe for a terminal."""
+        return [mark.label_in_turn for mark in self.by_turn.get(turn, ())]
+
+
+def make_mark_json_fields(
+    marks: Iterable[PlacedMark], *, is_short: bool = False
+) -> dict[str, list[MarkFactsJson]]:
+    """Return the field `marks` of a turn's JSON; {} if there are no marks. If `is_short` is true, cut their texts."""
+    facts = [mark.make_mark_facts_json(is_short=is_short) for mark in marks]
+    return {"marks": facts} if facts else {}
 
 
 def make_mark(

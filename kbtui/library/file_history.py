@@ -14,7 +14,7 @@ from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import TypedDict
+    from typing import NotRequired, TypedDict
 
     from kbtui.citations import CitationTargetLookup
     from kbtui.citations.file_changes import (
@@ -24,12 +24,16 @@ if TYPE_CHECKING:
         TurnActivity,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo, Turn
+    from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
     class FileTurnJson(TypedDict):
-        """A `TurnTouchingFile` as JSON; `lines` are pairs of the first and the last line."""
+        """A `TurnTouchingFile` as JSON; `lines` are pairs of the first and the last line.
+
+        `marks` are the user's marks on the turn, if it has any; front ends add them.
+        """
 
         ref: str
         conversation: str
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
         request: str
         lines: list[list[int]]
         actions: list[FileActionJson]
+        marks: NotRequired[list[MarkFactsJson]]
 
     class UnexplainedLinesJson(TypedDict):
         """`UnexplainedLines` as JSON; all values about the commit are None if Git does not know the lines."""

@@ -37,7 +37,7 @@ from kbtui.workspace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
     from kbtui.userdata.mark_store import MarkStore
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 T = TypeVar("T")
 
@@ -558,6 +559,15 @@ class Library(ReferenceReader):
         if there is no mark.
         """
         return self._marks.find_marks(text)
+
+    def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
+        """Return the marks on the turns that references name; a reference can also name a call.
+
+        Other references are ignored. If the marks cannot be read, the result has a notice.
+        """
+        from kbtui.userdata.marks_of_turns import find_marks_of_turns
+
+        return find_marks_of_turns(self.workspace, refs)
 
     def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that they cannot be read."""

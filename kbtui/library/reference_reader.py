@@ -160,15 +160,12 @@ class ReferenceReader(IndexAndEngineAccess):
         turns = (
             conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
         )
-        marks = MarkStore(self.workspace).map_marks_by_turn(conversation).by_turn
+        marks = MarkStore(self.workspace).map_marks_by_turn(conversation)
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
-                parts += [
-                    f"Mark: {mark.make_mark_facts_json()['label']}"
-                    for mark in marks.get(turn.number, ())
-                ]
+                parts += [f"Mark: {label}" for label in marks.get_labels(turn.number)]
             for event in turn.events:
                 if ref.call in (None, event.call):
                     who = event.author or event.kind.replace("_", " ")

@@ -18,6 +18,7 @@ from kbtui.index.entry_query import (
 from kbtui.refs import make_conversation_ref
 from kbtui.search.outdated_turns import list_outdated_turns
 from kbtui.text import format_counted_noun
+from kbtui.userdata.marks_of_turns import MarksOfTurns, find_marks_of_turns
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
 from kbtui.workspace import Settings
 
@@ -263,7 +264,7 @@ class Insights:
     """Statistics of the searches and citations of the last `days` days.
 
     `outdated_turns` are the newest outdated turns, also from before this period; `outdated_turns_total`
-    counts all of them.
+    counts all of them. `marks` are the user's marks on the outdated turns in the list.
     """
 
     days: int
@@ -278,6 +279,7 @@ class Insights:
     outdated_turns: list[OutdatedTurnWithTitle]
     outdated_turns_total: int
     tokens: TokenStatistics
+    marks: MarksOfTurns
 
     def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
@@ -294,7 +296,10 @@ class Insights:
             "stale_days": self.stale_days,
             "stale_but_cited": [use.as_json() for use in self.stale],
             "outdated_turns_total": self.outdated_turns_total,
-            "outdated_turns": [turn.as_json() for turn in self.outdated_turns],
+            "outdated_turns": [
+                turn.as_json() | self.marks.make_json_fields(turn.ref)
+                for turn in self.outdated_turns
+            ],
             "by_day": [
                 {"date": date, "searches": count, "citations": self.citations_by_day[date]}
                 for date, count in self.searches.by_day.items()
@@ -362,6 +367,7 @@ def collect_insights(
     for use in most_cited:
         use.short_ref = short_refs.get(use.ref, use.ref)
     outdated = list_outdated_turns(workspace, reader, hidden=hidden)
+    outdated_turns = _add_titles_to_outdated_turns(reader, outdated[:limit])
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
     return Insights(
         days=days,
@@ -373,9 +379,10 @@ def collect_insights(
         never_cited=never[:limit],
         never_cited_total=len(never),
         stale=stale[:limit],
-        outdated_turns=_add_titles_to_outdated_turns(reader, outdated[:limit]),
+        outdated_turns=outdated_turns,
         outdated_turns_total=len(outdated),
         tokens=tokens,
+        marks=find_marks_of_turns(workspace, (turn.ref for turn in outdated_turns)),
     )
 
 

@@ -7,12 +7,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import run_command
 from support import FIRST_ID, Builder, asked, called, kill_engine, said
 
 from kbtui import Library, open_workspace
+from kbtui.cli.main import main
 from kbtui.errors import NothingFound, UsageError
 from kbtui.search.search_request_and_answer import SearchRequest
 
@@ -206,6 +208,57 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."
+
+
+def test_the_marks_of_a_turn_are_shown_by_every_command_that_shows_the_turn(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    then = "# Limits\n\nAt most ten.\n"
+    path = built.subject("guide/limits.md", then)
+    calls = [
+        *called("l", "learn", then, topic="guide", subjects="limits"),
+        *called("w", "fs_create_file", "File created.", path="limits.txt", content="ten\n"),
+    ]
+    number = int(time.time() - 60) * 10 - FIRST_ID
+    built.conversation(number, [[asked("How many?"), *calls, said("Ten.")]], title="Limits")
+    (built.root / "limits.txt").write_text("ten\n")
+    path.write_text("# Limits\n\nAt most twelve.\n")
+    conversation = f"jp-c{FIRST_ID + number}"
+    turn, label = f"{conversation}:1", "rejected: too few, ü"
+    assert main(["mark", "add", turn, "rejected", "--note", "too few, ü"]) == 0
+    capsys.readouterr()
+
+    def find_marks(shape: Any) -> Iterator[str]:
+        for key, value in shape.items() if isinstance(shape, dict) else enumerate(shape):
+            if key == "marks":
+                yield from (mark["label"] for mark in value)
+            elif isinstance(value, dict | list):
+                yield from find_marks(value)
+
+    for words in (
+        ["cites", turn],
+        ["cites", "guide/limits"],
+        ["entry", "show", "guide/limits"],
+        ["entry", "history", "guide/limits"],
+        ["blame", "limits.txt"],
+        ["insights"],
+        ["conversation", "changes", conversation],
+        ["conversation", "grep", "Ten."],
+        ["conversation", "ls", "--file", "limits.txt"],
+        ["search", "how many"],
+    ):
+        assert main(words) == 0, words
+        assert label in capsys.readouterr().out, words
+        if words[0] not in ("conversation", "search"):
+            assert main([*words, "--json"]) == 0
+            assert label in set(find_marks(json.loads(capsys.readouterr().out))), words
+    assert main(["conversation", "changes", conversation, "--stat"]) == 0
+    assert f"turn 1  mark: {label}" in capsys.readouterr().out
+    # Damaged marks hide nothing.
+    (open_workspace(built.root).workspace.data_dir / "marks.sqlite").write_bytes(b"no data" * 99)
+    for words in (["cites", turn], ["blame", "limits.txt"], ["conversation", "grep", "Ten."]):
+        assert main(words) == 0
+        assert "marks are not shown" in capsys.readouterr().err, words
 
 
 def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(

@@ -502,7 +502,7 @@ class _ConversationReaderDocumentBuilder:
         """Add a line with a mark. Its link is the reference that supersedes the turn, if there is one."""
         mark = placed.mark
         sign: Spans = [(f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])]
-        spans: Spans = [*sign, (placed.make_mark_facts_json()["label"], MARK_ROLES[mark.state])]
+        spans: Spans = [*sign, (placed.label_in_turn, MARK_ROLES[mark.state])]
         link = mark.superseded_by
         self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
 
