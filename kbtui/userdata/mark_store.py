@@ -23,9 +23,11 @@ from kbtui.notices import Notice
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata import MARKS_FILE_NAME
+from kbtui.userdata.removal_times import REMOVALS_TABLE, choose_change_time, record_removals
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.conversations.models import Conversation
@@ -33,12 +35,13 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE IF NOT EXISTS marks (
   id TEXT PRIMARY KEY, conversation TEXT NOT NULL, changed REAL NOT NULL, mark TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation)
-"""
+CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation);
+{REMOVALS_TABLE}"""
+_UPGRADES = (REMOVALS_TABLE,)
 
 
 class MarkStore:
@@ -52,6 +55,7 @@ class MarkStore:
             hint="check the file's permissions and the free space on its disk",
             sync=True,
             damage_hint="move it and its -wal and -shm files away; `kbtui mark import` adds the marks of an earlier export",
+            upgrades=_UPGRADES,
         )
 
     def check_marks_are_readable(self) -> None:
@@ -107,7 +111,15 @@ class MarkStore:
             if (is_same and earlier.passage == mark.passage) or earlier.id == mark.id:
                 # Make a new anchor, so that it has the event's id if JP has written one since.
                 mark = mark._replace(id=earlier.id, created=earlier.created)
-        self._save_marks([mark])
+        return self._save_changed_mark(mark)
+
+    def _save_changed_mark(self, mark: Mark) -> Mark:
+        """Save a mark that the user has set or changed now; return it with the time of the change."""
+        with self._file.open_write_transaction() as db:
+            select = "SELECT changed FROM marks WHERE id = ?"
+            earlier = db.execute(select, (mark.id,)).fetchone()
+            mark = mark._replace(changed=choose_change_time(db, "mark", mark.id, earlier))
+            _write_mark(db, mark)
         return mark
 
     def _make_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
@@ -120,33 +132,32 @@ class MarkStore:
         except KbtuiError:
             return None
 
-    def _save_marks(self, marks: Iterable[Mark]) -> int:
-        """Save each mark that is new or newer than its stored version. Return how many were saved."""
+    def import_marks(self, marks: Iterable[Mark]) -> int:
+        """Add marks that were exported elsewhere, even those that were removed here since.
+
+        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were
+        new or newer.
+        """
         saved = 0
         with self._file.open_write_transaction() as db:
             for mark in marks:
-                text = json.dumps(mark.as_json())
-                saved += db.execute(
-                    "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET changed = "
-                    "excluded.changed, mark = excluded.mark WHERE excluded.changed > changed",
-                    (mark.id, mark.conversation, mark.changed, text),
-                ).rowcount
+                select = "SELECT changed FROM marks WHERE id = ?"
+                earlier = db.execute(select, (mark.id,)).fetchone()
+                if earlier is None or earlier[0] < mark.changed:
+                    db.execute("DELETE FROM removals WHERE kind = 'mark' AND id = ?", (mark.id,))
+                    _write_mark(db, mark)
+                    saved += 1
         return saved
 
-    def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add marks that were exported elsewhere.
-
-        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were new or newer.
-        """
-        return self._save_marks(marks)
-
     def restore_mark(self, mark: Mark) -> None:
-        """Save a removed mark again."""
-        self._save_marks([mark])
+        """Save a removed mark again, as changed now."""
+        self._save_changed_mark(mark)
 
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark by its id; return False if there is none."""
         with self._file.open_write_transaction() as db:
+            found = db.execute("SELECT id, changed FROM marks WHERE id = ?", (mark_id,)).fetchall()
+            record_removals(db, "mark", found)
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
 
     def find_marks(self, text: str) -> list[PlacedMark]:
@@ -299,6 +310,11 @@ def _find_places_in_files(
     conversation = load_conversation(find_conversation(workspace, name))
     find = find_target_places if of_targets else find_mark_places
     return find(conversation, marks), conversation.describe_problems() is None
+
+
+def _write_mark(db: sqlite3.Connection, mark: Mark) -> None:
+    row = (mark.id, mark.conversation, mark.changed, json.dumps(mark.as_json()))
+    db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", row)
 
 
 def _make_unreadable_notice(error: KbtuiError) -> Notice:

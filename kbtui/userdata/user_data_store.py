@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
+from kbtui.userdata.removal_times import REMOVALS_TABLE, choose_change_time, record_removals
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from kbtui.search.search_request_and_answer import Mode
@@ -21,7 +23,14 @@ RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
 """A session of the TUI is saved only if its JSON has at most this many characters."""
 
-_TABLES = """
+_ADDED_TABLES = f"""
+CREATE TABLE IF NOT EXISTS saved_searches (
+  name TEXT PRIMARY KEY, query TEXT NOT NULL, mode TEXT NOT NULL, archived INTEGER NOT NULL,
+  hidden INTEGER NOT NULL, all_projects INTEGER NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
+{REMOVALS_TABLE}"""
+"""The tables that files of version 1 lack, or may lack."""
+_TABLES = f"""
 CREATE TABLE IF NOT EXISTS bookmarks (
   ref TEXT PRIMARY KEY, title TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL
 ) WITHOUT ROWID;
@@ -33,12 +42,9 @@ CREATE TABLE IF NOT EXISTS runs (
   entries INTEGER NOT NULL, added INTEGER NOT NULL, updated INTEGER NOT NULL, removed INTEGER NOT NULL,
   unchanged INTEGER NOT NULL, problems TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS saved_searches (
-  name TEXT PRIMARY KEY, query TEXT NOT NULL, mode TEXT NOT NULL, archived INTEGER NOT NULL,
-  hidden INTEGER NOT NULL, all_projects INTEGER NOT NULL, created REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, PRIMARY KEY (source, url)) WITHOUT ROWID
-"""
+CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, PRIMARY KEY (source, url)) WITHOUT ROWID;
+{_ADDED_TABLES}"""
+_UPGRADES = (_ADDED_TABLES,)
 
 
 class Bookmark(NamedTuple):
@@ -171,27 +177,26 @@ class UserData:
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
             sync=True,
+            upgrades=_UPGRADES,
         )
 
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
-        now = time.time()
-        self._execute_write_statement(
-            "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
-            "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
-            *map(replace_surrogates, (ref, title, note)),
-            now,
-            now,
-        )
+        ref, title, note = map(replace_surrogates, (ref, title, note))
+        with self._store.open_write_transaction() as db:
+            select = "SELECT changed FROM bookmarks WHERE ref = ?"
+            earlier = db.execute(select, (ref,)).fetchone()
+            now = choose_change_time(db, "bookmark", ref, earlier)
+            db.execute(
+                "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
+                "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
+                (ref, title, note, now, now),
+            )
 
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
-        return (
-            self._execute_write_statement(
-                "DELETE FROM bookmarks WHERE ref = ?", replace_surrogates(ref)
-            )
-            > 0
-        )
+        with self._store.open_write_transaction() as db:
+            return _remove_rows(db, "bookmark", "bookmarks", "ref", "changed", ref)
 
     def _execute_write_statement(self, statement: str, *values: object) -> int:
         with self._store.open_write_transaction() as db:
@@ -204,14 +209,16 @@ class UserData:
 
     def save_search(self, search: SavedSearch) -> bool:
         """Save a search now; return whether it replaced another one with the same name."""
-        is_known = any(one.name == search.name for one in self.list_saved_searches())
-        self._execute_write_statement(
-            "INSERT OR REPLACE INTO saved_searches VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *map(replace_surrogates, search[:3]),
-            *search[3:6],
-            time.time(),
-        )
-        return is_known
+        name, query, mode = map(replace_surrogates, search[:3])
+        with self._store.open_write_transaction() as db:
+            select = "SELECT created FROM saved_searches WHERE name = ?"
+            earlier = db.execute(select, (name,)).fetchone()
+            now = choose_change_time(db, "saved_search", name, earlier)
+            db.execute(
+                "INSERT OR REPLACE INTO saved_searches VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (name, query, mode, *search[3:6], now),
+            )
+        return earlier is not None
 
     def list_saved_searches(self) -> list[SavedSearch]:
         """Return the saved searches, sorted by name."""
@@ -225,12 +232,8 @@ class UserData:
 
     def remove_saved_search(self, name: str) -> bool:
         """Remove a saved search; return False if there was none with this name."""
-        return (
-            self._execute_write_statement(
-                "DELETE FROM saved_searches WHERE name = ?", replace_surrogates(name)
-            )
-            > 0
-        )
+        with self._store.open_write_transaction() as db:
+            return _remove_rows(db, "saved_search", "saved_searches", "name", "created", name)
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
         """Save the state of a front end under a name.
@@ -251,9 +254,10 @@ class UserData:
 
     def save_source_approval(self, source: str, digest: str) -> None:
         """Record that the user has approved the source configuration with the hash `digest`."""
-        self._execute_write_statement(
-            "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", digest, source, time.time()
-        )
+        with self._store.open_write_transaction() as db:
+            earlier = db.execute("SELECT at FROM approvals WHERE hash = ?", (digest,)).fetchone()
+            now = choose_change_time(db, "approval", digest, earlier)
+            db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
         """Return when the user approved the block with this hash, in Unix seconds, or None."""
@@ -299,5 +303,18 @@ class UserData:
     def forget_source_data(self, source: str) -> None:
         """Remove a source's approvals, run and fetched addresses."""
         with self._store.open_write_transaction() as db:
+            found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))
+            record_removals(db, "approval", found.fetchall())
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
+
+
+def _remove_rows(
+    db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
+) -> bool:
+    """Remove the record `name` from a table, and store when. Return False if there is none."""
+    name = replace_surrogates(name)
+    select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
+    found = db.execute(select, (name,)).fetchall()
+    record_removals(db, kind, found)
+    return db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,)).rowcount > 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.userdata.user_data_store import UserData
+from kbtui.userdata.user_data_store import SavedSearch, UserData
 from kbtui.workspace import open_workspace_at_root
 
 FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
@@ -55,3 +55,9 @@ def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserDa
     assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)
     assert run.problems == ("one address timed out",)
     assert userdata.load_fetched_address_facts("docs") == {"https://a.example/": {"etag": "1"}}
+
+
+def test_searches_can_be_saved(userdata: UserData) -> None:
+    assert userdata.list_saved_searches() == []
+    userdata.save_search(SavedSearch("walruses", "walrus topic:guide"))
+    assert [one.name for one in userdata.list_saved_searches()] == ["walruses"]
