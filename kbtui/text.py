@@ -12,7 +12,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Literal
 
     Policy = Literal["strip", "visualize", "off"]
@@ -161,6 +161,15 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
+def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
+    """Return what has changed since a turn: `knowledge changed since: guide/start, guide/old (gone)`.
+
+    `subjects` are the references of the turn's outdated subjects, each with the state of its citation.
+    """
+    names = (f"{ref} (gone)" if state == "gone" else ref for ref, state in subjects)
+    return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
+
+
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
@@ -250,6 +259,8 @@ def format_json_value_on_one_line(value: object) -> str:
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 
+KNOWLEDGE_CHANGED = "knowledge changed since"
+"""What front ends say of an outdated turn."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",

@@ -653,12 +653,12 @@ def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
 
 def _format_outdated_subjects(hit: Hit) -> str:
     """Return a remark about the subjects that have changed since they were given to the turn of a hit."""
-    from kbtui.text import cut_to_width, sanitize_to_one_line
+    from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
         return ""
-    refs = [sanitize_to_one_line(subject.ref, "strip") for subject in hit.outdated_subjects]
-    return cut_to_width(f" (changed since this turn: {', '.join(refs)}", MAX_TITLE_WIDTH) + ")"
+    changes = sanitize_to_one_line(format_knowledge_changes(hit.outdated_subjects), "strip")
+    return cut_to_width(f" ({changes}", MAX_TITLE_WIDTH) + ")"
 
 
 def _format_marks(hit: Hit) -> str:

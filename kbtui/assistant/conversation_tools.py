@@ -732,13 +732,15 @@ def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
 ) -> dict[int, list[OutdatedSubjectJson]]:
     """Map turn numbers to the subjects that have changed since they were given to the turn."""
-    found: dict[int, list[OutdatedSubjectJson]] = {}
-    for cite in citations:
-        if cite.state in ("changed", "gone"):
-            subject: OutdatedSubjectJson = {"ref": cite.target, "state": cite.state}
-            if subject not in (subjects := found.setdefault(cite.turn, [])):
-                subjects.append(subject)
-    return found
+    from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
+
+    return {
+        turn: [
+            {"ref": cite.target, "state": "gone" if cite.state == "gone" else "changed"}
+            for cite in cites
+        ]
+        for turn, cites in group_outdated_citations_by_turn(citations).items()
+    }
 
 
 def _make_answer_too_long_error(

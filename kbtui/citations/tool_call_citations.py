@@ -116,6 +116,15 @@ class Citations(NamedTuple):
     gone: str | None = None
 
 
+def group_outdated_citations_by_turn(citations: Iterable[Citation]) -> dict[int, list[Citation]]:
+    """Map the number of each outdated turn to its outdated citations, one for each subject."""
+    found: dict[int, dict[str, Citation]] = {}
+    for cite in citations:
+        if cite.state in ("changed", "gone"):
+            found.setdefault(cite.turn, {}).setdefault(cite.target, cite)
+    return {turn: list(cites.values()) for turn, cites in found.items()}
+
+
 class CitationTargetLookup:
     """Looks up the topics and subjects that are cited by tool calls.
 

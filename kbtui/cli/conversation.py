@@ -29,6 +29,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import (
     cut_to_width,
     format_counted_noun,
+    format_knowledge_changes,
     measure_text_width,
     sanitize,
     sanitize_to_one_line,
@@ -705,10 +706,9 @@ class ConversationFormatter:
             yield ""
             state = ", rewound" if turn.get("rewound") else ""
             yield self.style_text(f"── {answer.id}:{turn['turn']}{state} ──", "bold")
-            for subject in turn.get("outdated_subjects", ()):
-                words = {"changed": "changed since", "gone": "gone"}[subject["state"]]
-                line = f"given {self.put_on_one_safe_line(subject['ref'])}, {words}"
-                yield self.style_text(line, "yellow")
+            if subjects := turn.get("outdated_subjects"):
+                changes = format_knowledge_changes((one["ref"], one["state"]) for one in subjects)
+                yield self.style_text(self.put_on_one_safe_line(changes), "yellow")
             for mark in turn.get("marks", ()):
                 text = self.put_on_one_safe_line(f"mark: {mark['label']}")
                 yield self.style_text(text, "yellow")

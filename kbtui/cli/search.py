@@ -9,6 +9,7 @@ from kbtui.cli.command_output import are_colors_off, print_json_result, print_to
 from kbtui.cli.command_parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import (
+    KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
     describe_missing_words,
@@ -312,7 +313,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     role = f" · {hit['role']}" if hit.get("role") else ""
     parent = format_parent_title_suffix(hit.get("parent_title"), hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
-    outdated = " · knowledge changed since" if hit.get("outdated_subjects") else ""
+    outdated = f" · {KNOWLEDGE_CHANGED}" if hit.get("outdated_subjects") else ""
     marks = "".join(f" · {sanitize_to_one_line(one['label'])}" for one in hit.get("marks", ()))
     later = f" · again in turn {turn}" if (turn := hit.get("later_turn")) else ""
     others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
 from kbtui.refs import Ref, make_subject_ref, parse_ref
-from kbtui.text import format_counted_noun
+from kbtui.text import format_counted_noun, format_knowledge_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kbtui.citations import Citation, Citations
@@ -153,6 +154,9 @@ class ReferenceReader(IndexAndEngineAccess):
         return "\n".join(lines[first - 1 : last])
 
     def _format_conversation_text(self, ref: Ref) -> str:
+        # A search without an engine imports this module and must not wait for `dataclasses`.
+        from dataclasses import replace
+
         from kbtui.conversations.models import format_event_text
         from kbtui.userdata.mark_store import MarkStore
 
@@ -161,10 +165,14 @@ class ReferenceReader(IndexAndEngineAccess):
             conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
         )
         marks = MarkStore(self.workspace).map_marks_by_turn(conversation)
+        outdated = self.map_outdated_citations_by_turn(replace(conversation, turns=turns))
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
+                if cites := outdated.get(turn.number):
+                    changes = format_knowledge_changes((one.target, one.state) for one in cites)
+                    parts.append(f"{changes[0].upper()}{changes[1:]}")
                 parts += [f"Mark: {label}" for label in marks.get_labels(turn.number)]
             for event in turn.events:
                 if ref.call in (None, event.call):
@@ -200,7 +208,6 @@ class ReferenceReader(IndexAndEngineAccess):
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation; each has the current title of the cited entry or file."""
         from kbtui.citations import extract_citations
-        from kbtui.citations.given_text import find_citation_state
         from kbtui.conversations import conversation_repository
 
         titles = {
@@ -209,20 +216,32 @@ class ReferenceReader(IndexAndEngineAccess):
         }
         targets = self._make_citation_target_lookup(titles)
         known: dict[str, tuple[str, bool]] = {}
-        read_subject = cache(partial(open_cited_subject, targets.knowledge))
         found = []
-        for cite in extract_citations(conversation, targets):
+        for cite in _add_citation_states(extract_citations(conversation, targets), targets):
             if cite.target not in known:
                 known[cite.target] = self._look_up_target_title_and_absence(cite, targets)
             title, gone = known[cite.target]
             source_title = conversation.info.name
-            if cite.kind == "subject":
-                given = cite.given
-                extent, stored = (given.extent, given.make_stored_form()) if given else (None, None)
-                state, reason = find_citation_state(extent, stored, read_subject(cite.target))
-                cite = cite._replace(state=state, state_reason=reason)
             found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
+
+    def map_outdated_citations_by_turn(
+        self, conversation: Conversation
+    ) -> dict[int, list[Citation]]:
+        """Map the number of each outdated turn to its outdated citations, one for each subject.
+
+        The citations have no current titles.
+        """
+        from kbtui.citations import extract_citations
+        from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
+
+        events = chain.from_iterable(turn.events for turn in conversation.turns)
+        if not any(event.kind == "tool_call_request" for event in events):
+            return {}  # do not wait for the list of subjects
+        targets = self._make_citation_target_lookup({})
+        cites = extract_citations(conversation, targets)
+        subjects = (cite for cite in cites if cite.kind == "subject")
+        return group_outdated_citations_by_turn(_add_citation_states(subjects, targets))
 
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
         from kbtui.citations.tool_call_citations import CitationTargetLookup
@@ -393,6 +412,23 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
     check_turn_and_call_exist(conversation, ref)
     return conversation.turns[(ref.turn or 1) - 1]
+
+
+def _add_citation_states(
+    citations: Iterable[Citation], targets: CitationTargetLookup
+) -> Iterator[Citation]:
+    """Yield the citations; those of subjects with their state."""
+    from kbtui.citations.given_text import find_citation_state
+
+    read_subject = cache(partial(open_cited_subject, targets.knowledge))
+    for cite in citations:
+        if cite.kind != "subject":
+            yield cite
+            continue
+        given = cite.given
+        extent, stored = (given.extent, given.make_stored_form()) if given else (None, None)
+        state, reason = find_citation_state(extent, stored, read_subject(cite.target))
+        yield cite._replace(state=state, state_reason=reason)
 
 
 def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableText | None:

@@ -13,6 +13,7 @@ from textual.message import Message
 from kbtui.dates import format_date
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
+    KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
     format_counted_noun,
@@ -381,7 +382,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
                 below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
         if hit.outdated_subjects:
             # Not after the title, where a narrow row would cut it.
-            below.insert(0, [("  ", ""), ("knowledge changed since", "warning")])
+            below.insert(0, [("  ", ""), (KNOWLEDGE_CHANGED, "warning")])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
 

@@ -168,7 +168,7 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     only = {"query": "aardvark badger", "in": "conversations"}
     text = answer_tool_call("knowledge_search", only, library).text
     assert "guide/" not in re.findall(r"Sources: (.*)", text)[0]
-    assert "(changed since this turn: guide/start)" in text
+    assert "(knowledge changed since: guide/start)" in text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
     text = answer_tool_call("knowledge_search", only, library).text
     assert len(SEARCH_RESULT_HEADER.findall(text)) == 1

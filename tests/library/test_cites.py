@@ -203,8 +203,11 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     assert "knowledge changed since" in run(built, "search", "how many").stdout
     turns = json.loads(run(built, "insights", "--json").stdout)["outdated_turns"]
     assert [one["outdated_subjects"] for one in turns if one["ref"] == turn] == [outdated]
-    assert "given guide/limits, changed since" in run(built, "c", "read", turn).stdout
+    for command in (["c", "read"], ["show"]):
+        shown = run(built, *command, turn).stdout
+        assert "nowledge changed since: guide/limits\n" in shown
     path.unlink()
+    assert "nowledge changed since: guide/limits (gone)\n" in run(built, "show", turn).stdout
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."

@@ -150,6 +150,7 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.until("No earlier version is known")
         await tui.open("jp-c17800000008")
         await tui.until("unchanged")
+        assert "knowledge changed since" not in tui.text
         await tui.press("3", "d")
         await tui.until("Nothing has changed.")
         path.write_text(then.replace("ten", "twelve").replace("The end", "The real end"))
@@ -163,6 +164,15 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.press("2", "n", "n")
         await tui.press("n")
         await tui.until("No more changes below.")
+        await tui.open("jp-c17800000008")
+        await tui.until("≠ knowledge changed since: project/limits")
+        await tui.press("2", "n", "down", "enter")
+        await tui.until("- At most ten.")
+        await tui.press("[")
+        path.write_text(then)
+        await tui.press("ctrl+r")
+        await tui.until(lambda: "knowledge changed since" not in tui.text)
+        path.write_text(then.replace("ten", "twelve").replace("The end", "The real end"))
     async with running(book.root, size=(80, 24)) as tui:
         await tui.open("jp-c17800000008")
         await tui.press("3")

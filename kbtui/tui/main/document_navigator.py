@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kbtui.citations.tool_call_citations import CitationKey
+    from kbtui.conversations.models import Conversation
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -378,10 +379,16 @@ class DocumentNavigator:
         library, clock = self._library, self._clock
         info = library.find_conversation(conversation)
         titles = contents.map_titles_of_related_conversations(info) if contents else {}
-        if info.size < BIG_CONVERSATION_BYTES:
-            found = library.load_conversation(conversation)
+
+        def make_document(found: Conversation) -> ReaderDocument:
             marks = library.map_marks_by_turn(found)
-            return build_conversation_document(found, clock(), titles=titles, marks=marks)
+            outdated = library.map_outdated_citations_by_turn(found)
+            return build_conversation_document(
+                found, clock(), titles=titles, marks=marks, outdated=outdated
+            )
+
+        if info.size < BIG_CONVERSATION_BYTES:
+            return make_document(library.load_conversation(conversation))
         # While the engine builds an index, it reports the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if (
@@ -389,6 +396,7 @@ class DocumentNavigator:
             and known
             and (known.id, known.signature) == (info.id, info.signature)
             and library.map_marks_by_turn(shown.record) == shown.marks
+            and library.map_outdated_citations_by_turn(shown.record) == shown.outdated
         ):
             return shown
         with pause_garbage_collection():
@@ -397,9 +405,7 @@ class DocumentNavigator:
                     beginning, clock(), partial=True, titles=titles
                 )
                 show_beginning(_lay_out_first_blocks(document))
-            found = library.load_conversation(conversation)
-            marks = library.map_marks_by_turn(found)
-            return build_conversation_document(found, clock(), titles=titles, marks=marks)
+            return make_document(library.load_conversation(conversation))
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:

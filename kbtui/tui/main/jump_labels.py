@@ -74,7 +74,7 @@ def _find_visible_link_targets(
     reader = panes.reader.document_view
     for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):
         block = reader.document.blocks[position.block]
-        can_open = isinstance(block, FoldHeadingBlock) or block.link
+        can_open = isinstance(block, FoldHeadingBlock) or block.can_be_opened
         is_head = bool(position.line == block.above and can_open)
 
         def go_to_link(position: LinePosition = position, is_head: bool = is_head) -> None:

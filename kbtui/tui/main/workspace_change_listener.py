@@ -158,8 +158,8 @@ class WorkspaceChangeListener:
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
         """Return whether an event may report a change of the entry with this reference."""
-        if ref is None or ref.kind != "conversation":
-            return True
+        if ref is None or ref.kind != "conversation" or event.get("subjects"):
+            return True  # the shown turns may rest on a changed subject
         changed = event.get("conversations") or []
         return ref.conversation in changed or len(changed) >= MAX_NAMED_CONVERSATIONS
 

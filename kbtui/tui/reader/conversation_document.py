@@ -20,6 +20,7 @@ from kbtui.text import (
     cut_to_width,
     format_counted_noun,
     format_json_value_on_one_line,
+    format_knowledge_changes,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
 )
@@ -42,9 +43,10 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from kbtui.citations import Citation
     from kbtui.citations.file_changes import TurnFileAction
     from kbtui.conversations.models import (
         Conversation,
@@ -320,14 +322,19 @@ def build_conversation_document(
     partial: bool = False,
     titles: Mapping[str, str] | None = None,
     marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
+    outdated: Mapping[int, Sequence[Citation]] | None = None,
 ) -> ReaderDocument:
     """Build the document of a conversation; dates are relative to the time `present`.
 
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
+    `outdated` are the citations of each turn whose subject has changed since or is gone.
     """
     info = conversation.info
-    builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {}, marks)
+    outdated = outdated or {}
+    builder = _ConversationReaderDocumentBuilder(
+        conversation, present, titles or {}, marks, outdated
+    )
     blocks = builder.build_conversation_blocks()
     badges = make_conversation_badges(info)
     if marks.notice:
@@ -341,6 +348,7 @@ def build_conversation_document(
         badges=badges,
         record=conversation,
         marks=marks,
+        outdated=outdated,
         turns_total=len(conversation.turns),
         rewound_turns=_count_rewound_turns(conversation),
         block_indices_by_kind={"request": builder.requests, "error": builder.errors},
@@ -394,9 +402,11 @@ class _ConversationReaderDocumentBuilder:
         present: datetime,
         titles: Mapping[str, str],
         marks: TurnMarks,
+        outdated: Mapping[int, Sequence[Citation]],
     ) -> None:
         self.conversation = conversation
         self.marks = marks
+        self.outdated = outdated
         self.present = present
         self.titles = titles
         self.blocks: list[ReaderBlock] = []
@@ -471,6 +481,8 @@ class _ConversationReaderDocumentBuilder:
             self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         for mark in self.marks.by_turn.get(turn.number, ()):
             self._add_mark(mark)
+        for cite in self.outdated.get(turn.number, ()):
+            self._add_knowledge_change(cite)
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         summary = self.compacted.summary
@@ -505,6 +517,15 @@ class _ConversationReaderDocumentBuilder:
         spans: Spans = [*sign, (placed.label_in_turn, MARK_ROLES[mark.state])]
         link = mark.superseded_by
         self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
+
+    def _add_knowledge_change(self, cite: Citation) -> None:
+        """Add a line that names a subject that has changed since. Enter opens the difference."""
+        text = sanitize_to_one_line(format_knowledge_changes([(cite.target, cite.state)]))
+        self._append_blocks(
+            ParagraphBlock(
+                f"outdated:{cite.turn}:{cite.target}", [(f"≠ {text}", "warning")], cite=cite.key
+            )
+        )
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
         """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
@@ -22,6 +22,9 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 
+if TYPE_CHECKING:
+    from kbtui.citations.tool_call_citations import CitationKey
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReaderBlock:
@@ -32,7 +35,7 @@ class ReaderBlock:
     * `above` is the number of blank lines before the block.
     * `fold` is the key of the fold that contains the block.
     * `turn` and `call` are the numbers of the turn and the tool call that the block belongs to.
-    * `link` is the reference that Enter opens.
+    * `link` is the reference that Enter opens. `cite` is the citation whose difference Enter opens.
     * `view` is "user" for a block that compaction hides from the model, "model" for a block that
       only the model sees, and "" for all others.
     * `code_offset` is the number of cells by which code is scrolled to the left. If it is None,
@@ -47,6 +50,7 @@ class ReaderBlock:
     turn: int | None = None
     call: int | None = None
     link: str | None = None
+    cite: CitationKey | None = None
     view: str = ""
     code_offset: int | None = None
 
@@ -62,6 +66,11 @@ class ReaderBlock:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
+
+    @property
+    def can_be_opened(self) -> bool:
+        """Whether Enter opens something."""
+        return self.link is not None or self.cite is not None
 
     @abstractmethod
     def lay_out_lines(

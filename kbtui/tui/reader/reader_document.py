@@ -12,8 +12,9 @@ from kbtui.text import format_counted_noun
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextRangeBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kbtui.citations import Citation
     from kbtui.conversations.turn_marks import TurnMarks
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
@@ -53,6 +54,8 @@ class ReaderDocument:
     record: Any = None
     marks: TurnMarks | None = None
     """The marks on the turns of a conversation."""
+    outdated: Mapping[int, Sequence[Citation]] = field(default_factory=dict)
+    """Number of an outdated turn of a conversation -> its outdated citations."""
     turns_total: int = 0
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
@@ -88,7 +91,7 @@ class ReaderDocument:
         self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
         self._outer_folds = {key: blocks[self._indices[key]].fold for key in self.fold_kinds}
         self.is_compacted = any(block.view for block in blocks)
-        self._has_links = any(block.link is not None for block in blocks)
+        self._has_links = any(block.can_be_opened for block in blocks)
         self.block_indices_by_kind["turn"] = [
             n for n, b in enumerate(blocks) if b.key == f"turn:{b.turn}"
         ]

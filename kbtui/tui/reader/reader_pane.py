@@ -30,7 +30,11 @@ from kbtui.tui.framework.text_widgets import (
     PaneInput,
     WrappedParagraphs,
 )
-from kbtui.tui.navigation_target import OpenTargetRequested, make_navigation_target
+from kbtui.tui.navigation_target import (
+    OpenTargetRequested,
+    make_difference_target,
+    make_navigation_target,
+)
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
     compile_pattern_for_terms,
@@ -348,8 +352,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Open the link of the current line. If the cursor is on a fold, open or close the fold."""
         viewport = self.viewport
         blocks = viewport.document.blocks
-        if blocks and (link := blocks[viewport.cursor.block].link):
-            self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(link))))
+        block = blocks[viewport.cursor.block] if blocks else None
+        if block and block.link:
+            self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(block.link))))
+        elif block and block.cite:
+            self.post_message(OpenTargetRequested(make_difference_target(block.cite)))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.redraw_after_viewport_change()
