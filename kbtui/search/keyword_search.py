@@ -38,6 +38,7 @@ from kbtui.index.passage_windows import (
 )
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.query_words import (
+    QueryToken,
     QueryWord,
     StemmingAnalyzer,
     add_near_spellings,
@@ -48,6 +49,7 @@ from kbtui.search.query_words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kbtui.index.entries_and_chunks import Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
@@ -108,14 +110,16 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
     """
     if "|" in part.term:
         return None
-    total = 0.0
-    for term in part.term.split():
-        chunks = searcher.doc_freq(part.field, term)
-        if not chunks:
-            return None
-        # The inverse document frequency of BM25.
-        total += math.log1p(max(0.0, searcher.num_docs - chunks + 0.5) / (chunks + 0.5))
-    return part.weight * total
+    terms = part.term.split()
+    if not all(searcher.doc_freq(part.field, term) for term in terms):
+        return None
+    return part.weight * sum(_compute_rarity(searcher, part.field, term) for term in terms)
+
+
+def _compute_rarity(searcher: Any, field: str, term: str) -> float:
+    """Return the inverse document frequency of a term, as BM25 defines it."""
+    chunks = searcher.doc_freq(field, term)
+    return math.log1p(max(0.0, searcher.num_docs - chunks + 0.5) / (chunks + 0.5))
 
 
 FIELD_WEIGHTS = {"body": 1.0, "window": 1.0, "title": 0.5}
@@ -156,10 +160,7 @@ class QueryTermBuilder:
             if token.weight == 1.0:
                 yield self._build_query_term(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
-                field_terms = [
-                    (field, stem) for stem in token.corrected for field in ("body", "title")
-                ]
-                yield self._build_query_term(token.plain, GUESS_WEIGHT, *field_terms)
+                yield self._build_near_spellings_term(token)
         if wholes := word.forms.wholes:
             # If the query has `utf-8`, a text with `utf8` also matches.
             joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
@@ -249,6 +250,22 @@ class QueryTermBuilder:
         shown = " | ".join(dict.fromkeys(term for _, term in field_terms))
         return QueryTerm(word, field_terms[0][0], shown, weight, query)
 
+    def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
+        """Build a term that matches any near spelling of a token.
+
+        A rare spelling counts no more than the likeliest one, although BM25 would give it a higher score.
+        """
+        rarities = [_compute_rarity(self._searcher, "body", near.stem) for near in token.corrected]
+        queries = []
+        for near, rarity in zip(token.corrected, rarities, strict=True):
+            weight = near.weight * (min(1.0, rarities[0] / rarity) if rarity else 1.0)
+            for field in ("body", "title"):
+                query = self._make_term_query(field, near.stem)
+                queries.append(Query.boost_query(query, weight) if weight != 1.0 else query)
+        query = Query.boost_query(Query.disjunction_max_query(queries), GUESS_WEIGHT)
+        shown = " | ".join(near.stem for near in token.corrected)
+        return QueryTerm(token.plain, "body", shown, GUESS_WEIGHT, query)
+
     def _build_title_or_body_query(self, stems: list[str]) -> Any:
         found = []
         for field in ("body", "title"):
@@ -315,6 +332,7 @@ class KeywordSearch:
                 narrowing,
                 self.language,
                 statistics[hidden] if statistics else None,
+                reader.get_chunks_by_number,
             )
             for hidden in ((False, True) if request.hidden else (False,))
         ]
@@ -358,6 +376,16 @@ class KeywordSearch:
         return self._merge_rows_of_sides(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
         )
+
+    def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
+        """Return those chunks of a result of `rank_chunks` that contain words of the query themselves.
+
+        The other chunks are only near them, in the same windows.
+        """
+        if any(side.chunks_with_words is None for side in self.sides):
+            return found
+        numbers = {number for side in self.sides for number in side.chunks_with_words or ()}
+        return [row for row in found if row[0] in numbers]
 
     def rank_chunks_with_near_spellings(self, limit: int) -> list[RankedChunk]:
         """Return the best chunks for the query if its rare words also match their near spellings.
@@ -411,14 +439,20 @@ class _KeywordIndexQuery:
         narrowing: ArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
         statistics: PassageAndWindowStatistics | None,
+        get_chunks: Callable[[Collection[int]], Mapping[int, tuple[Chunk, str]]],
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
+        self._get_chunks = get_chunks
         summed = statistics.passages if statistics else None
         self._counted: Any = summed or self.searcher
         self._language = language
         self.words = analyze_and_correct_query_words(
-            query.words, self._counted, language, completes_last=request.partial and query.open
+            query.words,
+            self._counted,
+            language,
+            self._read_texts_with_stem,
+            completes_last=request.partial and query.open,
         )
         self._builder = builder = QueryTermBuilder(self._schema, self.searcher, language, summed)
         self.parts = self._build_query_terms()
@@ -443,9 +477,18 @@ class _KeywordIndexQuery:
         self.near_query: Any = None
         """The query with the near spellings of its rare words; see `add_near_spellings_to_query`."""
         self._near_wanted: list[tuple[Any, Any]] = []
+        self.chunks_with_words: frozenset[int] | None = None
+        """The numbers of the chunks that match `query` by their own texts; None if they are too many to know."""
         self.windows = WindowQuery(
             windows, self.words, request, narrowing, language, statistics and statistics.windows
         )
+
+    def _read_texts_with_stem(self, stem: str, limit: int) -> list[str]:
+        """Return the texts of up to `limit` passages of this index that contain a stem."""
+        query = Query.term_query(self._schema, "body", stem, "basic")
+        hits = self.searcher.search(query, limit=limit, count=False).hits
+        numbers = self.searcher.fast_field_values("chunk", [address for _, address in hits])
+        return [chunk.text for chunk, _ in self._get_chunks(numbers).values()] if numbers else []
 
     def _build_query_terms(self) -> list[QueryTerm]:
         words = [part for word in self.words for part in self._builder.build_word_terms(word)]
@@ -468,7 +511,9 @@ class _KeywordIndexQuery:
                 if word.completions
                 else word._replace(
                     tokens=tuple(
-                        add_near_spellings(token, self._counted, self._language)
+                        add_near_spellings(
+                            token, self._counted, self._language, self._read_texts_with_stem
+                        )
                         for token in word.tokens
                     )
                 )
@@ -535,6 +580,8 @@ class _KeywordIndexQuery:
         cut = whole_ties and not all_found
         if not self.ranks_by_score:
             return sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut), all_found
+        if all_found and wanted is self._wanted and not without:
+            self.chunks_with_words = frozenset(row.number for row in found)
         found = drop_chunks_tied_with_last(found) if cut else found
         best = self.windows.rank_windows(without)
         members, more_places = self._search_chunks_of_windows(best.first, wanted)

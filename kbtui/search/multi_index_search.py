@@ -237,6 +237,7 @@ class _MultiIndexSearch:
         from kbtui.search.keyword_search import append_missing_chunks_below
 
         rows: list[RankedChunk] = []
+        exact_numbers: set[int] = set()
         tolerance = SCORE_TOLERANCE
         for position, run in self._runs.items():
             with self._name_failing_index(position):
@@ -244,9 +245,12 @@ class _MultiIndexSearch:
                 tolerance = run.keyword_search.tolerance
                 ranking = [(row.number, row.score) for row in found]
                 rows += self._identify_chunks(position, run, ranking)
+                exact = run.keyword_search.select_chunks_with_words(ranking)
+                exact_numbers |= {row.number for row in self._identify_chunks(position, run, exact)}
         ranked = self._merge_rows(rows, tolerance=tolerance)
         self._exact_hit_count = len(ranked)
-        if len(ranked) >= FEW_KEYWORD_HITS:
+        exact = [row for row in ranked if row[0] in exact_numbers]
+        if len(exact) >= FEW_KEYWORD_HITS:
             return ranked
         near: list[RankedChunk] = []
         for position, run in self._runs.items():
@@ -254,7 +258,9 @@ class _MultiIndexSearch:
                 found = run.keyword_search.rank_chunks_with_near_spellings(self._request.depth)
                 ranking = [(row.number, row.score) for row in found]
                 near += self._identify_chunks(position, run, ranking)
-        return append_missing_chunks_below(ranked, self._merge_rows(near, tolerance=tolerance))
+        if not near:
+            return ranked
+        return append_missing_chunks_below(exact, self._merge_rows(near, tolerance=tolerance))
 
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking

@@ -12,10 +12,16 @@ from kbtui.index.keyword_index import (
     parse_language_setting,
 )
 from kbtui.index.keyword_tokenizer import CodeWordForms, get_code_word_forms, normalize_unicode
+from kbtui.search.near_spellings import (
+    MAX_ENDING_LETTERS,
+    MIN_LETTERS_OF_FREE_START,
+    find_near_spellings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from kbtui.search.near_spellings import NearSpelling, TextsWithStem
 
 _FUNCTION_WORDS = {
     "english": """a about after again all also am an and any are as at be because been before being
@@ -73,43 +79,26 @@ _FUNCTION_WORDS = {
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
-MAX_CORRECTIONS = 3
 FEW_KEYWORD_HITS = 3
 """A search with fewer keyword hits than this also looks for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
 """Only words with at least this many letters get near spellings. Shorter words would have too many."""
-MIN_LETTERS_OF_FREE_START = 6
-"""The minimum number of letters of a word whose near spellings may begin with another letter."""
-MIN_LETTERS_TO_COMPARE = 7
-"""If no term is at edit distance one, words with at least this many letters are compared with similar terms.
-"""
-NEAR_SPELLING_RATIO = 0.75
-"""The minimum similarity of a near spelling that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
-MAX_COMPARED_TERMS = 2000
-"""The maximum number of terms that are compared with a word, the most common ones.
-
-This limits the time of a search.
-"""
 MAX_PREFIX_TERMS = 32
-MAX_ENDING_LETTERS = 5
-"""To find the stem of an unfinished word, at most this many letters at its end are left out."""
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query; the word `don't` has two tokens.
 
     `stem` is the token's stem in the first language of the setting `language`. `others` has a pair
-    `(field, term)` for each further language. If the index does not contain the word, `corrected`
-    has the stems of similar words.
+    `(field, term)` for each further language. `corrected` has the stems of similar words, if the word is
+    rare or missing in the index.
     """
 
     plain: str
     stem: str
     others: tuple[tuple[str, str], ...]
     weight: float
-    corrected: tuple[str, ...] = ()
+    corrected: tuple[NearSpelling, ...] = ()
 
     @property
     def index_terms(self) -> list[tuple[str, str]]:
@@ -151,7 +140,7 @@ class StemmingAnalyzer:
         }
         # Some languages have no entry. `analyze` removes accents, as the index does.
         known = [_FUNCTION_WORDS.get(name, "") for name in names or ["english"]]
-        self._function_words = frozenset(self._plain.analyze(" ".join(known)))
+        self.function_words = frozenset(self._plain.analyze(" ".join(known)))
 
     def stem_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
@@ -184,7 +173,7 @@ class StemmingAnalyzer:
             for field, other in self._others.items()
             if (found := other.analyze(text))
         )
-        weight = FUNCTION_WORD_WEIGHT if text in self._function_words else 1.0
+        weight = FUNCTION_WORD_WEIGHT if text in self.function_words else 1.0
         return QueryToken(text, stems[0], others, weight)
 
     def analyze_query_word(self, word: str) -> list[QueryToken]:
@@ -194,11 +183,16 @@ class StemmingAnalyzer:
 
 
 def analyze_and_correct_query_words(
-    words: Sequence[str], searcher: Any, language: StemmingAnalyzer, *, completes_last: bool = False
+    words: Sequence[str],
+    searcher: Any,
+    language: StemmingAnalyzer,
+    texts: TextsWithStem,
+    *,
+    completes_last: bool = False,
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index, and correct words that are not in the index.
 
-    With `completes_last`, the last word may be the beginning of a word. It is corrected only if no
+    `texts` returns texts of the index that contain a stem. With `completes_last`, the last word may be the beginning of a word. It is corrected only if no
     word of the index can complete it.
     """
     found = []
@@ -209,7 +203,7 @@ def analyze_and_correct_query_words(
         if completes_last and position == len(words) and len(word) > 1:
             completions = _complete_word_prefix(word, tokens, searcher)
         if not completions:
-            tokens = [_correct_spelling(token, searcher, language) for token in tokens]
+            tokens = [_correct_spelling(token, searcher, language, texts) for token in tokens]
         forms = get_code_word_forms(word)
         found.append(QueryWord(text, tuple(tokens), forms, tuple(completions)))
     return found
@@ -239,24 +233,30 @@ def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple
     return [(field, term) for term, _ in found]
 
 
-def _correct_spelling(token: QueryToken, searcher: Any, language: StemmingAnalyzer) -> QueryToken:
+def _correct_spelling(
+    token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
+) -> QueryToken:
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
     if any(searcher.doc_freq(field, term) for field, term in token.index_terms):
         return token
-    stems = dict.fromkeys(language.stem_text(" ".join(_list_words_at_edit_distance_one(word))))
-    counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
-    best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
-    return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
+    near = find_near_spellings(
+        word,
+        searcher,
+        language.stem_text,
+        texts,
+        function_words=language.function_words,
+        keeps_first_letter=False,
+        compares_similar=False,
+    )
+    return token._replace(corrected=near)
 
 
-def add_near_spellings(token: QueryToken, searcher: Any, language: StemmingAnalyzer) -> QueryToken:
-    """Return a token with near spellings in `corrected`, if fewer than `FEW_KEYWORD_HITS` passages have its word.
-
-    The nearest terms of the index are those at edit distance one. If a long word has none, similar terms
-    with the same first letter are taken instead.
-    """
+def add_near_spellings(
+    token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
+) -> QueryToken:
+    """Return a token with near spellings in `corrected`, if fewer than `FEW_KEYWORD_HITS` passages have its word."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
         return token
@@ -264,52 +264,21 @@ def add_near_spellings(token: QueryToken, searcher: Any, language: StemmingAnaly
         return token
     if count_passages_with_token(token, searcher) >= FEW_KEYWORD_HITS:
         return token
-    near = _list_words_at_edit_distance_one(word)
-    if len(word) < MIN_LETTERS_OF_FREE_START:
-        near = [other for other in near if other[:1] == word[0]]
-    stems = set(language.stem_text(" ".join(near))) - {token.stem}
-    counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
-    best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: (-counts[stem], stem))
-    if not best and len(word) >= MIN_LETTERS_TO_COMPARE:
-        best = [stem for stem in _list_similar_terms(word, searcher) if stem != token.stem]
-    return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
-
-
-def _list_similar_terms(word: str, searcher: Any) -> list[str]:
-    """Return the most similar terms of the index with the same first letter, the longest first.
-
-    A term is a stem, so it is compared with the beginning of the word that is as long as the term.
-    """
-    from difflib import get_close_matches
-
-    terms: dict[int, list[str]] = {}
-    for term, _ in searcher.terms_with_prefix("body", word[0], limit=MAX_COMPARED_TERMS):
-        terms.setdefault(len(term), []).append(term)
-    lengths = range(
-        len(word) + 1, max(MIN_LETTERS_TO_COMPARE, len(word) - MAX_ENDING_LETTERS) - 1, -1
+    near = find_near_spellings(
+        word,
+        searcher,
+        language.stem_text,
+        texts,
+        function_words=language.function_words,
+        keeps_first_letter=len(word) < MIN_LETTERS_OF_FREE_START,
+        excluded=token.stem,
     )
-    return [
-        term
-        for length in lengths
-        for term in get_close_matches(
-            word[:length], terms.get(length, ()), MAX_CORRECTIONS, NEAR_SPELLING_RATIO
-        )
-    ]
+    return token._replace(corrected=near)
 
 
 def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
     """Return how many passages contain a token, in the field that contains it most often."""
     return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
-
-
-def _list_words_at_edit_distance_one(word: str) -> list[str]:
-    """Return all variants of a word with one letter dropped, changed, added or swapped with the next."""
-    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
-    dropped = [head + tail[1:] for head, tail in cuts if tail]
-    swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
-    changed = [head + letter + tail[1:] for head, tail in cuts if tail for letter in _LETTERS]
-    added = [head + letter + tail for head, tail in cuts for letter in _LETTERS]
-    return [*dropped, *swapped, *changed, *added]
 
 
 CharacterSpan = tuple[int, int]
@@ -324,7 +293,7 @@ class QueryMatchFinder:
         tokens = [token for word in words for token in word.tokens]
         telling = [token for token in tokens if token.weight == 1.0]
         self._stems = {token.stem for token in telling or tokens}
-        self._stems.update(stem for token in telling for stem in token.corrected)
+        self._stems.update(near.stem for token in telling for near in token.corrected)
         self._stems.update(
             term for word in words for field, term in word.completions if field == "body"
         )

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
+from kbtui.search.near_spellings import measure_spelling_distance
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_words import (
     FEW_KEYWORD_HITS,
@@ -144,7 +145,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
     for run in runs:
         search = run.keyword_search
         counted = run.statistics[False].passages if run.statistics else search.sides[0].searcher
-        found: dict[str, str] = {}
+        found: dict[str, dict[str, None]] = {}
         for token in {
             token: None
             for word in search.analyzed_words
@@ -152,12 +153,15 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
             if token.corrected
         }:
             if not found:
-                found = {
-                    stem: text[first:last]
-                    for text in (f"{hit.title}\n{hit.text}" for hit in reversed(hits))
-                    for stem, first, last in search.language.locate_stems(text)
-                }
-            if near := [found[stem].lower() for stem in token.corrected if stem in found]:
+                for text in (f"{hit.title}\n{hit.text}" for hit in hits):
+                    for stem, first, last in search.language.locate_stems(text):
+                        found.setdefault(stem, {})[text[first:last].lower()] = None
+            near = [
+                min(found[one.stem], key=partial(measure_spelling_distance, token.plain))
+                for one in token.corrected
+                if one.stem in found
+            ]
+            if near:
                 words[token.plain] = None
                 spellings |= dict.fromkeys(near)
                 count = max(count, count_passages_with_token(token, counted))
@@ -260,15 +264,18 @@ class SearchRun:
         self.fuse_rankings()
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
-        """Return the best chunks by keywords. If there are few, those with near spellings follow."""
+        """Return the best chunks by keywords. If few contain the words, those with near spellings follow."""
         from kbtui.search.keyword_search import append_missing_chunks_below
 
         found = self.keyword_search.rank_chunks_by_keywords(limit)
         self.exact_hit_count = len(found)
-        if len(found) >= FEW_KEYWORD_HITS:
+        exact = self.keyword_search.select_chunks_with_words(found)
+        if len(exact) >= FEW_KEYWORD_HITS:
             return found
         near = self.keyword_search.rank_chunks_with_near_spellings(limit)
-        return append_missing_chunks_below(found, [(row.number, row.score) for row in near])
+        if not near:
+            return found
+        return append_missing_chunks_below(exact, [(row.number, row.score) for row in near])
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings of the legs."""

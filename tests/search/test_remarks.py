@@ -84,6 +84,41 @@ def test_few_hits_bring_near_spellings_and_an_excluding_filter_is_named(
         assert ask("letters title:two after:2090") == ([], both)
 
 
+def test_a_rare_near_spelling_does_not_come_before_the_word_that_was_meant(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    for number in range(12):
+        builder.subject(f"notes/{number}.md", f"# Letter {number}\n\nThe otter receives it.\n")
+    builder.subject("notes/rare.md", "# Rare\n\nHelpers relieve the otter.\n")
+    # `recoves` has the same stem as this word, but nobody means it by `receves`.
+    builder.subject("notes/health.md", "# Health\n\nThe otter recovers.\n")
+    # The passages around a typing error are in its window. They do not contain it.
+    passages = "".join(f"## Part {part}\n\n{'A plain sentence. ' * 60}\n\n" for part in range(4))
+    builder.subject("notes/typo.md", f"# Typo\n\nI recieve mail.\n\n{passages}")
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
+    index.refresh_index()
+    index.close()
+    with closing(IndexReader(builder.workspace.cache_dir)) as reader:
+
+        def ask(query: str) -> tuple[list[str], str | None]:
+            question = SearchRequest(query, mode="lexical", per_entry=1)
+            answer = search_index(builder.workspace, reader, question)
+            return [hit.title.split()[0] for hit in answer.hits], answer.degraded
+
+        titles, notice = ask("recieve")
+        assert notice == "few texts contain “recieve”; also showing “receives”"
+        assert titles == ["Typo", *["Letter"] * 12]
+        assert ask("receves") == (
+            ["Letter"] * 12,
+            "no text contains “receves”; showing “receives”",
+        )
+        titles, notice = ask("releive")
+        assert notice == "no text contains “releive”; showing “relieve” and “receives”"
+        assert titles[0] == "Rare"
+
+
 def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.topics(notes={})

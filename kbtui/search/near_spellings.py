@@ -1,0 +1,196 @@
+"""Finds the indexed words that a user probably meant by a word that hardly any text contains.
+
+The index contains stems only, and a stem can belong to words that are not like the typed word: *receves*
+without its last letters resembles the stem of *recovers*. The words themselves are therefore read from a few
+texts with the stem, and compared with the typed word.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.index.keyword_tokenizer import normalize_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    StemsOfText = Callable[[str], list[str]]
+    TextsWithStem = Callable[[str, int], Iterable[str]]
+    """A function that returns up to a number of texts that contain a stem."""
+
+
+MAX_NEAR_SPELLINGS = 3
+MAX_JUDGED_STEMS = 8
+"""The maximum number of stems whose words are compared with the typed word, the most common ones."""
+TEXTS_OF_STEM = 16
+"""The number of texts from which the words of a stem are read."""
+MIN_LETTERS_OF_FREE_START = 6
+"""The minimum number of letters of a word whose near spellings may begin with another letter."""
+MIN_LETTERS_TO_COMPARE = 7
+"""If no word is at edit distance one, words with at least this many letters are compared with similar terms.
+"""
+NEAR_SPELLING_RATIO = 0.75
+"""The minimum similarity of a stem that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
+MAX_COMPARED_TERMS = 2000
+"""The maximum number of terms that are compared with a word, the most common ones.
+
+This limits the time of a search.
+"""
+MAX_ENDING_LETTERS = 5
+"""To find the stem of an unfinished or inflected word, at most this many letters at its end are left out."""
+MAX_INFLECTION_LETTERS = 3
+"""Two words may have different endings of up to this many letters, as *receive* and *receives*."""
+SWAP_DISTANCE = 0.7
+"""What two swapped letters add to the edit distance of two words. Every other edit adds 1."""
+INFLECTION_DISTANCE = 0.1
+"""What a different ending adds to the edit distance of two words."""
+MAX_DISTANCE = 2.5
+"""A word with a larger edit distance is not a near spelling."""
+LIKELIHOOD_PER_EDIT = 0.03
+"""The factor by which one more edit reduces how likely a word was meant."""
+MIN_LIKELIHOOD_SHARE = 0.25
+"""Words that are less likely than this share of the likeliest one are not searched for."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class NearSpelling(NamedTuple):
+    """An indexed stem that was probably meant. `weight` is its likelihood, from 0 to 1 for the likeliest."""
+
+    stem: str
+    weight: float
+
+
+def find_near_spellings(
+    word: str,
+    searcher: Any,
+    stem_text: StemsOfText,
+    read_texts_with_stem: TextsWithStem,
+    *,
+    function_words: Collection[str],
+    keeps_first_letter: bool,
+    excluded: str = "",
+    compares_similar: bool = True,
+) -> tuple[NearSpelling, ...]:
+    """Return up to `MAX_NEAR_SPELLINGS` stems that were probably meant by `word`, the likeliest first.
+
+    A stem is likelier if more passages contain it and if its words are less different from `word`. With
+    `keeps_first_letter`, only words with the same first letter are considered. The stem `excluded` is left
+    out. With `compares_similar`, similar terms follow if no word is at edit distance one.
+    """
+    near = _list_words_at_edit_distance_one(word)
+    if keeps_first_letter:
+        near = [other for other in near if other[:1] == word[0]]
+    stems = set(stem_text(" ".join(near))) - {excluded}
+    found = _judge_stems(word, stems, searcher, stem_text, read_texts_with_stem, function_words)
+    if not found and compares_similar and len(word) >= MIN_LETTERS_TO_COMPARE:
+        similar = {stem for stem in _list_similar_terms(word, searcher) if stem != excluded}
+        found = _judge_stems(
+            word, similar, searcher, stem_text, read_texts_with_stem, function_words
+        )
+    return found
+
+
+def _judge_stems(
+    word: str,
+    stems: Iterable[str],
+    searcher: Any,
+    stem_text: StemsOfText,
+    read_texts_with_stem: TextsWithStem,
+    function_words: Collection[str],
+) -> tuple[NearSpelling, ...]:
+    counts = {
+        stem: count
+        for stem in stems
+        if len(stem) > 2 and (count := int(searcher.doc_freq("body", stem)))
+    }
+    likelihoods: dict[str, float] = {}
+    for stem in sorted(counts, key=lambda stem: (-counts[stem], stem))[:MAX_JUDGED_STEMS]:
+        words = _read_words_of_stem(stem, stem_text, read_texts_with_stem) - {*function_words}
+        distance = min((measure_spelling_distance(word, one) for one in words), default=99.0)
+        if distance <= MAX_DISTANCE:
+            # The square root, because counts in one workspace say little about which words its users type.
+            likelihoods[stem] = math.sqrt(counts[stem]) * LIKELIHOOD_PER_EDIT**distance
+    best = max(likelihoods.values(), default=0.0)
+    order = sorted(likelihoods, key=lambda stem: (-likelihoods[stem], stem))
+    return tuple(
+        NearSpelling(stem, likelihoods[stem] / best)
+        for stem in order[:MAX_NEAR_SPELLINGS]
+        if likelihoods[stem] >= MIN_LIKELIHOOD_SHARE * best
+    )
+
+
+def _read_words_of_stem(
+    stem: str, stem_text: StemsOfText, read_texts_with_stem: TextsWithStem
+) -> set[str]:
+    """Return words with this stem, in lower case and without accents, from a few texts."""
+    found: set[str] = set()
+    for text in read_texts_with_stem(stem, TEXTS_OF_STEM):
+        words = set(re.findall(r"[^\W_]+", normalize_unicode(text).lower()))
+        # Most words of a text begin differently and need no stemming. A stem may change the last letters.
+        likely = [one for one in words - found if one[:2] == stem[:2]]
+        found |= {one for one in likely if stem in stem_text(one)}
+    return found
+
+
+def _list_similar_terms(word: str, searcher: Any) -> list[str]:
+    """Return the most similar terms of the index with the same first letter.
+
+    A term is a stem, so it is compared with the beginning of the word that is as long as the term.
+    """
+    from difflib import get_close_matches
+
+    terms: dict[int, list[str]] = {}
+    for term, _ in searcher.terms_with_prefix("body", word[0], limit=MAX_COMPARED_TERMS):
+        terms.setdefault(len(term), []).append(term)
+    lengths = range(
+        len(word) + 1, max(MIN_LETTERS_TO_COMPARE, len(word) - MAX_ENDING_LETTERS) - 1, -1
+    )
+    return [
+        term
+        for length in lengths
+        for term in get_close_matches(
+            word[:length], terms.get(length, ()), MAX_NEAR_SPELLINGS, NEAR_SPELLING_RATIO
+        )
+    ]
+
+
+def _list_words_at_edit_distance_one(word: str) -> list[str]:
+    """Return all variants of a word with one letter dropped, changed, added or swapped with the next."""
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    dropped = [head + tail[1:] for head, tail in cuts if tail]
+    swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
+    changed = [head + letter + tail[1:] for head, tail in cuts if tail for letter in _LETTERS]
+    added = [head + letter + tail for head, tail in cuts for letter in _LETTERS]
+    return [*dropped, *swapped, *changed, *added]
+
+
+def measure_spelling_distance(typed: str, word: str) -> float:
+    """Return how different two words are: their edit distance.
+
+    If only one of them has an ending of up to `MAX_INFLECTION_LETTERS` letters, this ending counts as
+    `INFLECTION_DISTANCE`.
+    """
+    rows = _compute_edit_distances(typed, word)
+    typed_endings = range(1, min(MAX_INFLECTION_LETTERS, len(typed) - MAX_INFLECTION_LETTERS) + 1)
+    word_endings = range(1, min(MAX_INFLECTION_LETTERS, len(word) - MAX_INFLECTION_LETTERS) + 1)
+    inflected = [rows[-1][len(word) - letters] for letters in word_endings]
+    inflected += [rows[len(typed) - letters][-1] for letters in typed_endings]
+    # Two words that differ in the ending alone would have the same stem if it were an inflection.
+    return min([rows[-1][-1], *(edits + INFLECTION_DISTANCE for edits in inflected if edits)])
+
+
+def _compute_edit_distances(first: str, second: str) -> list[list[float]]:
+    """Return the edit distance of each beginning of one text to each of another."""
+    rows = [[float(at) for at in range(len(second) + 1)]]
+    for at, letter in enumerate(first, 1):
+        row, above = [float(at)], rows[at - 1]
+        for to, other in enumerate(second, 1):
+            distance = min(above[to] + 1, row[to - 1] + 1, above[to - 1] + (letter != other))
+            if at > 1 and to > 1 and letter == second[to - 2] and first[at - 2] == other:
+                distance = min(distance, rows[at - 2][to - 2] + SWAP_DISTANCE)
+            row.append(distance)
+        rows.append(row)
+    return rows
