@@ -258,7 +258,11 @@ def test_many_passages_are_embedded_by_a_process_that_ends_when_all_are(
                 os.kill(pids[0], signal.SIGKILL)  # Its texts are embedded by the next one.
             seen |= set(pids)
         assert len(seen) == 2
-        assert list_child_pids(engine.pid) == []
+        # The engine kills the process before it answers; on a busy machine, the process takes a moment to die.
+        end = time.monotonic() + 60
+        while pids := list_child_pids(engine.pid):
+            assert time.monotonic() < end, pids
+            time.sleep(0.02)
         # What is embedded is found; a few more passages need no process.
         assert ask(lib, "7 cats", "semantic")[0].startswith("notes/n7")
         builder.subject("notes/dog.md", "# Dogs\n\nA puppy barks.\n")

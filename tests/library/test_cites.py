@@ -190,6 +190,9 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     [line] = run(built, "cites", turn, "--diff").stdout.splitlines()
     assert line.endswith(f"{turn})  unchanged")
     path.write_text("# Limits\n\nAt most twelve.\n")
+    # The search compares with the index, which follows a changed file within a moment.
+    with open_workspace(built.root) as library:
+        assert library.request_engine_refresh(60.0)["done"]
     for ref, first in ((turn, "[1] guide/limits"), ("guide/limits", f"cited by {turn}")):
         line, *difference = run(built, "cites", ref, "--diff").stdout.splitlines()
         assert line.startswith(first)

@@ -68,6 +68,10 @@ class KeyPressQueue:
         """Queue a key or pasted text that must wait. Return whether the event was queued."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
+        if not self._app.is_running:
+            # The application is closing and has no screens any more, so nothing can handle the key.
+            self._queue.clear()
+            return True
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
             self._queue.clear()
         elif event is self._sending:
@@ -101,7 +105,7 @@ class KeyPressQueue:
         If there are more follow-up messages, send the next one. Otherwise, the key has been handled:
         deliver the next key.
         """
-        if done.number != self._number or not self._is_busy:
+        if done.number != self._number or not self._is_busy or not self._app.is_running:
             return
         if done.rounds > 1:
             done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
@@ -116,7 +120,8 @@ class KeyPressQueue:
 
         Follow-up messages to the closed screen are lost, so the queue does not wait for them.
         """
-        if self._is_busy and self._app.screen is not self._screen:
+        is_waiting = self._is_busy and self._app.is_running
+        if is_waiting and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 
     def _resume_keys_when_screen_shown(self) -> None:
@@ -134,7 +139,7 @@ class KeyPressQueue:
         self._send_next_key()
 
     def _send_next_key(self) -> None:
-        if self._is_busy or self._sending or not self._queue:
+        if self._is_busy or self._sending or not self._queue or not self._app.is_running:
             return
         if self._should_hold_key(self._queue[0]):
             self._retry_held_key_later()
