@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
         turn: int
         rewound: NotRequired[bool]
+        attachments: NotRequired[int]
         outdated_subjects: NotRequired[list[OutdatedSubjectJson]]
         marks: NotRequired[list[MarkFactsJson]]
         events: list[EventJson]

@@ -669,6 +669,8 @@ def _make_conversation_read_answer(
             if event.kind in kinds
         ]
         more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
+        if count := turn.attachments:
+            more["attachments"] = count
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
         more |= make_mark_json_fields(
@@ -776,8 +778,8 @@ def _list_conversation_notices(
         )
     elif not conversation.turns:
         yield ConversationToolNotice("the conversation has no turns yet")
-    if extras := conversation.describe_unknown_content():
-        named = " and ".join(_mask_secrets_if_requested(masked, extra) for extra in extras)
+    if unknown := conversation.describe_unknown_events():
+        named = _mask_secrets_if_requested(masked, unknown)
         yield ConversationToolNotice(f"the conversation contains {named}")
 
 

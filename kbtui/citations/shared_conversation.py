@@ -160,6 +160,9 @@ class _ConversationMasker:
 
     def _mask_event(self, event: ConversationEvent, turn: Turn) -> ConversationEvent:
         values = self._mask(_get_event_values(event), turn.number, event.call, event.kind)
+        if event.blocks is not None:
+            masked = zip(event.blocks, values["blocks"], strict=True)
+            values["blocks"] = [replace(block, **texts) for block, texts in masked]
         metadata = _keep_subagent(event.metadata)
         return replace(event, **values, metadata=metadata, request=None, result=None)
 
@@ -182,6 +185,11 @@ def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
         "data": event.data,
         "outcome": event.outcome,
         "problem": event.problem,
+        "blocks": [
+            # Their texts are in the text of the event.
+            {"text": "", "name": block.name, "title": block.title}
+            for block in event.blocks or ()
+        ],
     }
 
 
@@ -306,6 +314,7 @@ def _make_turn_facts(turn: Turn) -> dict[str, Any]:
         "started_at": format_timestamp(turn.started_at),
         "model": turn.model,
         "rewound": turn.is_rewound,
+        "attachments": turn.attachments,
     }
 
 

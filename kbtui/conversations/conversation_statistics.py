@@ -80,6 +80,7 @@ class ConversationStatistics:
             "rewound_turns": self.rewound_turns,
             "tool_calls": self.events["tool_call_request"],
             "tool_results": self.events["tool_call_response"],
+            "attachments": self.events["attachment"],
             "compactions": self.compactions,
             "subagents": len(self.subagents),
             "models": list(self.models),

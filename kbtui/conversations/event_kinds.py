@@ -74,6 +74,8 @@ class ConversationEventKind:
 # fmt: off
 _KINDS = (
     ConversationEventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
+    # Whole files, like the results of tools: not embedded by default.
+    ConversationEventKind("attachment", "attachment", "chat", "Attachment", is_embedded=False, colour="cyan", language=""),
     ConversationEventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
     ConversationEventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim", is_subdued=True),
     ConversationEventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue", language="json"),

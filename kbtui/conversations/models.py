@@ -45,7 +45,7 @@ TIME_SORTS = ("activity", "created", "updated")
 MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems of events that `Conversation.describe_problems` names. It counts the others."""
 MAX_NAMED_KINDS = 5
-"""The maximum number of unknown kinds that `Conversation.describe_unknown_content` names. It counts the others."""
+"""The maximum number of unknown kinds that `Conversation.describe_unknown_events` names. It counts the others."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class ConversationInfo:
     directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
     directory; None if the directory is in the workspace itself. `kept_from` is the path that the file
     had when kbtui copied it into its archive; None if the conversation is read from its agent's file.
+    `blob_directories` are the directories with content that is not in the conversation's own file.
     """
 
     id: str
@@ -86,6 +87,7 @@ class ConversationInfo:
     working_directory: str | None = None
     worktree: str | None = None
     kept_from: str | None = None
+    blob_directories: tuple[str, ...] = ()
 
     @property
     def last_activity_at(self) -> datetime:
@@ -131,6 +133,84 @@ class ConversationInfo:
         return f"; {problem}; " in f"; {self.problem}; "
 
 
+ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypted"]
+"""Why the content of a block cannot be read.
+
+* `elsewhere`: it is stored outside the workspace.
+* `missing`: its file does not exist.
+* `damaged`: its file cannot be read, or has another checksum.
+* `too-large`: it is larger than kbtui reads.
+* `encrypted`: it is encrypted.
+"""
+
+
+@dataclass(slots=True)
+class ContentBlock:
+    """One part of an event's content: a text, a resource such as a file, an image, a question.
+
+    - `kind` is the type of the block, such as `text`, `resource`, `image` or `question`. Other types
+      are possible.
+    - `text` is the content. It is "" for content that is not text, and if `state` is not None.
+    - `name` is a path or URI, `title` a name for people, `media_type` such as `text/x-rust`.
+    - `size` is the size of the content in bytes, None if the file does not say it.
+    - `state` says why the content cannot be read, None if it can. `recipients` are those who can
+      decrypt it.
+    """
+
+    kind: str
+    text: str = ""
+    name: str | None = None
+    title: str | None = None
+    media_type: str | None = None
+    size: int | None = None
+    state: ContentState | None = None
+    recipients: tuple[str, ...] = ()
+
+    @property
+    def is_plain_text(self) -> bool:
+        """Whether the block is only a text, without anything that describes it."""
+        return self.kind == "text" and self.state is None
+
+
+def describe_content_block(block: ContentBlock) -> str:
+    """Return the name, type, size and state of a block, such as `image/png, 400 bytes`."""
+    size = f"{block.size:,} bytes" if block.size is not None else None
+    parts = [block.title, block.name, block.media_type, size, _describe_content_state(block)]
+    return ", ".join(part for part in parts if part)
+
+
+def format_content_block_heading(block: ContentBlock) -> str:
+    """Return the line that describes a block in a text, such as `[image: image/png, 400 bytes]`."""
+    details = describe_content_block(block)
+    return f"[{block.kind}: {details}]" if details else f"[{block.kind}]"
+
+
+def _describe_content_state(block: ContentBlock) -> str | None:
+    if block.state == "encrypted" and block.recipients:
+        return f"encrypted for {', '.join(block.recipients)}"
+    return CONTENT_STATE_LABELS[block.state] if block.state else None
+
+
+CONTENT_STATE_LABELS: dict[ContentState, str] = {
+    "elsewhere": "stored elsewhere",
+    "missing": "missing",
+    "damaged": "damaged",
+    "too-large": "too large to read",
+    "encrypted": "encrypted",
+}
+
+
+def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
+    """Return blocks as text: the line that describes a block, and below it the block's text."""
+    lines = []
+    for block in blocks:
+        if not block.is_plain_text:
+            lines.append(format_content_block_heading(block))
+        if block.text or block.is_plain_text:
+            lines.append(block.text)
+    return "\n".join(lines)
+
+
 @dataclass(slots=True)
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
@@ -148,6 +228,7 @@ class ConversationEvent:
     - `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
     - `data` is the value of an answer that is a JSON value.
     - `event_id` is the id of the event in the file. JP writes it since its RFD 097.
+    - `blocks` are the parts of which `text` consists, None if it is one text.
     """
 
     kind: str
@@ -168,6 +249,7 @@ class ConversationEvent:
     result: "ConversationEvent | None" = field(default=None, repr=False)
     request: "ConversationEvent | None" = field(default=None, repr=False)
     event_id: str | None = None
+    blocks: list[ContentBlock] | None = None
 
     @property
     def values(self) -> dict[str, Any] | None:
@@ -272,6 +354,11 @@ class Turn:
     Empty if the file contains no token counts.
     """
 
+    @property
+    def attachments(self) -> int:
+        """The number of attachments of the turn's requests."""
+        return sum(event.kind == "attachment" for event in self.events)
+
 
 def count_unrewound_turns(turns: Iterable[Turn]) -> int:
     """Return the number of turns that are not rewound."""
@@ -306,8 +393,7 @@ class Conversation:
 
     Each line of `problems` describes one problem. After the first 100, further problems are only
     counted: `more_problems` is their number, and the last line states it. `leading` contains the
-    events of unknown kinds before the first turn. `resources` is the number of resources that
-    requests include.
+    events of unknown kinds before the first turn.
     """
 
     info: ConversationInfo
@@ -318,7 +404,6 @@ class Conversation:
     model: str | None = None
     attachments: list[str] = field(default_factory=list)
     leading: list[ConversationEvent] = field(default_factory=list)
-    resources: int = 0
     more_problems: int = 0
 
     @property
@@ -342,24 +427,20 @@ class Conversation:
             named.append(format_counted_noun(left, "more problem"))
         return "; ".join(named) or None
 
-    def describe_unknown_content(self) -> list[str]:
-        """Return phrases such as "2 resources": one for unknown events, one for resources, if there are any."""
-        extras = []
-        if unknown := self.unknown_events:
-            kinds = Counter(event.name for event in unknown)
-            named = ", ".join(
-                f"{kind} {count}" for kind, count in kinds.most_common(MAX_NAMED_KINDS)
-            )
-            left = len(kinds) - MAX_NAMED_KINDS
-            more = f", {format_counted_noun(left, 'more kind')}" if left > 0 else ""
-            where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
-            events = format_counted_noun(
-                len(unknown), "event of an unknown kind", "events of unknown kinds"
-            )
-            extras.append(f"{events} ({named}{more}){where}")
-        if self.resources:
-            extras.append(format_counted_noun(self.resources, "resource"))
-        return extras
+    def describe_unknown_events(self) -> str | None:
+        """Return a phrase that counts the events of unknown kinds; None if there are none."""
+        unknown = self.unknown_events
+        if not unknown:
+            return None
+        kinds = Counter(event.name for event in unknown)
+        named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(MAX_NAMED_KINDS))
+        left = len(kinds) - MAX_NAMED_KINDS
+        more = f", {format_counted_noun(left, 'more kind')}" if left > 0 else ""
+        where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
+        events = format_counted_noun(
+            len(unknown), "event of an unknown kind", "events of unknown kinds"
+        )
+        return f"{events} ({named}{more}){where}"
 
 
 @dataclass(frozen=True)

@@ -479,11 +479,10 @@ def _diagnose_texts_of_conversations(
         conversation = load_conversation(info)
         if problem := conversation.describe_problems():
             yield "wrong", "conversation_damaged", {"detail": problem}, info.ref
-        if extras := conversation.describe_unknown_content():
+        if unknown_events := conversation.describe_unknown_events():
             values: FindingValues = {
                 "events": len(conversation.unknown_events),
-                "resources": conversation.resources,
-                "detail": " and ".join(extras),
+                "detail": unknown_events,
             }
             yield "note", "conversation_with_unknown_events", values, info.ref
     if indexed:

@@ -377,18 +377,19 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
         if command[1] == "read":
             assert "Unknown event voice_memo" in out
             assert "Result look #1 error" in out
-            assert "the conversation contains 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
+            assert "the conversation contains 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn" in err  # fmt: skip
     assert kbtui("grep", "needle", "-i", ref) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[2] for line in lines] == ["user", "unknown", "tool-result"]
+    assert [line.split(":")[2] for line in lines] == ["attachment", "unknown", "tool-result"]
     answer = read_answer(open_workspace_at_root(root), id=ref)
-    event = answer["turns"][0]["events"][1]
+    event = answer["turns"][0]["events"][2]
     assert (event["event_kind"], event["name"]) == ("unknown", "voice_memo")
     assert json.loads(event["content"]) == elements[3]
     assert "<event_kind>unknown</event_kind>" in format_answer_as_xml("read", answer)
     # Kinds that are asked for are given, and no other.
     answer = read_answer(open_workspace_at_root(root), id=ref, include=["chat"])
-    assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]
+    kinds = [event["event_kind"] for event in answer["turns"][0]["events"]]
+    assert kinds == ["chat_request", "attachment"]
 
 
 BASE_TIME = "2026-05-29 10:00:00.0"

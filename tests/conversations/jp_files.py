@@ -1,6 +1,8 @@
 """Writes conversations in the formats of the current and of earlier versions of JP."""
 
 import base64
+import gzip
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,16 @@ def encode(value: Any) -> Any:
     if isinstance(value, list):
         return [encode(item) for item in value]
     return value
+
+
+def put_blob(root: Path, content: str | bytes) -> str:
+    """Store a blob in `root`, as JP's RFD 066 describes; return its SHA-256."""
+    data = content.encode() if isinstance(content, str) else content
+    digest = hashlib.sha256(data).hexdigest()
+    path = root / "blobs" / digest[:2] / digest[2:4] / f"{digest[4:]}.blob.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data))
+    return digest
 
 
 def dump(value: Any) -> str:

@@ -331,7 +331,7 @@ def test_events_of_a_later_jp_are_shown_as_they_are_and_change_nothing_else(jp: 
     assert conversation.problems == []
 
 
-def test_the_resources_of_a_request_are_a_part_of_it(jp: Path) -> None:
+def test_the_resources_of_a_request_are_its_attachments(jp: Path) -> None:
     resources = [
         {"uri": "file://src/main.rs", "mimeType": "text/x-rust", "text": standard("fn main() {}")},
         {"uri": "file://logo.png", "mimeType": "image/png", "blob": standard(b"\x89PNG" * 3)},
@@ -341,17 +341,17 @@ def test_the_resources_of_a_request_are_a_part_of_it(jp: Path) -> None:
     ]
     write(jp, Stream().turn().ask("Look at this", resources=resources).ask("", resources=["x"]))
     conversation = load(jp.parent)
-    first, second = texts(conversation)
-    assert first.startswith(
-        "Look at this\n\n[resource: file://src/main.rs, text/x-rust]\nfn main() {}\n"
-    )
-    assert "[resource: file://logo.png, image/png, 12 bytes]\n" in first
-    assert "ab12" in first
-    assert "1234567" in first
-    assert '"digest": "zz9"' in first
-    assert first.endswith("\n[resource: https://example.com/a]")
-    assert second == "[resource: x]"
-    assert conversation.resources == 6
+    assert texts(conversation) == [
+        "Look at this",
+        "[resource: file://src/main.rs, text/x-rust]\nfn main() {}",
+        "[resource: file://logo.png, image/png, 12 bytes]",
+        "[resource: file://big.log, 1,234,567 bytes, stored elsewhere]",
+        '[resource]\n{\n  "digest": "zz9"\n}',
+        "[resource: https://example.com/a]",
+        "",
+        "[resource: x]",
+    ]
+    assert conversation.turns[0].attachments == 6
     assert conversation.problems == []
 
 
@@ -380,7 +380,7 @@ def test_typed_content_gives_its_text_and_names_the_rest(jp: Path) -> None:
         "[resource: file://a.md]",
         "# A",
         "[resource: file://b.md]",
-        "[stored elsewhere: sha256:ab12, 5,000 bytes]",
+        "[text: sha256:ab12, 5,000 bytes, stored elsewhere]",
         "[hologram]",
         "{",
         '  "type": "hologram",',
@@ -389,7 +389,7 @@ def test_typed_content_gives_its_text_and_names_the_rest(jp: Path) -> None:
     ]
     assert [result.is_error for result in results] == [False, True, False]
     assert results[1].request is not None
-    assert results[2].text == "[stored elsewhere: cd34]"
+    assert results[2].text == "[text: cd34, stored elsewhere]"
     assert texts(conversation)[-1] == "Seen."
     assert conversation.problems == [
         "events.json: element 6 (tool_call_response): no earlier event has the same id"

@@ -109,10 +109,12 @@ def test_unknown_events_of_a_later_jp_are_shown_and_counted(workspace_root: Path
         ],
     )
     text = shown(document)
-    assert "[resource: file://a.rs]" in text
-    assert "fn main() {}" in text
+    assert "1 attachment" in text
+    assert "▸ attachment  file://a.rs" in text
+    assert "fn main() {}" not in text
+    assert "fn main() {}" in shown(document, "tool")
     assert "▸ unknown event  voice_memo" in text
-    assert "1 event of an unknown kind (voice_memo 1), 1 resource" in text
+    assert "1 event of an unknown kind (voice_memo 1)" in text
     assert '"url": "file://memo.ogg"' not in text
     assert '"url": "file://memo.ogg"' in shown(document, "tool")
 

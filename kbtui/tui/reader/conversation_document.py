@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import format_event_text
+from kbtui.conversations.models import (
+    CONTENT_STATE_LABELS,
+    describe_content_block,
+    format_event_text,
+)
 from kbtui.conversations.patches import find_unified_diffs
 from kbtui.conversations.turn_marks import MARK_SIGNS, TurnMarks
 from kbtui.dates import format_time_with_date
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.file_changes import TurnFileAction
     from kbtui.conversations.models import (
+        ContentBlock,
         Conversation,
         ConversationCompaction,
         ConversationEvent,
@@ -99,6 +104,16 @@ def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str |
     paths = [one.path.removeprefix(f"{directory}/") if directory else one.path for one in changes]
     summary = sanitize_to_one_line(", ".join(dict.fromkeys(paths)))
     return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
+
+
+def _find_block_language(block: ContentBlock) -> str:
+    """Return the language of a block's text for Pygments, by its name or media type; "" if unknown."""
+    path = (block.name or "").partition("?")[0].partition("#")[0]
+    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    if dot and suffix not in ("txt", "log"):
+        return suffix.lower()
+    subtype = (block.media_type or "").partition(";")[0].partition("/")[2].removeprefix("x-")
+    return "" if subtype == "plain" else subtype
 
 
 def _looks_like_path(summary: str) -> bool:
@@ -233,8 +248,8 @@ def list_conversation_facts(
         facts.append(("worktree", info.worktree))
     if info.working_directory is not None and not brief:
         facts.append(("ran in", info.working_directory))
-    if extras := conversation.describe_unknown_content():
-        facts.append(("also contains", ", ".join(extras)))
+    if unknown := conversation.describe_unknown_events():
+        facts.append(("also contains", unknown))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
@@ -269,6 +284,8 @@ def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str,
         named = [f"{name} {number:,}" for name, number in tools.most_common(MAX_NAMED_TOOLS)]
         more = len(tools) - len(named)
         yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
+    if attached := sum(turn.attachments for turn in conversation.turns):
+        yield "attached", format_counted_noun(attached, "attachment")
     for compaction in conversation.compactions:
         yield "compacted", describe_compaction(compaction, conversation)
 
@@ -459,7 +476,7 @@ class _ConversationReaderDocumentBuilder:
         return self.blocks
 
     def _add_turn_blocks(self, turn: Turn) -> None:
-        self.turn, self.speaker = turn.number, ""
+        self.turn, self.speaker, self.attachments_added = turn.number, "", 0
         for number, compaction in enumerate(self.conversation.compactions):
             if compaction.first == turn.number:
                 self._add_compaction_note(f"compaction:{number}", compaction)
@@ -473,7 +490,9 @@ class _ConversationReaderDocumentBuilder:
                 self._add_compaction_summary(self.compacted.summary)
             self.view = "user"
         model = f"{sanitize_to_one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
-        when: Spans = [(f"{model}{self._format_optional_time(turn.started_at)}", "dim")]
+        count = turn.attachments
+        attached = f"{format_counted_noun(count, 'attachment')} · " if count else ""
+        when: Spans = [(f"{attached}{model}{self._format_optional_time(turn.started_at)}", "dim")]
         if turn.is_rewound:
             self._add_rewound_turn_heading(turn, when)
         else:
@@ -584,6 +603,10 @@ class _ConversationReaderDocumentBuilder:
     def _add_event_blocks(self, event: ConversationEvent) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
         kind = EVENT_KINDS[event.kind]
+        if event.kind == "attachment":
+            # Attachments have the index of their request.
+            self.attachments_added += 1
+            key = f"{key}.attachment:{self.attachments_added}"
         if (kind.role_group == "tool" and self.compacted.lacks_calls) or (
             kind.role == "reasoning" and self.compacted.lacks_reasoning
         ):
@@ -613,12 +636,64 @@ class _ConversationReaderDocumentBuilder:
             self.requests.append(len(self.blocks))
         self.lead = [("▌ ", "user")]
         self._add_speaker_heading(key, event.author or "You", "user", event.timestamp)
-        self._add_markdown_blocks(key, event.text, breaks=True)
+        if event.blocks:
+            self._add_content_blocks(key, event.blocks, is_markdown=True)
+        else:
+            self._add_markdown_blocks(key, event.text, breaks=True)
+
+    def _add_attachment_fold(self, key: str, event: ConversationEvent) -> None:
+        """Add an attachment of a request. One without a text is a line that cannot be unfolded."""
+        for block in event.blocks or ():
+            name = block.title or block.name or block.kind
+            words: Spans = [("attachment  ", "tool")]
+            if block.state:
+                # A narrow reader leaves out the right side, which has the reason in more words.
+                words.append((f"{CONTENT_STATE_LABELS[block.state]}  ", "warning"))
+            words.append((sanitize_to_one_line(name), ""))
+            described = describe_content_block(replace(block, title=None, name=None))
+            right: Spans = [(sanitize_to_one_line(described), "dim")]
+            if not block.text:
+                above = 0 if self.after_fold else 1
+                self._append_blocks(HeadingBlock(key, words, right, above=above))
+                self.after_fold, self.space_above = True, 0
+                continue
+            size = format_text_length(block.text)
+            right = [*right, (f", {size}" if described else size, "dim")]
+            self._add_fold_heading(key, "tool", words, right, ends_with_path=_looks_like_path(name))
+            if block.name and block.title:
+                self._add_note_paragraph(f"{key}:name", sanitize_to_one_line(block.name), "dim")
+            self._add_source_text_blocks(key, block.text, language=_find_block_language(block))
+
+    def _add_content_blocks(
+        self, key: str, blocks: Sequence[ContentBlock], *, is_markdown: bool = False
+    ) -> None:
+        """Add the blocks of an event's content, each as its kind requires."""
+        for number, block in enumerate(blocks):
+            part = f"{key}:block:{number}"
+            if block.is_plain_text:
+                if is_markdown:
+                    self._add_markdown_blocks(part, block.text)
+                else:
+                    self._add_text_with_diffs(part, block.text)
+                continue
+            role = "warning" if block.state else "dim"
+            words: Spans = [
+                (f"{sanitize_to_one_line(block.kind)}  ", "section"),
+                (sanitize_to_one_line(describe_content_block(block)), role),
+            ]
+            self._append_blocks(HeadingBlock(part, words, []))
+            if block.kind == "question":
+                self._add_markdown_blocks(f"{part}:text", block.text, breaks=True)
+            elif block.text:
+                language = _find_block_language(block)
+                self._add_source_text_blocks(f"{part}:text", block.text, language=language)
 
     def _add_message_blocks(self, key: str, event: ConversationEvent) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp)
-        if language := EVENT_KINDS[event.kind].language:
+        if event.blocks:
+            self._add_content_blocks(key, event.blocks, is_markdown=True)
+        elif language := EVENT_KINDS[event.kind].language:
             self._add_source_text_blocks(key, event.text, language=language, panel=True)
         else:
             self._add_markdown_blocks(key, event.text)
@@ -773,7 +848,10 @@ class _ConversationReaderDocumentBuilder:
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
         self._append_blocks(HeadingBlock(f"{key}:result", [word], when))
         shown = {one.hunks for one in changes}
-        self._add_text_with_diffs(f"{key}:text", result.text, shown)
+        if result.blocks:
+            self._add_content_blocks(f"{key}:text", result.blocks)
+        else:
+            self._add_text_with_diffs(f"{key}:text", result.text, shown)
         if result.problem:
             self._add_note_paragraph(
                 f"{key}:problem", f"! {sanitize_to_one_line(result.problem)}", "error"
@@ -785,7 +863,10 @@ class _ConversationReaderDocumentBuilder:
             (sanitize_to_one_line(event.text[:200]), "dim"),
         ]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
-        self._add_source_text_blocks(key, event.text)
+        if event.blocks:
+            self._add_content_blocks(key, event.blocks)
+        else:
+            self._add_source_text_blocks(key, event.text)
 
     def _add_notice_blocks(self, key: str, event: ConversationEvent) -> None:
         """Add a notice of the agent. A short notice is a dim line, a long one is a fold."""
@@ -891,6 +972,7 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     str, Callable[[_ConversationReaderDocumentBuilder, str, ConversationEvent], None]
 ] = {
     "chat_request": _ConversationReaderDocumentBuilder._add_request_blocks,
+    "attachment": _ConversationReaderDocumentBuilder._add_attachment_fold,
     "message": _ConversationReaderDocumentBuilder._add_message_blocks,
     "structured": _ConversationReaderDocumentBuilder._add_message_blocks,
     "reasoning": _ConversationReaderDocumentBuilder._add_reasoning_fold,

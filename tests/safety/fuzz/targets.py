@@ -7,6 +7,8 @@ interface says; whatever else it raises is a finding.
 from __future__ import annotations
 
 import contextlib
+import gzip
+import hashlib
 import json
 import os
 import struct
@@ -79,6 +81,25 @@ def events(data: bytes) -> None:
         _read_conversation()
     finally:
         _conversation(workspace().root, "events.json", b"[]")
+
+
+def blob(data: bytes) -> None:
+    """A file among the blobs, to which a tool result and an attachment refer."""
+    digest = hashlib.sha256(data).hexdigest()
+    path = workspace().root / ".jp/blobs" / digest[:2] / digest[2:4] / f"{digest[4:]}.blob.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"content": {"$blob": digest, "size": 1}}
+    block = {"type": "text", **content}
+    elements = [
+        {"type": "chat_request", "content": "a", "resources": [{"uri": "file:///a", **content}]},
+        {"type": "tool_call_response", "id": "x", "is_error": False, "content": [block]},
+    ]
+    try:
+        for stored in (data, gzip.compress(data)):
+            path.write_bytes(stored)
+            events(json.dumps(elements).encode())
+    finally:
+        path.unlink()
 
 
 def metadata(data: bytes) -> None:
@@ -267,7 +288,7 @@ def _library() -> Library:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        events, metadata, front_matter, markdown, toml, settings, globs, query, reference, message,
+        events, blob, metadata, front_matter, markdown, toml, settings, globs, query, reference, message,
         arguments, shown,
     )
 }  # fmt: skip
@@ -280,7 +301,15 @@ SEEDS: dict[str, list[bytes]] = {
         b'"content": "YQ==", "is_error": false, "timestamp": "2026-01-01 00:00:03.0"}, {"type": "chat_response", '
         b'"message": "b", "timestamp": "2026-01-01 00:00:04.0"}]',
         b'[{"type": "compaction", "from": 0, "to": 1, "timestamp": 1}]',
+        b'[{"type": "chat_request", "content": "a", "author": "Jean", "event_id": "k3f9a1z", "timestamp": "2026-01-01 00:00:01.0", '
+        b'"resources": [{"uri": "file:///a.rs", "mimeType": "text/x-rust", "text": "Zm4="}, {"uri": "external:x", "title": "t"}, "u"]}, '
+        b'{"type": "tool_call_response", "id": "x", "isError": false, "timestamp": "2026-01-01 00:00:03.0", "content": ['
+        b'{"type": "text", "content": {"$blob": "%s", "size": 2}}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}, '
+        b'{"type": "question", "question": {"id": "q", "text": "?", "schema": {"enum": ["y", 1]}, "default": {}}}, '
+        b'{"type": "resource", "resource": {"uri": "file:///b", "content": {"$blob": "../..", "encryption": {"recipients": ["r", 1]}}}}]}]'
+        % (b"ab" * 32),
     ],
+    "blob": [b"fn main() {}", b"\x89PNG\0", b"age-encryption.org/v1\n-> X25519 a", b"\x1f\x8b\x08\0"],
     "metadata": [
         b'{"title": "t", "last_activated_at": "2026-01-01 00:00:00.0", "labels": {"a": "b"}, "expires_at": null}'
     ],

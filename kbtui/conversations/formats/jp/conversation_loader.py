@@ -15,6 +15,7 @@ from kbtui.conversations.formats.conversation_format import (
     MIN_BYTES_FOR_PARTS,
     DecodedTurns,
 )
+from kbtui.conversations.formats.jp.blob_store import BlobStore
 from kbtui.conversations.formats.jp.event_parser import (
     ConversationEventParser,
     MergedConversationConfig,
@@ -64,7 +65,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
     """
     config = MergedConversationConfig()
     problems = _apply_base_config(info, config)
-    parser = ConversationEventParser(config)
+    parser = ConversationEventParser(config, BlobStore(info.blob_directories))
     if info.events_path is None:
         return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
     damage: list[str] = []
@@ -94,7 +95,7 @@ def load_conversation_beginning(
     if info.events_path is None or info.size <= size:
         return None
     config = MergedConversationConfig()
-    parser = ConversationEventParser(config)
+    parser = ConversationEventParser(config, BlobStore(info.blob_directories))
     _apply_base_config(info, config)
     try:
         data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
@@ -110,7 +111,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     if info.events_path is None:
         return DecodedTurns([])
     problems: list[str] = []
-    parser = ConversationEventParser()
+    parser = ConversationEventParser(blobs=BlobStore(info.blob_directories))
     try:
         for batch in read_event_batches(str(info.events_path), problems):
             parser.parse_elements(batch)
@@ -133,7 +134,6 @@ def _make_conversation(
         model=parser.config.model,
         attachments=parser.config.attachments,
         leading=parser.leading,
-        resources=parser.resources,
         more_problems=parser.more_problems,
     )
 
@@ -366,7 +366,8 @@ def _decode_conversation_part(
     ):
         return None
     problems = _apply_base_config(info, MergedConversationConfig())
-    parser = ConversationEventParser(turns=before.turns, count=before.elements)
+    blobs = BlobStore(info.blob_directories)
+    parser = ConversationEventParser(blobs=blobs, turns=before.turns, count=before.elements)
     parser.is_configured = before.configured
     parser.problems += [before.problem] if before.problem else []
     cut = span.find_last_turn_start() if is_last else len(span.elements)

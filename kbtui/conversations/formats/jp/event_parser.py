@@ -6,22 +6,33 @@ changes are elements, too; `MergedConversationConfig` keeps track of them.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from pybase64 import b64decode
-
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.formats.jp.content_decoder import (
+    ContentDecoder,
+    decode_base64_strings,
+    decode_base64_text,
+    decode_tool_result_text,
+)
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.formats.turn_builder import ProblemCollector, count_base64_bytes
-from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
+from kbtui.conversations.formats.turn_builder import ProblemCollector
+from kbtui.conversations.models import (
+    ConversationCompaction,
+    ConversationEvent,
+    Turn,
+    format_content_blocks,
+)
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from kbtui.conversations.formats.jp.blob_store import BlobStore
+    from kbtui.conversations.models import ContentBlock
 
 
 class MergedConversationConfig:
@@ -104,14 +115,20 @@ class ConversationEventParser(ProblemCollector):
 
     A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
     elements before its start. `last_time` is the time of the last element. `is_configured` says whether
-    the file's first element is a configuration.
+    the file's first element is a configuration. `blobs` has the content that is stored outside the file.
     """
 
     def __init__(
-        self, config: MergedConversationConfig | None = None, *, turns: int = 0, count: int = 0
+        self,
+        config: MergedConversationConfig | None = None,
+        blobs: BlobStore | None = None,
+        *,
+        turns: int = 0,
+        count: int = 0,
     ) -> None:
         super().__init__("element", first_number=0)
         self.config = config or MergedConversationConfig()
+        self._decoder = ContentDecoder(blobs)
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
@@ -121,7 +138,6 @@ class ConversationEventParser(ProblemCollector):
         """
         self.compactions: list[ConversationCompaction] = []
         self.leading: list[ConversationEvent] = []
-        self.resources = 0
         self.count = count
         self.is_configured = False
         self.last_time: datetime | None = None
@@ -199,14 +215,20 @@ class ConversationEventParser(ProblemCollector):
             else:
                 self.add_event_problem(event, "the author is not a string")
         if resources := element.get("resources"):
-            resources = resources if type(resources) is list else [resources]
+            self._add_attachments(event, resources if type(resources) is list else [resources])
+
+    def _add_attachments(self, request: ConversationEvent, resources: list[Any]) -> None:
+        """Add an event for each resource that is attached to a request."""
+        for resource in resources:
             try:
-                text = "\n".join(map(_format_resource, resources))
+                block = self._decoder.decode_resource(resource)
             except RecursionError:
-                self.add_event_problem(event, "the resources are nested too deeply")
+                self.add_event_problem(request, "the resources are nested too deeply")
                 return
-            self.resources += len(resources)
-            event.text = f"{event.text}\n\n{text}" if event.text else text
+            event = ConversationEvent("attachment", request.timestamp, "", request.index)
+            self._set_event_blocks(event, [block])
+            assert self._turn is not None
+            self._turn.events.append(event)
 
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response.
@@ -342,7 +364,7 @@ class ConversationEventParser(ProblemCollector):
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
-        event.outcome = event.is_error = event.fields = None
+        event.outcome = event.is_error = event.fields = event.blocks = None
         event_id = element.get("event_id")
         event.event_id = event_id if type(event_id) is str and event_id else None
         if type(text) is not str:
@@ -362,18 +384,27 @@ class ConversationEventParser(ProblemCollector):
     ) -> None:
         """Set the text of an event from a value that is not a string.
 
-        Typed content (see `format_typed_content`) becomes text. Any other value becomes JSON, and is reported as a problem.
+        Typed content becomes the event's blocks. Any other value becomes JSON, and is reported as a problem.
         """
         try:
-            text = format_typed_content(value)
+            blocks = self._decoder.decode_blocks(value)
         except RecursionError:
-            text = None
-        if text is None:
+            blocks = None
+        if blocks is None:
             event.text = format_json(value)
             what = f"the field {field} is {'not a string' if field in element else 'missing'}"
             self.add_event_problem(event, what)
         else:
-            event.text = text
+            self._set_event_blocks(event, blocks)
+
+    def _set_event_blocks(self, event: ConversationEvent, blocks: list[ContentBlock]) -> None:
+        """Set the blocks of an event, and its text. Report the blobs that cannot be read."""
+        event.text = format_content_blocks(blocks)
+        if not all(block.is_plain_text for block in blocks):
+            event.blocks = blocks
+        for problem in self._decoder.problems:
+            self.add_event_problem(event, problem)
+        self._decoder.problems.clear()
 
     def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
         """Report an element whose time is missing or invalid."""
@@ -467,121 +498,3 @@ def _parse_compaction_tool_policy(value: Any) -> str | None:
         return None
     halves = [half for half in ("request", "response") if value.get(half) is True]
     return f"{policy}-{halves[0]}" if policy == "strip" and len(halves) == 1 else policy
-
-
-# encoded and typed content
-
-_TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
-
-
-def decode_base64_text(text: str) -> str:
-    """Return the text that a base64 string encodes; any other string is returned unchanged.
-
-    Decoding is as strict as in JP. Both alphabets are accepted, but not mixed. Padding is required, and
-    unused bits must be zero.
-    """
-    if not text or len(text) % 4:
-        return text
-    encoded = text
-    if "-" in text or "_" in text:
-        if "+" in text or "/" in text:
-            return text
-        # Before March 2026 JP wrote results in the URL-safe alphabet.
-        encoded = text.replace("-", "+").replace("_", "/")
-    if text[-1] == "=":
-        # Python ignores the unused bits of the last character; JP's decoder requires zeros.
-        last, allowed = (text[-3], "AQgw") if text[-2] == "=" else (text[-2], "AEIMQUYcgkosw048")
-        if last not in allowed:
-            return text
-    try:
-        return b64decode(encoded, None, True).decode()
-    except ValueError:
-        return text
-
-
-def decode_tool_result_text(text: str) -> str:
-    """Return the text of a tool result, which may be encoded twice.
-
-    Old versions of JP wrote results in URL-safe base64. A newer version of JP mistakes such a
-    result for plain text, and encodes it again.
-    """
-    decoded = decode_base64_text(text)
-    is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)
-    return decode_base64_text(decoded) if is_encoded else decoded
-
-
-def decode_base64_strings(value: Any) -> Any:
-    """Return a JSON value with all its strings decoded, except keys.
-
-    Raises `RecursionError` for a value that is nested too deeply.
-    """
-    if type(value) is str:
-        return decode_base64_text(value)
-    if type(value) is dict:
-        return {
-            key: decode_base64_text(item) if type(item) is str else decode_base64_strings(item)
-            for key, item in value.items()
-        }
-    if type(value) is list:
-        return [decode_base64_strings(item) for item in value]
-    return value
-
-
-_NAME_KEYS = ("uri", "url", "path", "name")
-_MEDIA_KEYS = ("mimeType", "mime_type")
-
-
-def format_typed_content(value: Any) -> str | None:
-    """Return the text of typed content; None for any other value.
-
-    Typed content is one of three things: an object with a `type`; a reference (`$blob`) to content
-    that is stored elsewhere; an array of these. Raises `RecursionError` if it is nested too deeply.
-    """
-    blocks = value if type(value) is list else [value]
-    for block in blocks:
-        if type(block) is not dict or not (type(block.get("type")) is str or "$blob" in block):
-            return None
-    return "\n".join(map(_format_typed_block, blocks))
-
-
-def _format_typed_block(block: dict[str, Any]) -> str:
-    kind = block.get("type")
-    if "$blob" in block:
-        size = block.get("size")
-        bytes_text = f"{size:,} bytes" if size else None
-        return _format_content_placeholder("stored elsewhere", block["$blob"], bytes_text)
-    if kind == "text" and type(text := block.get("text")) is str:
-        return decode_tool_result_text(text)
-    if kind in ("resource", "resource_link"):
-        return _format_resource(block.get("resource", block))
-    if kind in ("image", "audio") and type(data := block.get("data")) is str:
-        media_type = _find_first_string_value(block, _MEDIA_KEYS)
-        return _format_content_placeholder(kind, media_type, f"{count_base64_bytes(data):,} bytes")
-    return f"[{kind}]\n{format_json(decode_base64_strings(block))}"
-
-
-def _format_resource(resource: Any) -> str:
-    """Return a resource as text: its name and media type, and below them its content."""
-    if type(resource) is str:
-        return _format_content_placeholder("resource", resource)
-    name = _find_first_string_value(resource, _NAME_KEYS) if type(resource) is dict else None
-    if name is None:
-        return f"[resource]\n{format_json(decode_base64_strings(resource))}"
-    data = resource.get("blob")
-    size = f"{count_base64_bytes(data):,} bytes" if type(data) is str else None
-    media_type = _find_first_string_value(resource, _MEDIA_KEYS)
-    shown = _format_content_placeholder("resource", name, media_type, size)
-    known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
-    rest = {key: value for key, value in resource.items() if key not in known}
-    if rest.keys() == {"text"} and type(rest["text"]) is str:
-        return f"{shown}\n{decode_tool_result_text(rest['text'])}"
-    return f"{shown}\n{format_json(decode_base64_strings(rest))}" if rest else shown
-
-
-def _find_first_string_value(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
-    return next((block[key] for key in keys if type(block.get(key)) is str), None)
-
-
-def _format_content_placeholder(what: str, *parts: Any) -> str:
-    details = ", ".join(str(part) for part in parts if part)
-    return f"[{what}: {details}]" if details else f"[{what}]"

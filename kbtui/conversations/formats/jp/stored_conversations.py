@@ -24,13 +24,13 @@ from kbtui.refs import (
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kbtui.conversations.models import Presence
     from kbtui.workspace import Workspace
 
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
-_ARCHIVE, _TRASH = ".archive", ".trash"
+_ARCHIVE, _TRASH, _BLOBS = ".archive", ".trash", "blobs"
 _METADATA_BYTES = 1 << 20
 _LINK_LEAVES = "it is a link that leads out of the workspace"
 
@@ -78,12 +78,14 @@ class JpStoredConversation:
 
     For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
     archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
+    `blob_directories` are the directories of blobs that belong to the workspace and to the user.
     """
 
     id: str
     is_archived: bool
     copies: list[ConversationDirectoryCopy]
     archived_copies: list[ConversationDirectoryCopy]
+    blob_directories: Mapping[bool, str] = field(default_factory=dict)
 
     def get_copy_to_read_events_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which events and base configuration are read."""
@@ -176,7 +178,13 @@ class JpStoredConversation:
             signature=self.signature,
             problem="; ".join(problems) or None,
             parent=events.parent or _parse_parent_id(metadata.get("parent_id")),
+            blob_directories=self._list_blob_directories(events),
         )
+
+    def _list_blob_directories(self, copy: ConversationDirectoryCopy) -> tuple[str, ...]:
+        """Return the directories of blobs, first the one that belongs to the copy that is read."""
+        found = self.blob_directories
+        return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
 
 
 def _read_metadata(copy: ConversationDirectoryCopy) -> tuple[dict[str, Any], list[str]]:
@@ -255,12 +263,13 @@ def find_stored_conversations(
                     copy = stat_conversation_directory(path, is_local, is_archived, parent)
                     copies.setdefault(id, []).append(copy)
                 found += [(nested, id) for nested in _find_nested_conversations(path)]
+    blobs = dict(_find_blob_directories(workspace))
     conversations = []
     for id, found_copies in copies.items():  # noqa: A001
         live = [copy for copy in found_copies if not copy.is_archived]
         archived = [copy for copy in found_copies if copy.is_archived]
         conversations.append(
-            JpStoredConversation(id, not live, live or archived, archived if live else [])
+            JpStoredConversation(id, not live, live or archived, archived if live else [], blobs)
         )
     return conversations, unlisted
 
@@ -270,6 +279,14 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
         yield f"{workspace.jp_user_directory}/conversations", True
+
+
+def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
+    """Yield each directory of blobs after whether it is user-local, except links that lead out of the workspace."""
+    for root, is_local in _list_conversation_roots(workspace):
+        path = f"{os.path.dirname(root)}/{_BLOBS}"  # noqa: PTH120
+        if os.path.isdir(path) and _leads_to_allowed_directory(workspace, path):  # noqa: PTH112
+            yield is_local, path
 
 
 def list_conversation_directories(workspace: Workspace) -> list[Path]:
