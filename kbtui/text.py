@@ -161,6 +161,11 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
+def format_line_counts(added: int, removed: int) -> str:
+    """Return the numbers of added and removed lines: `+3 −1`, `+3`, `−1`, or "" if both are 0."""
+    return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
+
+
 def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
     """Return what has changed since a turn: `knowledge changed since: guide/start, guide/old (gone)`.
 

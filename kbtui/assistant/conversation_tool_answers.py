@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.event_json import EventJson
     from kbtui.conversations.turn_marks import MarkFactsJson
+    from kbtui.library.file_history import UnexplainedLinesJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
 
     class ConversationInfoJson(TypedDict):
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     class FileTurnSummaryJson(TypedDict):
         """A turn in the list of a file's turns. The turn changed or read the file, or it wrote `lines`."""
 
+        ref: str
         turn: int
+        rewound: NotRequired[bool]
         time: str | None
         actions: str
         lines: str | None
@@ -132,6 +135,8 @@ class ConversationListPage:
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
     """Conversation id -> a shorter id of the same conversation."""
+    unexplained_lines: list[UnexplainedLinesJson] | None = None
+    """The requested lines of a file that no turn wrote; None if no lines were requested."""
 
     @property
     def conversation_count(self) -> int:
@@ -146,6 +151,11 @@ class ConversationListPage:
             "count": self.conversation_count,
             "omitted": self.omitted,
             "hint": format_tool_notices(self.notices) or None,
+            **(
+                {}
+                if self.unexplained_lines is None
+                else {"unexplained_lines": self.unexplained_lines}
+            ),
             "conversations": self.conversations,
         }
 
@@ -287,6 +297,7 @@ _ITEM_TAGS = {
     "marks": "mark",
     "conversations": "conversation",
     "file_turns": "file_turn",
+    "unexplained_lines": "unexplained_line_range",
     "hits": "hit",
     "turns": "turn",
     "events": "event",

@@ -6,7 +6,6 @@ of the arguments.
 
 from __future__ import annotations
 
-import os
 import time
 from copy import deepcopy
 from dataclasses import replace
@@ -64,7 +63,7 @@ from kbtui.userdata.mark_store import MarkStore
 from kbtui.userdata.marks_of_turns import find_marks_of_conversations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kbtui.assistant.conversation_tool_answers import (
         ConversationInfoJson,
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.library.file_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
@@ -130,9 +130,10 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    With `file`, a path in the workspace, only conversations with a turn that changed or read this file
-    are listed, each with these turns. If the path ends with lines (`src/a.py:12-20`), only turns that
-    wrote these lines count.
+    With `file`, a path in the workspace or the reference of a subject, only conversations with a turn that
+    changed or read this file are listed, each with these turns. If it ends with lines
+    (`src/a.py:12-20`), only turns that wrote these lines count, and notices name the lines that no turn
+    wrote. The order by activity is then that of these turns.
 
     `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
     `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With
@@ -147,11 +148,12 @@ def answer_conversation_list(
     infos = [info for info in infos if info.archived is archived and info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
     file_turns: dict[str, list[FileTurnSummaryJson]] = {}
-    problems: dict[str, str] = {}
-    unreadable: Notice | None = None
-    if file:
-        file_turns, problems, unreadable = _find_turns_of_file(workspace, file, masked=masked)
-        problems = {info.ref: problems[info.id] for info in infos if info.id in problems}
+    file_notices: list[ConversationToolNotice] = []
+    found = _find_turns_of_file(workspace, file) if file else None
+    if found is not None:
+        file_notices += _list_file_notices(found, infos, masked=masked)
+        file_turns, unreadable = _summarize_turns_of_file(workspace, found, masked=masked)
+        file_notices += [_make_unreadable_marks_notice(unreadable)] if unreadable else []
         infos = [info for info in infos if info.id in file_turns]
     if title_contains:
         wanted = title_contains.casefold()
@@ -160,10 +162,17 @@ def answer_conversation_list(
             for info in infos
             if info.title and wanted in _mask_secrets_if_requested(masked, info.title).casefold()
         ]
-    if sort == "activity":
-        infos = [add_last_event_time(info) for info in infos]
-    infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
+    if sort == "activity" and found is not None:
+        newest_first = list(file_turns)
+        infos.sort(key=lambda info: newest_first.index(info.id), reverse=not descending)
+    else:
+        if sort == "activity":
+            infos = [add_last_event_time(info) for info in infos]
+        infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
     page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
+    if found is not None and found.lines is not None:
+        unexplained = [one.as_json() for one in found.unexplained[:_LINE_RANGES_SHOWN]]
+        page.unexplained_lines = mask_secrets_in_json(unexplained) if masked else unexplained
     room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
@@ -190,65 +199,75 @@ def answer_conversation_list(
         fact = f"there {only}"
         notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
-    if problems:
-        page.notices.append(_make_problems_notice(problems))
-    if unreadable:
-        page.notices.append(_make_unreadable_marks_notice(unreadable))
+    page.notices += file_notices
     return page
 
 
-def _make_problems_notice(problems: Mapping[str, str]) -> ConversationToolNotice:
-    from kbtui.library.file_history import describe_conversation_problems
-
-    return ConversationToolNotice(describe_conversation_problems(problems))
-
-
+_LINE_RANGES_SHOWN = 50
+"""The maximum number of ranges of lines that no turn wrote in the answer."""
 _FILE_TURNS_SHOWN = 20
 """The maximum number of a conversation's turns that are listed for a file, newest first."""
 
 
-def _find_turns_of_file(
-    workspace: Workspace, name: str, *, masked: bool
-) -> tuple[dict[str, list[FileTurnSummaryJson]], dict[str, str], Notice | None]:
-    """Return the turns that changed or read a file of the workspace, newest first, by conversation.
-
-    The second result says which conversations cannot be read completely, and why. The third one says
-    that the marks cannot be read.
-    """
-    from kbtui.library.file_history import blame_file, split_file_name_and_lines
+def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
+    """Return the turns that changed or read a file of the workspace, newest first; errors name the argument."""
+    from kbtui.library.file_history import blame_file_or_subject
 
     try:
-        path, lines = split_file_name_and_lines(workspace, name)
-    except UsageError as error:
-        raise UsageError(error.message, where="file", hint=error.hint) from error
-    root = os.path.realpath(workspace.root)
-    if not os.path.realpath(os.path.join(root, path)).startswith(f"{root}/"):  # noqa: PTH118
-        raise UsageError("the file is outside the workspace", where="file")
-    try:
-        found = blame_file(workspace, path, lines)
+        return blame_file_or_subject(workspace, name, is_limited_to_workspace=True)
     except KbtuiError as error:
         raise type(error)(error.message, where="file", hint=error.hint) from error
+
+
+def _summarize_turns_of_file(
+    workspace: Workspace, found: FileTurnHistory, *, masked: bool
+) -> tuple[dict[str, list[FileTurnSummaryJson]], Notice | None]:
+    """Return the turns that changed or read a file, newest first, by conversation.
+
+    The second result says that the marks cannot be read.
+    """
     marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
     turns: dict[str, list[FileTurnSummaryJson]] = {}
     for turn in found.turns:
         listed = turns.setdefault(turn.conversation, [])
-        if len(listed) < _FILE_TURNS_SHOWN:
-            request = _mask_secrets_if_requested(masked, turn.request)
-            summary: FileTurnSummaryJson = {
-                "turn": turn.turn,
-                "time": format_timestamp(turn.time),
-                "actions": turn.describe_actions(),
-                "lines": turn.format_lines() or None,
-                "request": cut_line_around_match(" ".join(request.split())),
-            }
-            if fields := make_mark_json_fields(marks.get_marks(turn.ref), is_short=True):
-                on_turn = fields["marks"]
-                summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
-            listed.append(summary)
+        if len(listed) == _FILE_TURNS_SHOWN:
+            continue
+        request = _mask_secrets_if_requested(masked, turn.request)
+        summary: FileTurnSummaryJson = {
+            "ref": turn.ref,
+            "turn": turn.turn,
+            "time": format_timestamp(turn.time),
+            "actions": turn.describe_actions(),
+            "lines": turn.format_lines() or None,
+            "request": cut_line_around_match(" ".join(request.split())),
+        }
+        if turn.rewound:
+            summary["rewound"] = True
+        if fields := make_mark_json_fields(marks.get_marks(turn.ref), is_short=True):
+            on_turn = fields["marks"]
+            summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
+        listed.append(summary)
+    return turns, marks.notice
+
+
+def _list_file_notices(
+    found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
+) -> Iterator[ConversationToolNotice]:
+    """Yield notices about the lines that no turn wrote, and the conversations that cannot be read."""
+    from kbtui.library.file_history import (
+        describe_conversation_problems,
+        describe_unexplained_lines,
+    )
+
+    for text in describe_unexplained_lines(found.unexplained):
+        yield ConversationToolNotice(_mask_secrets_if_requested(masked, text))
     problems = {
-        id_: _mask_secrets_if_requested(masked, problem) for id_, problem in found.problems.items()
+        info.ref: _mask_secrets_if_requested(masked, found.problems[info.id])
+        for info in infos
+        if info.id in found.problems
     }
-    return turns, problems, marks.notice
+    if problems:
+        yield ConversationToolNotice(describe_conversation_problems(problems))
 
 
 def _select_conversations_by_label(

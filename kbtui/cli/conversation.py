@@ -606,8 +606,15 @@ class ConversationFormatter:
             end = f"  {self.style_text(marks, 'yellow')}" if marks else ""
             yield f"{head}  {time}  {title}{end}"
             for turn in entry.get("file_turns", ()):
-                wrote = f", lines {turn['lines']}" if turn["lines"] else ""
-                yield f"    turn {turn['turn']}: {turn['actions']}{wrote}"
+                time = self._format_time(turn["time"]) if turn["time"] else "-"
+                rewound = ", rewound" if turn.get("rewound") else ""
+                noun = "line" if (turn["lines"] or "").isdecimal() else "lines"
+                wrote = f"wrote {noun} {turn['lines']}: " if turn["lines"] else ""
+                yield f"    turn {turn['turn']}{rewound}, {time}: {wrote}{turn['actions']}"
+                if request := self.put_on_one_safe_line(turn["request"]):
+                    if self.terminal:
+                        request = cut_to_width(request, max(40, self.width - 16))
+                    yield self.style_text(f"        asked: {request}", "dim")
                 for mark in turn.get("marks", ()):
                     text = self.put_on_one_safe_line(f"mark: {mark['label']}")
                     yield f"      {self.style_text(text, 'yellow')}"

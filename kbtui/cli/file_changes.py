@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 
 from kbtui.cli.command_output import (
     WaitingLine,
@@ -15,7 +14,7 @@ from kbtui.cli.command_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.text import cut_to_width, format_counted_noun, sanitize, sanitize_to_one_line
+from kbtui.text import cut_to_width, format_line_counts, sanitize, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import TurnActivity, TurnFileAction
     from kbtui.conversations.turn_marks import TurnMarks
     from kbtui.library import Library
-    from kbtui.library.file_history import LineRange, TurnTouchingFile, UnexplainedLines
+    from kbtui.library.file_history import TurnTouchingFile
     from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
@@ -55,7 +54,10 @@ def run_blame_command(args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
-    from kbtui.library.file_history import describe_conversation_problems
+    from kbtui.library.file_history import (
+        describe_conversation_problems,
+        describe_unexplained_lines,
+    )
 
     with open_workspace(args.workspace) as library:
         with WaitingLine("reading conversations"):
@@ -80,7 +82,7 @@ def run_blame_command(args: Namespace) -> int:
             )
             _print_diff(text)
     if not args.json:
-        for lines in _describe_unexplained_lines(found.unexplained):
+        for lines in describe_unexplained_lines(found.unexplained):
             print_to_stderr(lines)
     print_marks_notice(marks)
     print_git_problem(library.workspace)
@@ -119,60 +121,13 @@ def _format_file_turn(
     lines = [f"{id_}:{turn.turn}  {time}  {sanitize_to_one_line(turn.title)}{rewound}"]
     if request := sanitize_to_one_line(turn.request[:2000]):
         lines.append(f"    asked: {cut_to_width(request, max(40, get_terminal_width() - 12))}")
-    lines.append(f"    {_describe_actions(turn)}")
+    lines.append(f"    {turn.describe_lines_and_actions()}")
     text = "".join(f"{line}\n" for line in lines)
     head, _, rest = text.partition("\n")
     text = f"{head}\n{format_mark_lines(marks)}{rest}"
     if shows_diff:
         text += "".join(one.format_diff() for one in turn.actions if one.hunks)
     return text
-
-
-def _describe_actions(turn: TurnTouchingFile) -> str:
-    """Return what a turn did to the file: `wrote lines 3-5: changed +8 −2 (calls 4, 6), read (call 1)`."""
-    parts = []
-    for kind in dict.fromkeys(one.kind for one in turn.actions):
-        found = [one for one in turn.actions if one.kind == kind]
-        counts = format_line_counts(
-            sum(one.added for one in found), sum(one.removed for one in found)
-        )
-        calls = list(dict.fromkeys(str(one.call) for one in found if one.call))
-        where = f"({'call' if len(calls) == 1 else 'calls'} {', '.join(calls)})" if calls else ""
-        moved = f"from {found[0].old_path}" if found[0].old_path else ""
-        parts.append(" ".join(filter(None, (kind, moved, counts, where))))
-    wrote = f"wrote {format_line_ranges(turn.lines)}: " if turn.lines else ""
-    return sanitize_to_one_line(wrote + ", ".join(parts))
-
-
-def format_line_ranges(ranges: Sequence[LineRange]) -> str:
-    """Return `line 3` or `lines 3-5, 9`."""
-    texts = [
-        str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in ranges
-    ]
-    is_single = len(ranges) == 1 and ranges[0].first == ranges[0].last
-    return f"{'line' if is_single else 'lines'} {', '.join(texts)}"
-
-
-_UNEXPLAINED_MAX = 5
-
-
-def _describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
-    """Yield a message for each commit whose lines no turn wrote."""
-    by_commit: dict[str | None, list[UnexplainedLines]] = {}
-    for one in unexplained:
-        by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
-    for found in list(by_commit.values())[:_UNEXPLAINED_MAX]:
-        lines = format_line_ranges([one.lines for one in found])
-        verb = "comes" if lines.startswith("line ") else "come"
-        commit = found[0].commit
-        if commit is None:
-            yield f"no turn wrote {lines}"
-            continue
-        date = datetime.fromtimestamp(commit.time, UTC).strftime("%Y-%m-%d")
-        summary = sanitize_to_one_line(commit.summary)
-        yield f"no turn wrote {lines}, which {verb} from commit {commit.commit[:8]} of {date}: {summary}"
-    if (more := len(by_commit) - _UNEXPLAINED_MAX) > 0:
-        yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 
 
 def print_conversation_changes(library: Library, args: Namespace) -> int:
@@ -267,11 +222,6 @@ def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
         ],
         "failures": [{"call": one.call, "tool": one.name} for one in activity.failures],
     }
-
-
-def format_line_counts(added: int, removed: int) -> str:
-    """Return the numbers of added and removed lines: `+3 −1`, `+3`, `−1`, or "" if both are 0."""
-    return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
 
 def _format_files(

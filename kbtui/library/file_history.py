@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.citations.file_changes import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, split_slug_and_line_range
-from kbtui.text import format_counted_noun
+from kbtui.text import format_counted_noun, format_line_counts, sanitize_to_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import NotRequired, TypedDict
 
     from kbtui.citations import CitationTargetLookup
@@ -144,22 +144,30 @@ class TurnTouchingFile(NamedTuple):
             "actions": [one.as_json() for one in self.actions],
         }
 
-    def describe_actions(self) -> str:
-        """Return what the turn did to the file, such as `changed +5 −2, read`."""
+    def describe_actions(self, *, with_calls: bool = True) -> str:
+        """Return what the turn did to the file, such as `changed +8 −2 (calls 4, 6), read (call 1)`."""
         parts = []
         for kind in dict.fromkeys(one.kind for one in self.actions):
             found = [one for one in self.actions if one.kind == kind]
-            added, removed = sum(one.added for one in found), sum(one.removed for one in found)
-            counts = [*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])]
-            parts.append(" ".join([kind, *counts]))
-        return ", ".join(parts)
+            moved = f"from {found[0].old_path}" if found[0].old_path else ""
+            calls = [str(one.call) for one in found if one.call and with_calls]
+            calls = list(dict.fromkeys(calls))
+            noun = "call" if len(calls) == 1 else "calls"
+            where = f"({noun} {', '.join(calls)})" if calls else ""
+            counts = format_line_counts(
+                sum(one.added for one in found), sum(one.removed for one in found)
+            )
+            parts.append(" ".join(filter(None, (kind, moved, counts, where))))
+        return sanitize_to_one_line(", ".join(parts))
+
+    def describe_lines_and_actions(self) -> str:
+        """Return what the turn did, after the lines that it wrote: `wrote lines 3-5: changed +8 −2 (call 4)`."""
+        wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
+        return wrote + self.describe_actions()
 
     def format_lines(self) -> str:
         """Return the lines that the turn wrote, such as `3-5, 9`."""
-        return ", ".join(
-            str(one.first) if one.first == one.last else f"{one.first}-{one.last}"
-            for one in self.lines
-        )
+        return ", ".join(map(_format_line_range, self.lines))
 
 
 class UnexplainedLines(NamedTuple):
@@ -199,8 +207,7 @@ class FileTurnHistory(NamedTuple):
         """Return the lines that were asked for, such as `3` or `3-5`; "" if none were."""
         if self.lines is None:
             return ""
-        first, last = self.lines
-        return str(first) if first == last else f"{first}-{last}"
+        return _format_line_range(self.lines)
 
     def as_json(self) -> FileTurnHistoryJson:
         """Return the answer as JSON."""
@@ -214,6 +221,38 @@ class FileTurnHistory(NamedTuple):
                 {"conversation": id_, "problem": problem} for id_, problem in self.problems.items()
             ],
         }
+
+
+def format_line_ranges(ranges: Sequence[LineRange]) -> str:
+    """Return `line 3` or `lines 3-5, 9`."""
+    is_single = len(ranges) == 1 and ranges[0].first == ranges[0].last
+    return f"{'line' if is_single else 'lines'} {', '.join(map(_format_line_range, ranges))}"
+
+
+def _format_line_range(lines: LineRange) -> str:
+    return str(lines.first) if lines.first == lines.last else f"{lines.first}-{lines.last}"
+
+
+_UNEXPLAINED_MAX = 5
+
+
+def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
+    """Yield a message for each commit whose lines no turn wrote, and one for lines that are not committed."""
+    by_commit: dict[str | None, list[UnexplainedLines]] = {}
+    for one in unexplained:
+        by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
+    for found in list(by_commit.values())[:_UNEXPLAINED_MAX]:
+        lines = format_line_ranges([one.lines for one in found])
+        verb = "comes" if lines.startswith("line ") else "come"
+        commit = found[0].commit
+        if commit is None:
+            yield f"no turn wrote {lines}"
+            continue
+        date = datetime.fromtimestamp(commit.time, UTC).strftime("%Y-%m-%d")
+        summary = sanitize_to_one_line(commit.summary)
+        yield f"no turn wrote {lines}, which {verb} from commit {commit.commit[:8]} of {date}: {summary}"
+    if (more := len(by_commit) - _UNEXPLAINED_MAX) > 0:
+        yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 
 
 def collect_turn_activities(
@@ -366,6 +405,49 @@ def blame_file(
         earlier_names,
         problems,
     )
+
+
+def blame_file_or_subject(
+    workspace: Workspace,
+    name: str,
+    directory: str | None = None,
+    *,
+    is_limited_to_workspace: bool = False,
+) -> FileTurnHistory:
+    """Find the turns that changed or read a file, newest first.
+
+    `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If
+    it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
+    Raises the errors of `blame_file`, and with `is_limited_to_workspace` a `UsageError` for the path of
+    a file that is outside the workspace.
+    """
+    path, lines = split_file_name_and_lines(workspace, name, directory)
+    root = os.path.realpath(workspace.root)
+    is_inside = os.path.realpath(os.path.join(root, path)).startswith(f"{root}/")  # noqa: PTH118
+    if is_limited_to_workspace and not is_inside:
+        raise UsageError("the file is outside the workspace", where=name)
+    try:
+        return blame_file(workspace, path, lines, directory)
+    except NothingFound:
+        subject = _find_subject_file(workspace, path)
+        if subject is None:
+            raise
+        return blame_file(workspace, subject, lines)
+
+
+def _find_subject_file(workspace: Workspace, name: str) -> str | None:
+    """Return the path of the file of a subject, or None if `name` is not the reference of a subject."""
+    from kbtui.knowledge import load_knowledge
+    from kbtui.refs import parse_ref
+
+    try:
+        ref = parse_ref(name)
+        knowledge = load_knowledge(workspace)
+        topic = knowledge.resolve_topic(ref.topic or "")
+        subject = knowledge.find_subject(topic.id, ref.slug or "")
+    except KbtuiError:
+        return None
+    return subject.file if subject is not None and not subject.disabled else None
 
 
 def split_file_name_and_lines(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
-from kbtui.refs import Ref, make_subject_ref, parse_ref
+from kbtui.refs import Ref, make_subject_ref
 from kbtui.text import format_counted_noun, format_knowledge_changes
 
 if TYPE_CHECKING:
@@ -191,19 +191,9 @@ class ReferenceReader(IndexAndEngineAccess):
         it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
         Raises the errors of `blame_file`.
         """
-        from kbtui.library.file_history import blame_file, split_file_name_and_lines
+        from kbtui.library.file_history import blame_file_or_subject
 
-        path, wanted = split_file_name_and_lines(self.workspace, name, directory)
-        try:
-            return blame_file(self.workspace, path, wanted, directory)
-        except NothingFound:
-            try:
-                subject = self.find_subject(parse_ref(path))
-            except (UsageError, NothingFound):
-                subject = None
-            if subject is None:
-                raise
-            return blame_file(self.workspace, subject.file, wanted)
+        return blame_file_or_subject(self.workspace, name, directory)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation; each has the current title of the cited entry or file."""

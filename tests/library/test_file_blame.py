@@ -3,6 +3,7 @@
 import json
 import lzma
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -256,6 +257,11 @@ def test_a_turn_that_learned_a_subject_read_its_file(
     shown = capfd.readouterr().out.splitlines()
     turns = [line.split()[0] for line in shown if line.startswith("jp-c")]
     assert turns == [f"jp-c1780000000{number}:1" for number in (4, 3, 1)]
+    with open_workspace(workspace_root) as library:
+        for name in ("guide/limits", "guide/limits:1"):
+            listed = answer_tool_call("conversation_list", {"file": name}, library).text
+            assert ("<actions>read (call 1)</actions>" in listed) == (":" not in name)
+            assert ("no turn wrote line 1" in listed) == (":" in name)
     assert shown.count("    read (call 1)") == 3
     (workspace_root / "docs/guide/limits.md").unlink()
     assert main(["-w", str(workspace_root), "blame", "docs/guide/limits.md"]) == 0
@@ -359,9 +365,14 @@ def test_assistants_find_the_conversations_that_changed_a_file(
     reply = answer_tool_call("conversation_list", {"file": "lib/é.py:1-2"}, edited)
     assert "<id>jp-c17800000001</id>" in reply.text
     assert "jp-c17800000900" not in reply.text
-    for element in ("<turn>1</turn>", "<actions>created +2</actions>", "<lines>1-2</lines>"):
+    for element in (
+        "<ref>jp-c17800000001:1.1</ref>", "<turn>1</turn>", "<actions>created +2 (call 1)</actions>",
+        "<lines>1-2</lines>", "<request>Write it</request>", "<unexplained_lines></unexplained_lines>",
+    ):  # fmt: skip
         assert element in reply.text
-    assert "<request>Write it</request>" in reply.text
+    reply = answer_tool_call("conversation_list", {"file": "lib/é.py:5-6"}, edited)
+    assert "<hint>no turn wrote line 6</hint>" in reply.text
+    assert "<lines>[6, 6]</lines>" in reply.text
     for name in ("../secret", "/etc/passwd", "missing.py", "lib/é.py:99"):
         reply = answer_tool_call("conversation_list", {"file": name}, edited)
         assert reply.is_error, name
@@ -369,8 +380,12 @@ def test_assistants_find_the_conversations_that_changed_a_file(
     where = ["-w", str(edited.workspace.root), "conversation", "ls", "--file", "lib/é.py"]
     assert main(where) == 0
     shown = capfd.readouterr().out
-    assert "    turn 1: moved, changed +5\n" in shown
-    assert "    turn 2: read\n    turn 1: created +2\n" in shown
+    done = re.findall(r"^    (turn \d), \S+: (.*)\n +asked: (.*)$", shown, re.MULTILINE)
+    assert done == [
+        ("turn 1", "moved from src/a.py (call 1), changed +5 (call 2)", "Move it and add one"),
+        ("turn 2", "read (call 1)", "Look at it"),
+        ("turn 1", "created +2 (call 1)", "Write it"),
+    ]
 
 
 def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:

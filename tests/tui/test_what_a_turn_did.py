@@ -59,13 +59,15 @@ async def test_the_turns_of_a_calls_file_can_be_chosen(changed: Builder) -> None
         await tui.open("jp-c17800000001:1.2")
         await tui.press("2", "A")
         await tui.until(lambda: "Turns of src/a.py, newest first" in tui.text)
-        (row,) = (line for line in tui.text.split("\n") if "read, changed  turn 1 " in line)
-        assert "Change · " in row
+        rows = tui.text.split("\n")
+        (number,) = (n for n, row in enumerate(rows) if "read, changed +1 −1" in row)
+        assert "turn 1 · Change" in rows[number]
+        assert "Change it" in rows[number + 1]
         await tui.press("colon")
         await tui.until(lambda: "Lines of src/a.py" in tui.text)
         assert "21" in tui.text.split("Lines of src/a.py")[1]
         await tui.press("enter")
-        await tui.until(lambda: "No turn wrote src/a.py:21" in tui.text)
+        await tui.until(lambda: "No turn wrote line 21" in tui.text)
         await tui.press("A")
         await tui.until(lambda: "Turns of src/a.py, newest first" in tui.text)
         await tui.press("a")

@@ -14,7 +14,13 @@ from textual.widgets import Input
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
+from kbtui.tui.framework.styled_text import (
+    Spans,
+    join_span_texts,
+    measure_cell_width,
+    truncate_spans,
+    wrap_spans,
+)
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_label_without_markup
 from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, MessageLine, SanitizedInput
 from kbtui.tui.framework.tui_command import format_key_hints
@@ -67,16 +73,23 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, name and preview, and the dialog's result if the user chooses it."""
+    """An option of a dialog: its key, name and preview, and the dialog's result if the user chooses it.
+
+    `details` is a text below them, which is cut after `MAX_DETAIL_LINES` lines.
+    """
 
     key: str
     name: str
     preview: str
     result: Any
+    details: str = ""
+
+
+MAX_DETAIL_LINES = 2
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog with a row for each option.
+    """A dialog with a row for each option, and `notes` below them.
 
     Its result is the `result` of the chosen option, or None if the user cancels.
     """
@@ -86,13 +99,14 @@ class OptionsDialog(StyledScreen):
         Binding("enter", "choose_option", show=False),
     ]
 
-    def __init__(self, title: str, options: list[DialogOption]) -> None:
+    def __init__(self, title: str, options: list[DialogOption], notes: Sequence[str] = ()) -> None:
         super().__init__()
-        self._title, self._options = title, options
+        self._title, self._options, self._notes = title, options, notes
         self.list = RowList("options-list")
 
     def compose(self) -> ComposeResult:
-        with Vertical(id="dialog", classes="pane") as pane:
+        has_texts = bool(self._notes) or any(one.details for one in self._options)
+        with Vertical(id="dialog", classes="pane wide" if has_texts else "pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             pane.border_subtitle = "letter or Enter: choose · Esc: cancel"
             pane.styles.height = len(self._options) + 2
@@ -109,12 +123,18 @@ class OptionsDialog(StyledScreen):
         # Names are never cut; previews are cut to the remaining width.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((measure_cell_width([(one.name, "")]) for one in self._options), default=0)
-        room = max(width - names - 8, width // 2 - 8)
+        has_details = any(one.details for one in self._options)
+        room = max(width - names - 8, 12 if has_details else width // 2 - 8)
         rows = []
         for one in self._options:
             name = [(f"{one.key}  ", "key"), (one.name, "")]
             preview = truncate_spans([(one.preview, "dim")], room) if room > 8 else []
-            rows.append(ListRow(one.key, name, preview, data=one.result))
+            details = _wrap_details(one.details, width - 4)
+            rows.append(ListRow(one.key, name, preview, details, data=one.result))
+        for number, note in enumerate(self._notes):
+            for at, line in enumerate(wrap_spans([(note, "warning")], max(8, width - 2))):
+                rows.append(ListRow(f"note:{number}:{at}", line.spans, selectable=False))
+        self.query_one("#dialog").styles.height = sum(1 + len(row.below) for row in rows) + 2
         self.list.set_rows(rows)
 
     def on_key(self, event: events.Key) -> None:
@@ -131,6 +151,15 @@ class OptionsDialog(StyledScreen):
     def action_choose_option(self) -> None:
         if row := self.list.selected_row:
             self.dismiss(row.data)
+
+
+def _wrap_details(text: str, width: int) -> list[Spans]:
+    """Return the lines of a text below an option. The last one ends with `…` if the text was cut."""
+    lines = [line.spans for line in wrap_spans([(text, "dim")], max(8, width))] if text else []
+    if len(lines) > MAX_DETAIL_LINES:
+        rest = " ".join(join_span_texts(line) for line in lines[MAX_DETAIL_LINES - 1 :])
+        lines[MAX_DETAIL_LINES - 1 :] = [truncate_spans([(rest, "dim")], max(8, width))]
+    return [[("    ", ""), *line] for line in lines]
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):

@@ -10,7 +10,7 @@ from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.refs import parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from kbtui.library.file_history import FileAtCall, FileTurnHistory
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
+
+
+MAX_DONE_WIDTH = 36
+"""In the list of the turns of a file, what a turn did is cut to this many cells."""
 
 
 class TouchedFileActions:
@@ -95,23 +99,18 @@ class TouchedFileActions:
             )
             return
         self._run_with_activity_shown(
-            "reading conversations …",
-            partial(self._find_turns, ref, self._get_line_at_cursor()),
-            self._choose_turn,
+            "looking for the file …",
+            partial(self._find_touched_files, ref, self._get_line_at_cursor()),
+            self._choose_file_to_list,
             holds_keys=True,
         )
 
-    def _find_turns(self, ref: Ref, line: int) -> tuple[FileTurnHistory, int]:
-        """Return the turns that used an item's file, and the file's line number at the cursor, or 0."""
+    def _find_touched_files(self, ref: Ref, line: int) -> list[tuple[str, int]]:
+        """Return the files of an item, changed ones first, each with the line that is at the cursor, or 0."""
         library = self._main.library
         if ref.kind == "subject":
-            found = library.blame(library.find_subject(ref).file)
-            return found, ref.lines[0] if ref.lines else 0
-        from kbtui.library.file_history import (
-            blame_file,
-            collect_turn_activities,
-            list_files_at_call,
-        )
+            return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
+        from kbtui.library.file_history import collect_turn_activities, list_files_at_call
 
         conversation = library.load_conversation(ref.conversation or "")
         activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
@@ -121,33 +120,70 @@ class TouchedFileActions:
         touched.sort(key=lambda one: one.kind == "read")
         if not touched:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
-        path = touched[0].path
         files = list_files_at_call(library.workspace, conversation, ref, line)
-        now = next((one.line for one in files if one.name == path), 0)
-        return blame_file(library.workspace, path), now
+        lines = {one.name: one.line for one in files}
+        return [(path, lines.get(path, 0)) for path in dict.fromkeys(one.path for one in touched)]
+
+    def _choose_file_to_list(self, files: list[tuple[str, int]]) -> None:
+        if len(files) == 1:
+            self._list_turns(files[0])
+            return
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.main.jump_labels import LETTERS
+
+        options = [
+            DialogOption(letter, sanitize_to_one_line(file[0]), "", file)
+            for letter, file in zip(LETTERS, files, strict=False)
+        ]
+        self._main.screen.app.push_screen(
+            OptionsDialog("Turns of which file", options), self._list_turns
+        )
+
+    def _list_turns(self, file: tuple[str, int] | None) -> None:
+        if file is None:
+            return
+        from kbtui.library.file_history import blame_file
+
+        path, line = file
+        self._run_with_activity_shown(
+            "reading conversations …",
+            lambda: (blame_file(self._main.library.workspace, path), line),
+            self._choose_turn,
+            holds_keys=True,
+        )
 
     def _choose_turn(self, found_and_line: tuple[FileTurnHistory, int]) -> None:
         """Show the turns and open the one that the user chooses. The option `:` selects lines first."""
+        from kbtui.library.file_history import (
+            describe_conversation_problems,
+            describe_unexplained_lines,
+            format_line_ranges,
+        )
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
 
         found, line = found_and_line
         what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
+        notes = [*describe_unexplained_lines(found.unexplained)]
+        if found.problems:
+            notes.append(describe_conversation_problems(found.problems))
         if not found.turns:
             done = "wrote" if found.lines else "changed or read"
-            self._main.status.flash_message(f"no turn {done} {what}", "dim")
+            text = "; ".join(notes) if found.unexplained else f"no turn {done} {what}"
+            self._main.status.flash_message(text, "dim")
             return
         options = []
-        kinds = [", ".join(dict.fromkeys(one.kind for one in turn.actions)) for turn in found.turns]
-        width = max(map(len, kinds[: len(LETTERS)]))
-        for letter, turn, done in zip(LETTERS, found.turns, kinds, strict=False):
+        for letter, turn in zip(LETTERS, found.turns, strict=False):
             date = f"{turn.time.astimezone():%Y-%m-%d}" if turn.time else "-"
+            rewound = ", rewound" if turn.rewound else ""
             # The dialog never cuts the name of an option; on a narrow screen, it cuts the preview.
-            name = f"{date:<10}  {done:<{width}}  turn {turn.turn}"
-            said = [turn.title, turn.request[:200]]
-            preview = " · ".join(sanitize_to_one_line(one) for one in said if one)
-            options.append(DialogOption(letter, name, preview, turn.ref))
+            done = cut_to_width(turn.describe_actions(with_calls=False), MAX_DONE_WIDTH)
+            name = f"{date:<10}  {done}"
+            said = f"turn {turn.turn}{rewound} · {sanitize_to_one_line(turn.title)}"
+            lines = f"{format_line_ranges(turn.lines)}: " if turn.lines else ""
+            request = f"{lines}{sanitize_to_one_line(turn.request[:1000])}"
+            options.append(DialogOption(letter, name, said, turn.ref, request))
 
         if not found.lines:
             options.append(DialogOption(":", "lines …", "only the turns that wrote them", ":"))
@@ -161,7 +197,7 @@ class TouchedFileActions:
         left_out = max(0, len(found.turns) - len(LETTERS))
         more = f", {left_out} older left out" if left_out > 0 else ""
         title = f"Turns of {what}, newest first{more}"
-        self._main.screen.app.push_screen(OptionsDialog(title, options), open_turn)
+        self._main.screen.app.push_screen(OptionsDialog(title, options, notes), open_turn)
 
     def _ask_for_lines(self, path: str, line: int) -> None:
         """Ask for lines of a file, and show the turns that wrote them. `line` is proposed, unless it is 0."""
