@@ -290,3 +290,10 @@ def make_backtick_fence(text: str, minimum: int = 3) -> str:
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which file names and JSON can contain but SQLite and models reject."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def extract_line_expression(query: str) -> str | None:
+    """Return the regular expression if a query consists of one between slashes, as in `/retr(y|ies)/`, else None."""
+    stripped = query.strip()
+    is_expression = len(stripped) > 2 and stripped[0] == stripped[-1] == "/"
+    return stripped[1:-1] if is_expression else None

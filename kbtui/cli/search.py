@@ -6,13 +6,18 @@ import os
 import sys
 
 from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
-from kbtui.cli.command_parser import add_filter_options, parse_filter_options
+from kbtui.cli.command_parser import (
+    add_filter_options,
+    iterate_filters_from_options,
+    parse_filter_options,
+)
 from kbtui.errors import UsageError
 from kbtui.text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
     describe_missing_words,
+    extract_line_expression,
     format_counted_noun,
     format_parent_title_suffix,
     sanitize,
@@ -87,6 +92,9 @@ def run_search_command(args: Namespace) -> int:
             return saved_searches.list_saved_searches(args)
         saved_searches.load_search_into_arguments(args)
     _check_search_arguments(args)
+    expression = extract_line_expression(" ".join(args.query))
+    if expression is not None:
+        _check_no_option_excludes_expression(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
     request: EngineSearchRequest = {
@@ -95,13 +103,19 @@ def run_search_command(args: Namespace) -> int:
     }
     if args.wait is not None:
         request["wait"] = args.wait
+
+    def search() -> SearchAnswerEngineMessage:
+        if expression is not None:
+            return _search_lines(args, expression)
+        return _search_with_engine_or_library(args.workspace, request)
+
     if sys.stderr.isatty():
         from kbtui.cli.command_output import WaitingLine
 
         with WaitingLine("searching"):
-            answer = _search_with_engine_or_library(args.workspace, request)
+            answer = search()
     else:
-        answer = _search_with_engine_or_library(args.workspace, request)
+        answer = search()
     _raise_first_query_mistake(answer)
     if args.save is not None:
         from kbtui.cli.saved_searches import save_search_of_arguments
@@ -185,6 +199,41 @@ def _search_with_library(
         return answer.as_engine_message()
 
 
+def _search_lines(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
+    """Find the lines that match a regular expression, as the search of the TUI does."""
+    from kbtui.library import open_workspace
+
+    with open_workspace(args.workspace) as library:
+        answer = library.search_lines(
+            " ".join(args.query),
+            expression,
+            hidden=args.hidden,
+            limit=args.limit or DEFAULT_LIMIT,
+            per_entry=args.per_entry or 0,
+        )
+        library.log_search(answer, "cli")
+        return answer.as_engine_message()
+
+
+def _check_no_option_excludes_expression(args: Namespace) -> None:
+    given = next(iter(iterate_filters_from_options(args, "search")), None)
+    if given is not None:
+        where = given[0].option_names
+    elif args.explain or args.why:
+        where = "--explain" if args.explain else "--why"
+    else:
+        # A saved search has a mode, even if it is an expression.
+        is_typed = args.saved is None
+        options = (("--all", args.all), ("--archived", args.archived), ("--mode", args.mode))
+        where = next((name for name, is_set in options if is_set and is_typed), "")
+    if where:
+        raise UsageError(
+            "cannot be combined with a regular expression between slashes",
+            where=where,
+            hint="leave out a slash to search for the words",
+        )
+
+
 def _check_no_query_is_given(args: Namespace) -> None:
     where = "--saved" if args.saved is not None else "--remove-saved"
     if args.query or args.like or args.save is not None:
@@ -245,6 +294,7 @@ def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
         raise UsageError(message, where=where, hint=hint)
 
 
+DEFAULT_LIMIT = 20
 CONTEXT_CHARACTERS = 60
 """The maximum number of characters of a hit that are shown before its first match."""
 EXCERPT_CHARACTERS = 240

@@ -27,7 +27,12 @@ from kbtui.library.index_and_engine_access import (
 )
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
-from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
+from kbtui.search.search_request_and_answer import (
+    DEFAULT_LIMIT,
+    MAX_HITS,
+    SearchRequest,
+    make_search_request,
+)
 from kbtui.workspace import (
     Settings,
     Workspace,
@@ -223,10 +228,19 @@ class Library(ReferenceReader):
         """Search by keywords in this process, fast enough to run while the user types."""
         return self._search_in_process(request)
 
-    def search_lines(self, query: str, expression: str, *, hidden: bool = False) -> SearchAnswer:
+    def search_lines(
+        self,
+        query: str,
+        expression: str,
+        *,
+        hidden: bool = False,
+        limit: int = MAX_HITS,
+        per_entry: int = 0,
+    ) -> SearchAnswer:
         """Return the lines of subjects and conversations that match a regular expression in RE2's syntax.
 
-        `query` is the text that the user typed. Each hit is a line. Files are read instead of the index. The
+        `query` is the text that the user typed. Each hit is a line. At most `limit` lines are returned, and at
+        most `per_entry` of each subject or conversation (0: any number). Files are read instead of the index. The
         search stops after ten seconds, and a notice then says so.
         """
         from kbtui.library.pattern_search import search_lines_by_pattern
@@ -238,6 +252,8 @@ class Library(ReferenceReader):
             expression,
             get_current_cancellation().raise_if_cancelled,
             hidden=hidden,
+            limit=limit,
+            per_entry=per_entry,
         )
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:

@@ -45,12 +45,14 @@ def search_lines_by_pattern(
     raise_if_cancelled: Callable[[], None],
     *,
     hidden: bool = False,
+    limit: int = MAX_HITS,
+    per_entry: int = 0,
 ) -> SearchAnswer:
     """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
 
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that the
-    user typed. An invalid expression is a mistake in the answer. The search stops after
-    `PATTERN_SEARCH_SECONDS` or at `MAX_HITS` lines, and a notice then says so. `raise_if_cancelled` is
+    user typed. At most `per_entry` lines of an entry are hits, if this is not 0. An invalid expression is a
+    mistake in the answer. The search stops after `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice then says so. `raise_if_cancelled` is
     called before each file is read, and raises `Cancelled` to stop the search.
     """
     try:
@@ -60,18 +62,21 @@ def search_lines_by_pattern(
         return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
     deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     hits: list[Hit] = []
+    left_out = 0
     notices = [Notice("regular_expression")]
     for found in _iterate_hits_of_entries(workspace, knowledge, pattern, deadline, hidden=hidden):
         raise_if_cancelled()
-        hits += [hit._replace(entry_passages=len(found)) for hit in found]
-        if len(hits) > MAX_HITS:
-            notices.append(Notice("pattern_hits_cut", {"limit": MAX_HITS}))
+        shown = found[:per_entry] if per_entry else found
+        hits += [hit._replace(entry_passages=len(found)) for hit in shown]
+        left_out += len(found) - len(shown)
+        if len(hits) > limit:
+            notices.append(Notice("pattern_hits_cut", {"limit": limit}))
             break
         if time.monotonic() > deadline:
             notices.append(Notice("pattern_out_of_time", {"total": PATTERN_SEARCH_SECONDS}))
             break
-    hits = hits[:MAX_HITS]
-    return SearchAnswer(query, "lexical", hits, total=len(hits), notices=notices)
+    hits = hits[:limit]
+    return SearchAnswer(query, "lexical", hits, total=len(hits), left_out=left_out, notices=notices)
 
 
 def _iterate_hits_of_entries(

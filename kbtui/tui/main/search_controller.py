@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from kbtui.library import CallCancellation
@@ -15,7 +14,7 @@ from kbtui.search.search_request_and_answer import (
     SearchAnswer,
     SearchRequest,
 )
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import extract_line_expression, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
@@ -292,8 +291,7 @@ class SearchController:
     @property
     def _expression(self) -> str | None:
         """The regular expression between slashes that the query consists of, or None."""
-        match = re.fullmatch(r"/(.+)/", self.query)
-        return match[1] if match else None
+        return extract_line_expression(self.query)
 
     def _start_full_search(self) -> None:
         self._timer = None
