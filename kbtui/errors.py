@@ -100,10 +100,16 @@ class PackageUnavailable(KbtuiError):
         )
 
 
+class DamagedDataFile(WorkspaceError):
+    """A file with data of the user is damaged. `kbtui doctor` names the file and says what to do."""
+
+
 def format_error_on_one_line(error: Exception, root: Path) -> str:
     """Format an error on one line: its `where` (relative to the workspace), message and hint."""
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
+    if isinstance(error, DamagedDataFile):
+        return f"{os.path.basename(error.where or '')} is damaged; `kbtui doctor` says what to do"  # noqa: PTH119
     where = ""
     # Leave out the workspace's own path: users know it, and the message needs the space.
     if error.where and error.where != str(root):

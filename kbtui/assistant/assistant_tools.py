@@ -715,6 +715,9 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
             parts.append((1, "Topics may be missing: a configuration file is invalid."))
         elif notice.code == "marks_unreadable":
             parts.append((1, "The user's marks on turns are not shown: their file cannot be read."))
+        elif notice.code == "search_not_logged":
+            text = "The search was not logged: the user's query log is damaged (`kbtui doctor`)."
+            parts.append((1, text))
         elif notice.code in _QUERY_NOTICES:
             text = format_notice(notice)
             end = "" if text.endswith("?") else "."

@@ -40,6 +40,7 @@ FindingCode = Literal[
     "not_installed", "package_incomplete", "package_missing", "package_version",
     "packages_installed", "problem", "query_log_unusable", "refresh_failed", "settings",
     "source_not_approved", "source_run_failed", "source_topic_unknown", "sources_counted",
+    "user_data_unusable",
     "standard_output_not_terminal", "term_not_set", "term_unusable", "terminal",
     "terminal_too_small", "tmux_clipboard", "unavailable", "unknown_agent", "workspace",
     "workspace_gone", "workspace_id_missing", "workspace_without_jp",
@@ -171,6 +172,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "unknown_agent": "`agents` in the table [conversations] names {name!r}, which kbtui cannot read; {detail}",
     "workspace": "{directory}",
     "workspace_gone": "{directory} was moved or deleted",
+    "user_data_unusable": "bookmarks, saved searches and approvals of sources cannot be read: {detail}",
     "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
@@ -351,6 +353,10 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
             UserData(workspace).query_log.check_query_log_file()
     except WorkspaceError as error:
         yield "wrong", "query_log_unusable", {"detail": str(error)}
+    try:
+        UserData(workspace).check_user_data_file()
+    except WorkspaceError as error:
+        yield "wrong", "user_data_unusable", {"detail": str(error)}
     try:
         MarkStore(workspace).check_marks_are_readable()
     except WorkspaceError as error:

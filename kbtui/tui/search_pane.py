@@ -42,7 +42,11 @@ from kbtui.tui.framework.text_widgets import (
     WrappedParagraphs,
 )
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
-from kbtui.tui.search_suggestions import SearchSuggestion, iterate_suggestion_rows
+from kbtui.tui.search_suggestions import (
+    LoadedSuggestions,
+    SearchSuggestion,
+    iterate_suggestion_rows,
+)
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
@@ -185,10 +189,13 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._summary.set_edge_texts([])
         self._notice.set_paragraphs([])
 
-    def show_suggestions(self, suggestions: Sequence[SearchSuggestion]) -> None:
-        """Show earlier searches and other suggestions instead of hits."""
+    def show_suggestions(self, loaded: LoadedSuggestions) -> None:
+        """Show earlier searches and other suggestions instead of hits, below the problems of reading them."""
         self.show_text_instead_of_hits("Type to search.")
-        rows = list(iterate_suggestion_rows(suggestions))
+        self._notice.set_paragraphs(
+            [[(sanitize_to_one_line(text), "warning")] for text in loaded.problems]
+        )
+        rows = list(iterate_suggestion_rows(loaded.suggestions))
         self.border_title = "Search"
         self.list.set_rows(rows, select=rows[1].key if rows else None)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kbtui.errors import WorkspaceError
 from kbtui.search.filter_definitions import list_filters_of_input
 from kbtui.text import measure_text_width, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, make_heading_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.userdata.user_data_store import SavedSearch, UserData
 
@@ -33,20 +34,46 @@ class SearchSuggestion(NamedTuple):
     saved: SavedSearch | None = None
 
 
-def load_search_suggestions(data: UserData, recent: Iterable[str]) -> list[SearchSuggestion]:
+class LoadedSuggestions(NamedTuple):
+    """The suggestions, and why some of them could not be read."""
+
+    suggestions: list[SearchSuggestion]
+    problems: list[str]
+
+
+def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSuggestions:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
-    `recent` are the searches of this session, newest first; the query log has earlier ones. Raises
-    `WorkspaceError` if the user's data cannot be read.
+    `recent` are the searches of this session, newest first; the query log has earlier ones.
     """
-    queries = dict.fromkeys([*recent, *data.query_log.list_recent_queries()])
-    found = [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
-    found += [SearchSuggestion("saved", one.query, saved=one) for one in data.list_saved_searches()]
-    found += [
-        SearchSuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
-        for one in data.list_bookmarks()[:MAX_SUGGESTIONS_OF_A_KIND]
-    ]
-    return [*found, *list_filter_suggestions()]
+    found: list[SearchSuggestion] = []
+    problems: list[str] = []
+
+    def add_earlier_searches() -> None:
+        queries = dict.fromkeys([*recent, *data.query_log.list_recent_queries()])
+        found.extend(
+            [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
+        )
+
+    def add_saved_searches_and_bookmarks() -> None:
+        found.extend(
+            SearchSuggestion("saved", one.query, saved=one) for one in data.list_saved_searches()
+        )
+        found.extend(
+            SearchSuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
+            for one in data.list_bookmarks()[:MAX_SUGGESTIONS_OF_A_KIND]
+        )
+
+    readers: dict[str, Callable[[], None]] = {
+        "Earlier searches cannot be read": add_earlier_searches,
+        "Saved searches and bookmarks cannot be read": add_saved_searches_and_bookmarks,
+    }
+    for problem, read in readers.items():
+        try:
+            read()
+        except WorkspaceError as error:
+            problems.append(f"{problem}: {error}")
+    return LoadedSuggestions([*found, *list_filter_suggestions()], problems)
 
 
 def list_filter_suggestions() -> list[SearchSuggestion]:

@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import WorkspaceError
+from kbtui.errors import DamagedDataFile, WorkspaceError
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ class SqliteFile:
             if found != "ok":
                 raise self.make_damage_error(found)
 
-    def make_damage_error(self, reason: str) -> WorkspaceError:
+    def make_damage_error(self, reason: str) -> DamagedDataFile:
         """Return an error that says that the file is damaged, and what to do."""
         message = f"the file is damaged: {reason}"
-        return WorkspaceError(message, where=str(self.path), hint=self._damage_hint)
+        return DamagedDataFile(message, where=str(self.path), hint=self._damage_hint)
 
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:

@@ -178,7 +178,13 @@ class UserData:
             hint="check the file's permissions and the free space on its disk",
             sync=True,
             upgrades=_UPGRADES,
+            damage_hint="move it and its -wal and -shm files away, or put back a copy of them: without them, "
+            "kbtui starts anew, without bookmarks, saved searches and approvals of sources",
         )
+
+    def check_user_data_file(self) -> None:
+        """Raise `WorkspaceError` if the file with bookmarks, saved searches and approvals is damaged."""
+        self._store.check_database_file()
 
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""

@@ -80,7 +80,8 @@ def test_a_search_is_saved_by_name_with_its_options_and_removed(built: Builder) 
     assert run(built, "search", "--remove-saved", "big ants").returncode == 0
     # A regular expression stays one.
     expression = run(built, "search", "/aardv[aeiou]rk/", "--save", "rx")
-    assert expression.stdout and expression.returncode == 0
+    assert expression.stdout
+    assert expression.returncode == 0
     repeated = run(built, "search", "--saved", "rx")
     assert (repeated.stdout, "matching lines" in repeated.stderr) == (expression.stdout, True)
     assert run(built, "search", "--remove-saved", "rx").returncode == 0

@@ -151,6 +151,18 @@ async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_f
     assert (saved.name, saved.query, saved.mode) == ("my tests", "make tests", "hybrid")
 
 
+async def test_an_empty_search_says_which_file_of_the_user_is_damaged(book: Builder) -> None:
+    userdata = UserData(book.workspace)
+    userdata.query_log.log_search("make tests", "hybrid", 1, "dashboard")
+    userdata.save_bookmark("project/style", "Style")
+    for file in userdata.directory.glob("journal.sqlite*"):
+        file.write_bytes(b"not a database, " * 500)
+    async with running(book.root, size=(120, 50)) as tui:
+        await tui.press("slash")
+        await tui.until("Saved searches and bookmarks cannot be read")
+        await tui.until("EARLIER SEARCHES")  # this file is intact
+
+
 async def test_an_expression_between_slashes_finds_lines(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await tui.press("slash")

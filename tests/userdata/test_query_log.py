@@ -173,7 +173,8 @@ def test_erasing_leaves_no_byte_of_a_query(userdata: UserData) -> None:
 def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) -> None:
     userdata.directory.mkdir(parents=True)
     userdata.query_log.path.write_bytes(b"not a database, " * 500)
-    userdata.query_log.log_search("retry", "hybrid", 1, "cli")
+    damage = userdata.query_log.log_search("retry", "hybrid", 1, "cli")
+    assert "`kbtui insights erase` replaces the file" in str(damage)
     with pytest.raises(WorkspaceError, match="insights erase"):
         userdata.query_log.compute_search_statistics()
     userdata.query_log.delete_all_logged_searches()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.errors import WorkspaceError
+from kbtui.errors import WorkspaceError, format_error_on_one_line
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 from kbtui.workspace import open_workspace_at_root
 
@@ -88,3 +88,18 @@ def test_what_must_not_be_lost_says_when_it_cannot_be_kept(userdata: UserData, h
     (home / "data" / "kbtui").write_text("a file where the directory should be")
     with pytest.raises(WorkspaceError, match="cannot use this file"):
         userdata.save_bookmark("guide/start")
+
+
+def test_a_damaged_file_is_named_with_what_to_do(userdata: UserData) -> None:
+    userdata.save_bookmark("guide/start")
+    (path,) = userdata.directory.glob("journal.sqlite")
+    for file in userdata.directory.glob("journal.sqlite*"):
+        file.write_bytes(b"not a database, " * 500)
+    for read in (userdata.list_saved_searches, userdata.check_user_data_file):
+        with pytest.raises(
+            WorkspaceError, match="move it and its -wal and -shm files away"
+        ) as found:
+            read()
+        assert found.value.where == str(path)
+        line = format_error_on_one_line(found.value, Path("/"))
+        assert line == "journal.sqlite is damaged; `kbtui doctor` says what to do"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import KbtuiError
+from kbtui.errors import KbtuiError, WorkspaceError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.main.document_navigator import MainScreenContext, NavigationHistory
@@ -51,12 +51,17 @@ class SavedSession:
 
 
 def load_saved_session(library: Library) -> SavedSession | None:
-    """Return the saved session, or None if there is none or it cannot be read."""
+    """Return the saved session, or None if there is none or it cannot be understood.
+
+    Raises `WorkspaceError` if the file with the session cannot be read.
+    """
     from kbtui.userdata.user_data_store import UserData
 
     try:
         state = UserData(library.workspace).load_front_end_state(STATE_NAME)
         return _parse_saved_session(state) if state else None
+    except WorkspaceError:
+        raise
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -147,10 +152,16 @@ class SavedSessionManager:
             self._worker.submit_call(
                 lambda: load_saved_session(self._main.library),
                 self._open_session_or_first_target,
-                lambda error: self._open_session_or_first_target(None),
+                self._report_unreadable_session,
             )
         else:
             self._open_session_or_first_target(None)
+
+    def _report_unreadable_session(self, error: Exception) -> None:
+        self._open_session_or_first_target(None)
+        if isinstance(error, WorkspaceError):
+            text = "Bookmarks and saved searches cannot be read; `kbtui doctor` says why."
+            self._main.status.flash_message(text, "warning")
 
     def _open_session_or_first_target(self, session: SavedSession | None) -> None:
         navigator = self._main.navigator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.errors import format_error_on_one_line
 from kbtui.library import CallCancellation
 from kbtui.refs import Ref, parse_ref
 from kbtui.search.search_request_and_answer import (
@@ -22,7 +23,11 @@ from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import MODES, SearchBar, SearchInput
-from kbtui.tui.search_suggestions import list_filter_suggestions, load_search_suggestions
+from kbtui.tui.search_suggestions import (
+    LoadedSuggestions,
+    list_filter_suggestions,
+    load_search_suggestions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
+    from kbtui.notices import Notice
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -83,6 +89,7 @@ class SearchController:
         self._is_opening_hit = False
         self._log_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
+        self._has_reported_log = False
         self._is_logged = False
         """Whether the current query is logged. If so, repeating the search does not log it again."""
         self._unused = ""
@@ -378,8 +385,18 @@ class SearchController:
             others = (query for query in self._recent_queries if query != replaces)
             self._recent_queries = list(dict.fromkeys([answer.query, *others]))
         self._log_worker.submit_call(
-            lambda: self._library.log_search(answer, "dashboard", replaces=replaces)
+            lambda: self._library.log_search(answer, "dashboard", replaces=replaces),
+            self._report_unlogged_search,
         )
+
+    def _report_unlogged_search(self, notice: Notice | None) -> None:
+        """Say, once, that searches are not logged because the log is damaged."""
+        if notice is not None and not self._has_reported_log:
+            self._has_reported_log = True
+            self._main.status.flash_message(
+                "Searches are not logged: see `kbtui doctor`. The query log is damaged.",
+                "warning",
+            )
 
     def recall_earlier_query(self) -> None:
         """Put an earlier query into the input: first the latest one in the query log, then older ones."""
@@ -392,10 +409,16 @@ class SearchController:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
             self._recall_older_query()
 
+        def report_unreadable_log(error: Exception) -> None:
+            add_recent_queries([])
+            self._main.status.flash_message(
+                format_error_on_one_line(error, self._library.workspace.root), "warning"
+            )
+
         self._recent_worker.submit_call(
             lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
             add_recent_queries,
-            lambda error: add_recent_queries([]),
+            report_unreadable_log,
         )
 
     def _recall_older_query(self) -> None:
@@ -409,17 +432,19 @@ class SearchController:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
-        def load() -> list[SearchSuggestion]:
+        def load() -> LoadedSuggestions:
             return load_search_suggestions(UserData(self._library.workspace), recent)
 
-        def show(found: list[SearchSuggestion]) -> None:
+        def show(found: LoadedSuggestions) -> None:
             if not self.query:
                 self._pane.show_suggestions(found)
 
         recent = list(self._recent_queries)
         self._pane.show_text_instead_of_hits("Type to search.")
         self._suggestions_worker.submit_call(
-            load, show, lambda error: show(list_filter_suggestions())
+            load,
+            show,
+            lambda error: show(LoadedSuggestions(list_filter_suggestions(), [str(error)])),
         )
 
     def use_suggestion(self, suggestion: SearchSuggestion) -> None:
