@@ -82,6 +82,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
+    class ActivitiesFound(Message):
+        """The pane has found out what each turn of the open conversation did: see `activities`."""
+
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
         super().__init__(id="citations", classes="pane")
         self.border_title = "Citations"
@@ -105,7 +108,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._cites_of_rows: dict[str, Citation] = {}
         """Key of a row -> the citation in this row whose subject has changed; if there is none, the first citation."""
         self._why_not_used = ""
-        self._activities: dict[int, TurnActivity] = {}
+        self.activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
         self._turn: int | None = None
         """The number of the turn that was at the cursor when the rows were made."""
@@ -136,7 +139,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._used_worker.discard_pending_results()
             self._using_worker.discard_pending_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
-            self._activities = {}
+            self.activities = {}
         if self._conversation is not known:
             self._load_used_citations()
         self._load_citing_turns()
@@ -200,7 +203,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _store_used_citations(
         self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]
     ) -> None:
-        citations, self._short_refs, self._activities = found
+        citations, self._short_refs, self.activities = found
+        self.post_message(self.ActivitiesFound())
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -233,7 +237,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 why = _explain_missing_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
             rows.append(ListRow("blank", [], selectable=False))
-            if activity := self._activities.get(turn):
+            if activity := self.activities.get(turn):
                 rows += self._make_activity_rows(self._conversation.info.id, turn, activity)
             self._show_citation_numbers_in_reader(turn, used)
         if self._target is not None:

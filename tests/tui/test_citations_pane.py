@@ -146,7 +146,7 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
     book.conversation(8, [[asked("How many?"), *call, said("Ten.")]], title="Limits")
     async with running(book.root, size=(160, 40)) as tui:
         await tui.open("project/limits")
-        await tui.press("O")
+        await tui.press("2", "C")
         await tui.until("No earlier version is known")
         await tui.open("jp-c17800000008")
         await tui.until("unchanged")
@@ -182,7 +182,7 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         rows = [row.strip("│▎ ▁▂▃▄▅▆▇█") for row in tui.text.split("\n")]
         assert rows.index("+ At most twelve.") == rows.index("- At most ten.") + 1
         await tui.open("project/limits")
-        await tui.press("O")
+        await tui.press("2", "C")
         await tui.until("2 versions")
         await tui.until("kept by a conversation")
         await tui.until("given to jp-c17800000008:1")

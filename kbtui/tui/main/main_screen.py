@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.command_table import Scope
     from kbtui.tui.navigation_target import NavigationTarget
+    from kbtui.tui.outline_pane import OutlinePane
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
@@ -153,6 +154,8 @@ class MainScreen(StyledScreen):
         self.session = SavedSessionManager(
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
+        self._outline: OutlinePane | None = None
+        """The outline; None until the user first opens it."""
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop has written since kbtui started, and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
@@ -296,6 +299,9 @@ class MainScreen(StyledScreen):
             return key != "escape"
         is_opening = self.navigator.is_opening
         reader_waits = is_opening or self.reader_pane.is_search_pending
+        if self._outline is not None and self._outline.is_loading_outline:
+            # Enter and the arrow keys act on rows that are still being made.
+            return key in {"enter", "down", "up", "pagedown", "pageup"}
         citations_wait = is_opening or self.citations_pane.is_loading_citations
         library_waits = self.library_pane.is_building_rows
         if not (reader_waits or citations_wait or library_waits):
@@ -383,6 +389,7 @@ class MainScreen(StyledScreen):
     ) -> None:
         """Update the citations, key hints, session and library after a document has been shown."""
         self.citations_pane.show_citations_of_document(document, target)
+        self._update_outline()
         self._update_key_hints()
         self.session.save_session_soon()
         self.change_listener.embed_shown_entry_first()
@@ -392,6 +399,8 @@ class MainScreen(StyledScreen):
     @on(ReaderPane.CursorPositionChanged)
     def _on_reader_position_changed(self) -> None:
         self.citations_pane.show_citations_at_cursor()
+        if self._outline is not None and self.panes.is_outline_open:
+            self._outline.follow_reader()
         self._show_equivalent_command()
 
     @on(ReaderPane.ViewChangeRequested)
@@ -540,6 +549,39 @@ class MainScreen(StyledScreen):
             how = f"its key is {keys}" if keys else "it has no key"
             text = f"{command.id} works only {where[0].lower()}{where[1:]}; {how}"
             self.status.show_unavailable_key_message(text, "dim")
+
+    async def action_show_outline(self) -> None:
+        """Show the outline of the open document, and focus its filter."""
+        from kbtui.tui.outline_pane import OutlinePane
+
+        self.search.hide_results()
+        self.navigator.return_to_document_before_preview()
+        outline = self._outline
+        if outline is None:
+            # The pane is created when it is first needed, so that kbtui starts faster.
+            outline = self._outline = OutlinePane(self._clock, self.reader_pane.document_view)
+            await self.query_one("#panes").mount(outline, before=self.reader_pane)
+        outline.remember_position()
+        self.panes.focus_widget(FOCUS_TARGETS["outline"])
+        self.panes.apply_pane_widths()
+        outline.show_outline_of_document(self.citations_pane.activities)
+
+    def on_outline_pane_entry_chosen(self, event: OutlinePane.EntryChosen) -> None:
+        self.reader_pane.go_to_outline_entry(event.entry)
+        if not event.preview:
+            self.panes.focus_widget("#document")
+
+    def on_outline_pane_outline_left(self, event: OutlinePane.OutlineLeft) -> None:
+        self.panes.close_outline()
+        self.reader_pane.go_to_reading_position(event.position)
+
+    def _update_outline(self) -> None:
+        if self._outline is not None and self.panes.is_outline_open:
+            self._outline.show_outline_of_document(self.citations_pane.activities)
+
+    @on(CitationsPane.ActivitiesFound)
+    def _show_activities_in_outline(self) -> None:
+        self._update_outline()
 
     def action_show_jump_labels(self) -> None:
         """Show a label at each visible item. When the user types a label, go to its item."""

@@ -27,8 +27,8 @@ HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
 """Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that fits."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
-    "-three": {"library": 34, "citations": 28},
-    "-wide": {"library": 42, "citations": 40},
+    "-three": {"library": 34, "citations": 28, "outline": 48},
+    "-wide": {"library": 42, "citations": 40, "outline": 50},
 }
 """Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
@@ -41,6 +41,7 @@ FOCUS_TARGETS = {
     "reader": "#document",
     "citations": "#citations-list",
     "results": "#results-list",
+    "outline": "#outline-filter",
 }
 """Pane id -> the CSS selector of the widget that gets the focus in this pane.
 
@@ -48,6 +49,8 @@ The id is also the scope of the pane's commands.
 """
 
 FOLDABLE = ("library", "citations")
+COVERING = ("results", "outline")
+"""The panes that cover all others if the terminal has room for two panes."""
 
 
 class PaneLayout:
@@ -89,8 +92,13 @@ class PaneLayout:
         if name is None:
             return
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
-        if name in ("citations", "library"):
+        if name in ("citations", "library", "outline"):
             classes["citing"] = name == "citations"
+        if name in ("library", "outline"):
+            # The outline is in the place of the library.
+            classes["outlining"] = name == "outline"
+        elif self._screen.has_class("-one") or self._screen.has_class("-two"):
+            classes["outlining"] = False
         # Change all classes at once, because each change recomputes the styles of all widgets.
         self._screen.update_classes(classes)
 
@@ -101,12 +109,28 @@ class PaneLayout:
         else:
             order = [
                 FOCUS_TARGETS[name]
-                for name in ("library", "reader", "citations")
+                for name in (self.left_pane_id, "reader", "citations")
                 if name not in self.folded_pane_ids or name == self.focused_pane_id
             ]
         panes = [self._find_pane_id(self._screen.query_one(selector)) for selector in order]
         now = panes.index(self.focused_pane_id) if self.focused_pane_id in panes else -1
         self.focus_widget(order[(now + step) % len(order)])
+
+    @property
+    def left_pane_id(self) -> str:
+        """The id of the pane to the left of the reader: the library, or the outline that covers it."""
+        return "outline" if self._screen.has_class("outlining") else "library"
+
+    @property
+    def is_outline_open(self) -> bool:
+        """Whether the outline is open; a narrow terminal may have no room for it."""
+        return self._screen.has_class("outlining")
+
+    def close_outline(self) -> None:
+        """Close the outline, and focus the reader. The library appears again."""
+        self.focus_widget("#document")
+        self._screen.remove_class("outlining")
+        self.apply_pane_widths()
 
     # folding
 
@@ -174,14 +198,15 @@ class PaneLayout:
         width_class, total = self._screen_width_class, self._screen.app.size.width
         if name == "results":
             return total // 2
-        width = DEFAULT_WIDTHS[width_class][name] if width_class else 0
+        width = DEFAULT_WIDTHS[width_class].get(name, 0) if width_class else 0
         if name == "citations" and width_class == "-wide":
             return max(width, total - self._get_opposite_pane_width(name) - READER_MAX_WIDTH)
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
         """Return the width of the pane on the reader's other side, or 0 if it is hidden."""
-        other = {"library": "citations", "citations": "library"}.get(name)
+        opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
+        other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
         return max(MIN_WIDTH, self._get_default_pane_width(other) + self.extra_widths.get(other, 0))
@@ -190,10 +215,10 @@ class PaneLayout:
         """Set the widths of the panes for the current screen size."""
         width_class, total = self._screen_width_class, self._screen.app.size.width
         is_zoomed = self._screen.has_class("zoomed")
-        for name in ("library", "citations", "results"):
-            pane = self._screen.query_one(f"#{name}")
+        for pane in self._screen.query("#library, #citations, #results, #outline"):
+            name = pane.id or ""
             is_set = name in self.extra_widths or (name, width_class) == ("citations", "-wide")
-            is_alone = width_class is None or (name, width_class) == ("results", "-two")
+            is_alone = width_class is None or (width_class == "-two" and name in COVERING)
             if is_set and not is_alone and not is_zoomed:
                 most = total - 2 * MIN_WIDTH - self._get_opposite_pane_width(name)
                 width = self._get_default_pane_width(name) + self.extra_widths.get(name, 0)
@@ -215,7 +240,8 @@ class PaneLayout:
         if self._screen_width_class is None:
             return False
         if name == "reader":
-            name, by = ("results" if self._screen.has_class("searching") else "library"), -by
+            is_searching = self._screen.has_class("searching")
+            name, by = ("results" if is_searching else self.left_pane_id), -by
         pane = self._screen.query_one(f"#{name}")
         if not pane.display or pane.size.width == 0:
             return False
@@ -240,8 +266,8 @@ class PaneLayout:
         """
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
-        for name in ("library", "results", "citations"):
-            region = self._screen.query_one(f"#{name}").region
+        for pane in self._screen.query("#library, #results, #citations, #outline"):
+            name, region = pane.id or "", pane.region
             edge = region.x if name == "citations" else region.right
             if region.width and region.y <= y < region.bottom and x in (edge - 1, edge):
                 self._grabbed_border = (name, x)

@@ -253,6 +253,7 @@ INPUT_HINTS = {
     "search": [("Enter", "open"), ("↑↓", "select / history"), ("Esc", "to results")],
     "find": [("Enter", "accept"), ("Esc", "clear")],
     "filter": [("Enter", "accept"), ("Esc", "clear")],
+    "outline-filter": [("Enter", "go there"), ("↑↓", "select"), ("1…9", "turn"), ("Esc", "close")],
     "": [("Esc", "leave the input")],
 }
 """Input id -> pairs of a key and what it does in this input. The id "" stands for all other inputs."""

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.tui.framework.styled_text import Spans, StyledLines
-    from kbtui.tui.navigation_target import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget, ReadingPosition
+    from kbtui.tui.reader.document_outline import OutlineEntry
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
@@ -447,6 +448,28 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This page has no turns or lines to go to.")
         return True
 
+    def go_to_outline_entry(self, entry: OutlineEntry) -> None:
+        """Go to the start of an outline's entry. Does nothing if the document no longer contains it."""
+        document, viewport = self.viewport.document, self.viewport
+        if entry.turn is not None:
+            self._go_to_turn_or_tool_call(entry.turn.number, None)
+        elif entry.line and document.lines_total:
+            viewport.go_to_source_line(entry.line)
+        elif (block := document.find_block_index(entry.block)) is not None:
+            lines = viewport.get_block_lines(block)
+            before = [n for n, line in enumerate(lines) if 0 < line.source_line <= entry.line]
+            viewport.go_to_block_line(
+                block, before[-1] if before else document.blocks[block].above, lead=0
+            )
+        self.document_view.redraw_after_viewport_change()
+
+    def go_to_reading_position(self, position: ReadingPosition) -> None:
+        """Go to a position in the current document."""
+        found = self.viewport.locate_reading_position(position)
+        if found != self.viewport.cursor:
+            self.viewport.go_to_block_line(*found)
+            self.document_view.redraw_after_viewport_change()
+
     def _go_to_turn_or_tool_call(self, turn: int, call: int | None) -> None:
         document, viewport = self.viewport.document, self.viewport
         if -document.turns_total <= turn < 0:
@@ -598,22 +621,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.find_bar.hide_input()
         self._find_worker.discard_pending_results()
 
-    def action_show_subject_history(self) -> None:
-        """Show the versions of the open subject."""
-        if "source" in self.viewport.document.views:
-            self.post_message(self.ViewChangeRequested("history"))
-        else:
-            self._post_status_message("Only a subject has a history.", "dim")
+    def action_show_changes(self) -> None:
+        """Show what the open conversation changed in files, or the versions of the open subject.
 
-    def action_show_conversation_changes(self) -> None:
-        """Show what the open conversation changed in files. If this is shown already, show the conversation again."""
+        If this is shown already, show the conversation or subject again.
+        """
         document = self.viewport.document
-        if document.view == "changes":
+        if document.view in ("changes", "history"):
             self.post_message(self.ViewChangeRequested("read"))
         elif document.turns_total:
             self.post_message(self.ViewChangeRequested("changes"))
+        elif "source" in document.views:
+            self.post_message(self.ViewChangeRequested("history"))
         else:
-            self._post_status_message("Only a conversation has file changes.", "dim")
+            self._post_status_message("Only a conversation or a subject has changes.", "dim")
 
     def action_request_next_view(self) -> None:
         if len(self.viewport.document.views) > 1:

@@ -1,0 +1,347 @@
+"""The outline pane: a row for each turn or heading of the open document, with a filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from kbtui.dates import format_time_with_date
+from kbtui.text import format_counted_noun
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_text import measure_cell_width
+from kbtui.tui.framework.styled_widget import BorderOnlyPane
+from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.reader.document_outline import (
+    OutlineEntry,
+    find_outline_entry_at,
+    make_document_outline,
+)
+from kbtui.tui.reader.reader_document import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.citations.file_changes import TurnActivity
+    from kbtui.dates import Clock
+    from kbtui.tui.framework.styled_text import Span, Spans
+    from kbtui.tui.navigation_target import ReadingPosition
+    from kbtui.tui.reader.document_view import DocumentView
+    from kbtui.tui.reader.reader_document import ReaderDocument
+
+MIN_WORDS_WIDTH = 16
+"""The minimum width in cells of the words of a row. Columns that leave less room are left out."""
+
+
+@dataclass(frozen=True)
+class OutlineColumn:
+    """A column of facts: its heading, its cell in each row, and its priority.
+
+    If the pane is too narrow, the columns with the lowest priorities are left out.
+    """
+
+    name: str
+    priority: int
+    cells: dict[str, Span]
+    """Block of an entry -> its cell. An entry without a cell has no such fact."""
+
+    @property
+    def width(self) -> int:
+        """The width in cells, with two cells of space before the column."""
+        texts = [self.name, *(text for text, _ in self.cells.values())]
+        return 2 + max(measure_cell_width([(text, "")]) for text in texts)
+
+
+class OutlineInput(PaneInput):
+    """The filter of the outline, whose arrow keys select rows in the list while the input keeps the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_outline")]
+
+    async def action_move_in_outline(self, move: str, *pages: float) -> None:
+        """Select another row; `move` is a direction such as "up" or "down"."""
+        getattr(self.screen.query_one("#outline-list", RowList), f"action_{move}")(*pages)
+
+
+class OutlinePane(BorderOnlyPane, Vertical):
+    """The pane with the outline of the open document. It follows the reader, and the reader follows its selection."""
+
+    DEFAULT_CSS = """
+    #outline-head { height: 1; padding: 0 2 0 1; background: $background; }
+    #outline-filter { padding: 0 1; }
+    """
+
+    class EntryChosen(Message):
+        """The user chose an entry. If `preview` is true, the user only selected it."""
+
+        def __init__(self, entry: OutlineEntry, preview: bool) -> None:
+            super().__init__()
+            self.entry, self.preview = entry, preview
+
+    class OutlineLeft(Message):
+        """The user closed the outline. `position` is where the reader was before."""
+
+        def __init__(self, position: ReadingPosition) -> None:
+            super().__init__()
+            self.position = position
+
+    def __init__(self, clock: Clock, reader: DocumentView) -> None:
+        super().__init__(id="outline", classes="pane")
+        self.border_title = "Outline"
+        self._clock = clock
+        self._reader = reader
+        self._head = LeftAndRightTextLine(id="outline-head")
+        self.list = RowList("outline-list")
+        self.list.can_focus = False
+        self.input = OutlineInput(
+            id="outline-filter", placeholder="a number, or words to filter by", compact=True
+        )
+        self._worker = LatestOnlyWorker(self)
+        self._document: ReaderDocument | None = None
+        self._entries: list[OutlineEntry] = []
+        self._columns: list[OutlineColumn] = []
+        """The columns that some entry has, whether or not there is room for them."""
+        self._activities: Mapping[int, TurnActivity] = {}
+        """Turn number -> what the turn did; empty until it is known."""
+        self._position = reader.viewport.make_reading_position()
+        """Where the reader was when the outline got the focus."""
+
+    def compose(self) -> ComposeResult:
+        yield self.input
+        yield self._head
+        yield self.list
+
+    @property
+    def is_loading_outline(self) -> bool:
+        """Whether the rows of the open document are still being made."""
+        return self._worker.has_pending_result
+
+    def remember_position(self) -> None:
+        """Store where the reader is now. Leaving the outline without a choice goes back there."""
+        self._position = self._reader.viewport.make_reading_position()
+        self.input.value = ""
+
+    def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
+        """Show the outline of the document in the reader; `activities` is what its turns did, as far as known."""
+        document = self._reader.document
+        if document is self._document:
+            self.show_turn_activities(activities)
+            return
+        self._document, self._activities = document, activities
+        self._worker.submit_call(
+            lambda: make_document_outline(document), self._show_entries, self._show_error
+        )
+
+    def show_turn_activities(self, activities: Mapping[int, TurnActivity]) -> None:
+        """Show what the turns did to files."""
+        if activities is not self._activities:
+            self._activities = activities
+            self._columns = self._make_columns()
+            self._update_rows()
+
+    def _show_entries(self, entries: list[OutlineEntry]) -> None:
+        self._entries = entries
+        self._columns = self._make_columns()
+        self._update_rows(select_current=not self.input.value)
+        if self.input.value:
+            self._filter_or_go(self.input.value)
+
+    def _show_error(self, error: Exception) -> None:
+        self.list.set_rows([], [(f"! {error}", "error")])
+
+    def on_resize(self) -> None:
+        self._update_rows()
+
+    # rows
+
+    def _list_matching_entries(self) -> list[OutlineEntry]:
+        if self._find_entry_of_number(self.input.value) is not None:
+            return self._entries
+        words = self.input.value.casefold().split()
+        return [
+            entry
+            for entry in self._entries
+            if all(word in self._get_searched_text(entry) for word in words)
+        ]
+
+    def _get_searched_text(self, entry: OutlineEntry) -> str:
+        activity = self._activities.get(entry.turn.number) if entry.turn else None
+        paths = dict.fromkeys(one.path for one in activity.files) if activity else {}
+        return " ".join([entry.searched, *paths]).casefold()
+
+    def _update_rows(self, *, select_current: bool = False) -> None:
+        entries = self._list_matching_entries()
+        width = self.list.scrollable_content_region.width - 2
+        digits = len(str(len(self._entries)))
+        columns = self._choose_columns(width - digits - 2)
+        is_turns = bool(self._entries and self._entries[0].turn)
+        rows = []
+        for entry in entries:
+            lead: Span = ("  " * entry.depth, "")
+            if entry.turn is not None:
+                lead = (f"{entry.turn.number:>{digits}}  ", "turn")
+            is_rewound = entry.turn is not None and entry.turn.is_rewound
+            left: Spans = [lead, (entry.words or "no text", "dim" if is_rewound else "")]
+            right: Spans = [
+                (f"{text:>{column.width}}", role)
+                for column in columns
+                for text, role in [column.cells.get(entry.block, ("", ""))]
+            ]
+            key = f"{entry.block}:{entry.line}"
+            rows.append(ListRow(key, left, right, data=entry))
+        noun = "turn" if is_turns else "heading"
+        found = f"{len(entries):,} of " if len(entries) < len(self._entries) else ""
+        self.border_title = f"Outline · {found}{format_counted_noun(len(self._entries), noun)}"
+        heads: Spans = [(f"{column.name:>{column.width}}", "dim") for column in columns]
+        self._head.set_edge_texts([], heads)
+        self._head.display = bool(heads)
+        empty = "Nothing matches. Esc clears the filter." if self._entries else self._why_empty
+        current = self._find_current_key() if select_current else None
+        self.list.set_rows(rows, [(empty, "dim")], current)
+
+    @property
+    def _why_empty(self) -> str:
+        if self.is_loading_outline:
+            return "Reading …"
+        return "This page has no turns and no headings. Esc closes the outline."
+
+    def _choose_columns(self, width: int) -> list[OutlineColumn]:
+        """Return the columns that fit beside words of `MIN_WORDS_WIDTH` cells."""
+        columns = list(self._columns)
+        while columns and sum(one.width for one in columns) > width - MIN_WORDS_WIDTH:
+            columns.remove(min(columns, key=lambda column: column.priority))
+        return columns
+
+    def _make_columns(self) -> list[OutlineColumn]:
+        return [column for column in self._make_possible_columns() if column.cells]
+
+    def _make_possible_columns(self) -> list[OutlineColumn]:
+        now = self._clock()
+        turns = [(entry.block, entry.turn) for entry in self._entries if entry.turn]
+        if not turns:
+            lines = {one.block: (f"{one.line:,}", "dim") for one in self._entries if one.line}
+            return [OutlineColumn("line", 1, lines)]
+        did = [(key, one, self._activities.get(one.number)) for key, one in turns]
+        days = {one.started_at.astimezone(now.tzinfo).date() for _, one in turns if one.started_at}
+        changed = {key: act.group_changes_by_path() for key, _, act in did if act}
+        added = {k: sum(a.added for b in v.values() for a in b) for k, v in changed.items()}
+        removed = {k: sum(a.removed for b in v.values() for a in b) for k, v in changed.items()}
+        return [
+            OutlineColumn("time", 3, {
+                key: (_format_time(one.started_at, now, is_one_day=len(days) == 1), "dim")
+                for key, one in turns
+                if one.started_at
+            }),
+            OutlineColumn("took", 5, {
+                key: (format_duration(one.seconds), "dim")
+                for key, one in turns
+                if one.seconds is not None
+            }),
+            OutlineColumn("tools", 4, {
+                key: (f"{one.calls:,}", "") for key, one in turns if one.calls
+            }),
+            OutlineColumn("✗", 7, {
+                key: (f"{one.failed:,}", "error") for key, one in turns if one.failed
+            }),
+            OutlineColumn("files", 6, {
+                key: (f"{len(paths):,}", "") for key, paths in changed.items() if paths
+            }),
+            OutlineColumn("lines", 2, {
+                key: (f"+{added[key]:,} −{removed[key]:,}", "dim")
+                for key in changed
+                if added[key] or removed[key]
+            }),
+            OutlineColumn("tokens", 1, {
+                key: (format_size(one.tokens), "dim") for key, one in turns if one.tokens
+            }),
+        ]  # fmt: skip
+
+    # following the reader
+
+    def follow_reader(self) -> None:
+        """Select the entry at the reader's cursor, unless the user is choosing an entry."""
+        if not self.input.has_focus and (key := self._find_current_key()):
+            self.list.select_row(key)
+
+    def _find_current_key(self) -> str | None:
+        viewport = self._reader.viewport
+        if self._document is not viewport.document or not viewport.document.blocks:
+            return None
+        line = viewport.current_styled_line
+        at = find_outline_entry_at(
+            viewport.document, self._entries, viewport.cursor.block, line.source_line if line else 0
+        )
+        return f"{self._entries[at].block}:{self._entries[at].line}" if at is not None else None
+
+    # choosing an entry
+
+    def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
+        """Return the turn whose number is `text`. A space before the number makes it a word to filter by."""
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
+            return None
+        entry = self._entries[int(text) - 1]
+        return entry if entry.turn is not None else None
+
+    @on(Input.Changed)
+    def _on_filter_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._filter_or_go(event.value)
+
+    def _filter_or_go(self, text: str) -> None:
+        entry = self._find_entry_of_number(text)
+        self._update_rows()
+        if entry is None:
+            return
+        self.list.select_row(f"{entry.block}:{entry.line}")
+        if int(text) * 10 > len(self._entries):
+            # No other turn has a number that begins with these digits.
+            self.input.value = ""
+            self.post_message(self.EntryChosen(entry, preview=False))
+
+    @on(RowList.SelectedRowChanged)
+    def _preview_selected_entry(self, event: RowList.SelectedRowChanged) -> None:
+        event.stop()
+        is_browsing = self.input.has_focus and self._reader.region.width
+        if is_browsing and event.row is not None and event.row.key != self._find_current_key():
+            self.post_message(self.EntryChosen(event.row.data, preview=True))
+
+    @on(Input.Submitted)
+    @on(RowList.RowClicked)
+    def _choose_selected_entry(self, event: Message) -> None:
+        event.stop()
+        if row := self.list.selected_row:
+            self.input.value = ""
+            self.post_message(self.EntryChosen(row.data, preview=False))
+
+    @on(PaneInput.EscapePressed)
+    def _clear_filter_or_leave(self, event: PaneInput.EscapePressed) -> None:
+        event.stop()
+        if self.input.value:
+            self.input.value = ""
+        else:
+            self.post_message(self.OutlineLeft(self._position))
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration in the two largest units, such as `8s`, `3m` or `1h05`."""
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    hours = minutes // 60
+    return f"{hours}h{minutes % 60:02}" if hours < 48 else f"{hours // 24}d"
+
+
+def _format_time(when: datetime, now: datetime, *, is_one_day: bool) -> str:
+    local = when.astimezone(now.tzinfo)
+    return f"{local:%H:%M}" if is_one_day else format_time_with_date(when, now)
