@@ -108,8 +108,9 @@ def test_workspaces_of_one_project_have_labels_of_their_own(
 ) -> None:
     tree = tmp_path / "fix" / "alps"
     git = ["git", "-C", str(built["alps"].root), "-c", "user.name=A", "-c", "user.email=a@b"]
-    for words in ("init -q", "add -A", "commit -qm first", f"worktree add -q {tree}"):
+    for words in ("init -q", "add -A", "commit -qm first"):
         subprocess.run([*git, *words.split()], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True)
     for one in (Builder(tree), built["alps"]):
         index_without_engine(one)
     settings = load_settings()

@@ -1,6 +1,7 @@
 """A search of all projects answers as one index of everything would, and no workspace can spoil it."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -252,7 +253,7 @@ def test_an_index_of_another_version_is_named_with_the_command_that_makes_it_ane
     assert code == 0
     root = three["coast"].root
     assert f"{root} was not searched: the index was made by another version" in err.decode()
-    assert f"`kbtui -w {root} index`" in err.decode()
+    assert f"`kbtui -w {shlex.quote(str(root))} index`" in err.decode()
 
 
 def test_a_near_spelling_is_found_in_all_projects_and_said(three: dict[str, Builder]) -> None:

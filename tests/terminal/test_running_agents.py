@@ -1,5 +1,6 @@
 """Going on with a conversation in its agent: nothing runs before a yes, and the terminal comes back."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class StandIns:
         for name in ("claude", "jp"):
             program = directory / name
             program.write_text(
-                f'#!/bin/sh\nprintf \'%s\\n\' {name} "$PWD" "$@" >> {self.record}\n'
+                f'#!/bin/sh\nprintf \'%s\\n\' {name} "$PWD" "$@" >> "{self.record}"\n'
                 "test -t 0 && test -t 1 || exit 9\n"
                 'printf "AGENT READY\\n"; read word; test "$word" = bye || exit 7\n'
             )
@@ -82,10 +83,11 @@ def test_the_command_prints_by_default_and_runs_after_a_yes(
 ) -> None:
     words = ["-w", str(built.root), "conversation", "resume"]
     printed = run_command(*words, f"claude-{SESSION[:8]}")
-    assert printed.stdout == f"cd {built.root} && claude --resume {SESSION}\n"
+    directory = shlex.quote(str(built.root))
+    assert printed.stdout == f"cd {directory} && claude --resume {SESSION}\n"
     printed = run_command(*words, "jp-c17800000001:2", "--attach")
     link = "jp://jp-c17800000001?select=u,a:2"
-    assert printed.stdout == f"cd {built.root} && jp q --new --attachment '{link}'\n"
+    assert printed.stdout == f"cd {directory} && jp q --new --attachment '{link}'\n"
     printed = run_command(*words, f"claude-{SESSION[:8]}:1", "--fork")
     assert printed.stdout.endswith(f" && claude --resume {SESSION} --fork-session\n")
     assert "has all turns" in printed.stderr

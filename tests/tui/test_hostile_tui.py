@@ -69,7 +69,7 @@ async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder
         assert_harmless(tui)
         await tui.press("escape", "slash")
         await tui.type("harmless")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
         await tui.press("down", "down")
         assert_harmless(tui)
         await tui.press("escape", "escape", "ctrl+p")

@@ -123,7 +123,7 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
             await tui.press("2", "z")
             await tui.until(lambda before=before: shown(tui) == before)
         await tui.press("z", "slash", "m", "a", "k", "e")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
         await tui.press("escape")
         await tui.until(lambda: shown(tui) == ["results"])
 

@@ -181,7 +181,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
     library = WithoutEngine(book.workspace, load_settings()._replace(query_log=False))
     async with running(book.root, library=library) as tui:
         await search(tui, "program")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
         await answered(tui)
         await tui.press("enter")
         await tui.press("slash")
@@ -196,7 +196,7 @@ async def test_pasted_lines_become_one(book: Builder) -> None:
         await tui.press("slash")
         tui.app.post_message(events.Paste("make\r\n  tests\n"))
         await tui.until(lambda: asked(tui) == "make tests")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
 
 
 async def test_filters_and_their_values_are_completed(book: Builder) -> None:
@@ -236,7 +236,7 @@ async def test_an_unfinished_filter_is_ignored_and_a_wrong_one_shows_no_hits(boo
         assert not tui.main.results_pane.list.rows
         await tui.press(*["backspace"] * len("agent:nonsense"))
         await tui.type("topic:sn")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
 
 
 async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
@@ -312,7 +312,7 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
     async with running(book.root, size=(160, 40)) as tui:
         asker = tui.main.search
         await search(tui, "mak")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
         await settle(tui)
         assert log.list_recent_queries() == [], "a short pause is no search"
         await tui.type("e")

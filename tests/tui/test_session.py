@@ -151,7 +151,7 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("slash")
         await tui.type("hereabouts tests")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
         await tui.press("enter")
         await tui.until(lambda: len(tui.main.navigator.history.targets) > 1)
         await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)

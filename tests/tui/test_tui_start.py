@@ -56,7 +56,7 @@ async def main():
         await tui.open("project/start")
         await tui.press("slash")
         await tui.type("make")
-        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until_hits()
 asyncio.run(main())
 print(json.dumps(sorted(sys.modules)))
 """

@@ -90,6 +90,11 @@ class Tui:
         await self.pilot.pause()
         self.paint()
 
+    async def until_hits(self) -> None:
+        """Wait until the results pane shows hits. Before them, it shows suggestions."""
+        pane = self.main.results_pane
+        await self.until(lambda: pane.list.rows and not pane.has_suggestions)
+
     async def open(self, ref: str) -> None:
         """Open a reference as the palette does, and wait until it is shown."""
         from kbtui.tui.navigation_target import make_navigation_target
