@@ -80,10 +80,10 @@ class LibrarySnapshot:
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
         """Maps a conversation's id to the conversations that belong to it, such as those of its subagents."""
-        ids = {info.id for info in self.conversations}
+        parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
-            if info.parent is not None and info.parent in ids and info.parent != info.id:
+            if info.parent in parents and not _is_own_ancestor(info.id, parents):
                 parts.setdefault(info.parent, []).append(info)
         return parts
 
@@ -140,6 +140,16 @@ class LibrarySnapshot:
     def find_conversation(self, conversation: str) -> ConversationInfo | None:
         """Return the conversation with this id, or None."""
         return next((info for info in self.conversations if info.id == conversation), None)
+
+
+def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bool:
+    """Return whether the parents of a conversation lead back to it, as they can in damaged files."""
+    seen: set[str] = set()
+    ancestor = parents[conversation]
+    while ancestor is not None and ancestor != conversation and ancestor not in seen:
+        seen.add(ancestor)
+        ancestor = parents.get(ancestor)
+    return ancestor == conversation
 
 
 class LibrarySnapshotReader:

@@ -499,13 +499,15 @@ def test_a_nested_conversation_is_one_of_its_own(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parent = root / ".jp/conversations" / str(ID)
-    for number, below in ((ID + 1, parent), (ID + 2, parent / f"{ID + 1}-child")):
+    below_first = parent / f"{ID + 1}-child/conversations"
+    for number, below in ((ID + 1, parent), (ID + 2, below_first)):
         folder = write(
             root,
             number,
             [element("turn_start", 0), element("chat_request", 1, content="nested needle")],
             "Child",
         )
+        below.mkdir(exist_ok=True)
         folder.rename(below / (f"{number}-child"))
     (parent / "attachments").mkdir()
     (parent / "attachments/a.txt").write_text("no conversation")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from claude_sessions import START, answered, call, result, session_id, typed, write_session
-from support import Builder
+from support import FIRST_ID, Builder, asked
 from tui_support import PRESENT, Tui, running
 
 from kbtui.conversations.conversation_repository import list_conversations
@@ -164,3 +164,32 @@ async def test_a_session_kept_with_a_key_stays_when_its_agent_deletes_it(
         await tui.press("ctrl+r")
         await tui.until("▣")
         assert [key for key in list_keys(tui) if key in (ONE, TWO)] == [ONE]
+
+
+async def test_nested_conversations_of_jp_are_a_tree_even_if_parents_form_a_circle(
+    workspace_root: Path,
+) -> None:
+    book = Builder(workspace_root)
+    ids = [f"jp-c{FIRST_ID + number}" for number in range(5)]
+    root, child, grandchild, first, second = ids
+    parents = (None, root, child, second, first)
+    folders = [
+        book.conversation(
+            number, [[asked("Look")]], title=f"Title {number}", metadata={"parent_id": parent}
+        )
+        for number, parent in enumerate(parents)
+    ]
+    # Later versions of JP also nest the directories.
+    for above, below in ((1, 2), (0, 1)):
+        place = folders[above] / "conversations"
+        place.mkdir()
+        folders[below].rename(place / folders[below].name)
+    async with running(workspace_root) as tui:
+        assert set(list_keys(tui)) == {root, first, second}
+        tui.main.library_pane.list.select_row(root)
+        await tui.press("right", "j", "right")
+        keys = list_keys(tui)
+        assert keys[keys.index(root) :][:3] == [root, child, grandchild]
+        await tui.press("f")
+        await tui.type("Title 2")
+        await tui.until(lambda: list_keys(tui) == [root, child, grandchild])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
-_ARCHIVE, _TRASH, _BLOBS = ".archive", ".trash", "blobs"
+_ARCHIVE, _TRASH, _BLOBS, _NESTED = ".archive", ".trash", "blobs", "conversations"
 _METADATA_BYTES = 1 << 20
 _LINK_LEAVES = "it is a link that leads out of the workspace"
 
@@ -177,7 +177,8 @@ class JpStoredConversation:
             size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
-            parent=events.parent or _parse_parent_id(metadata.get("parent_id")),
+            # JP derives the place of a directory from this field, and not the field from the place.
+            parent=_parse_parent_id(metadata.get("parent_id")) or events.parent,
             blob_directories=self._list_blob_directories(events),
         )
 
@@ -374,25 +375,37 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of child conversations. Newer versions of JP store them in the parent's directory."""
+    """Return the paths of child conversations, which later versions of JP store in the parent's directory.
+
+    They are in its subdirectory `conversations` (RFD 046), or directly in it.
+    """
+    names = _list_real_subdirectories(path)
+    found = [f"{path}/{name}" for name in names]
+    if _NESTED in names:
+        nested = f"{path}/{_NESTED}"
+        found += [f"{nested}/{name}" for name in _list_real_subdirectories(nested)]
+    return [
+        folder
+        for folder in found
+        if any(os.path.exists(f"{folder}/{file}") for file in (EVENTS, METADATA))  # noqa: PTH110
+    ]
+
+
+def _list_real_subdirectories(path: str) -> list[str]:
+    """Return the sorted names of the subdirectories that are not hidden and no links."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
         if os.stat(path).st_nlink == 2:  # noqa: PTH116
             return []
         with os.scandir(path) as entries:
-            names = sorted(
+            return sorted(
                 entry.name
                 for entry in entries
                 if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
         return []  # `stat_conversation_directory` reports it
-    return [
-        f"{path}/{name}"
-        for name in names
-        if any(os.path.exists(f"{path}/{name}/{file}") for file in (EVENTS, METADATA))  # noqa: PTH110
-    ]
 
 
 def stat_conversation_directory(
