@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import orjson
 
 from kbtui.files import read_regular_file, write_file_atomically
-from kbtui.workspace import paths
+from kbtui.workspace import Workspace, paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
 """The maximum number of worktrees that are remembered for a workspace. The ones found last are kept."""
@@ -175,7 +173,10 @@ MAX_CLONES_FOLLOWED = 5
 
 
 class ProjectIdentity(NamedTuple):
-    """Identifies the project of a workspace. Worktrees and clones of one repository are one project.
+    """Identifies the project of a workspace.
+
+    Worktrees and clones of one repository are one project. Outside of repositories, the directories
+    with the same workspace id of JP are one project, because JP stores their conversations together.
 
     `key` is equal for all workspaces of a project. `name` is a name for people; several projects can
     have the same name.
@@ -194,7 +195,8 @@ def identify_project(root: str) -> ProjectIdentity:
     top = paths.find_git_root(root)
     common = _find_common_git_directory(top) if top else None
     if top is None or common is None:
-        return ProjectIdentity(root, os.path.basename(root) or root)  # noqa: PTH119
+        jp_id = Workspace(Path(root)).id
+        return ProjectIdentity(f"jp:{jp_id}" if jp_id else root, os.path.basename(root) or root)  # noqa: PTH119
     inside = os.path.relpath(root, top)
     address = ""
     for _ in range(MAX_CLONES_FOLLOWED):

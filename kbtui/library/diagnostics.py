@@ -43,7 +43,7 @@ FindingCode = Literal[
     "user_data_unusable",
     "standard_output_not_terminal", "term_not_set", "term_unusable", "terminal",
     "terminal_too_small", "tmux_clipboard", "unavailable", "unknown_agent", "workspace",
-    "workspace_gone", "workspace_id_missing", "workspace_without_jp",
+    "workspace_gone", "workspace_id_missing", "workspace_pointer_broken", "workspace_without_jp",
 ]  # fmt: skip
 FindingValues = Mapping[str, str | int | list[str] | None]
 """Name -> value: the facts from which the message of a finding is made."""
@@ -174,6 +174,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_gone": "{directory} was moved or deleted",
     "user_data_unusable": "bookmarks, saved searches and approvals of sources cannot be read: {detail}",
     "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
+    "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, which does not exist; write the right path into it",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
 """Code of a finding -> its message with placeholders, or a function that makes it from the values."""
@@ -330,6 +331,9 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
         configuration = workspace.kbtui_directory.name
         values: FindingValues = {"directory": directory, "configuration": configuration}
         yield "ok", "workspace_without_jp", values
+        if target := paths.read_jp_pointer_file(directory):
+            file = str(workspace.root / paths.JP_DIRECTORY)
+            yield "wrong", "workspace_pointer_broken", {"file": file, "directory": target}
     else:
         yield "ok", "workspace", {"directory": directory}
     if workspace.is_jp_workspace and workspace.id is None:

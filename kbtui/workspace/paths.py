@@ -230,7 +230,8 @@ def find_workspace_root(start: str) -> str:
 
     The root is the first of these directories that exists:
 
-    * the nearest directory at or above `start` that contains `.jp` or `.kbtui`
+    * the nearest directory at or above `start` that contains `.jp` (a directory or a pointer file) or
+      `.kbtui`
     * the root of the Git repository or worktree around `start`
     * `start` itself; for a file, the directory that contains it
 
@@ -258,7 +259,7 @@ def is_git_root(directory: str) -> bool:
 
 def is_home_without_jp(directory: str) -> bool:
     """Return whether `directory`, a real path, is the user's home and contains no `.jp`."""
-    jp = os.path.join(directory, JP_DIRECTORY)  # noqa: PTH118
+    jp = find_jp_directory(directory)
     return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
 
@@ -273,12 +274,43 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 def contains_configuration(folder: str) -> bool:
     """Return whether a directory contains `.jp` or `.kbtui`, which make it the root of a workspace."""
-    return os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
+    has_directory = os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
+    return has_directory or read_jp_pointer_file(folder) is not None
+
+
+_MAX_POINTER_BYTES = 4096
+
+
+def read_jp_pointer_file(root: str) -> str | None:
+    """Return the path in a file `.jp`; None if there is no such file, or if it does not have one line.
+
+    Later versions of JP accept such a file in place of the directory. An absolute path may not exist.
+    A relative path begins at `root` and must exist, so that other files are not mistaken for pointers.
+    """
+    file = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
+    if not os.path.isfile(file):  # noqa: PTH113
+        return None
+    try:
+        with open(file, "rb") as opened:  # noqa: PTH123
+            data = opened.read(_MAX_POINTER_BYTES + 1)
+    except OSError:
+        return None
+    lines = data.strip().split(b"\n")
+    if len(data) > _MAX_POINTER_BYTES or len(lines) > 1 or not lines[0] or b"\0" in data:
+        return None
+    line = expand_user(os.fsdecode(lines[0].strip()))
+    path = os.path.normpath(os.path.join(root, line))  # noqa: PTH118
+    return path if line.startswith("/") or os.path.isdir(path) else None  # noqa: PTH112
+
+
+def find_jp_directory(root: str) -> str:
+    """Return JP's directory of a workspace: `.jp`, or the one that a pointer file `.jp` names. It may not exist."""
+    return read_jp_pointer_file(root) or os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
 
 
 def find_workspace_config_directory(root: str) -> str:
-    """Return the directory of kbtui's configuration below `root`: `.jp` if it exists, else `.kbtui`."""
-    jp = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
+    """Return the directory of kbtui's configuration: JP's directory if it exists, else `.kbtui` below `root`."""
+    jp = find_jp_directory(root)
     return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
 
 

@@ -35,11 +35,11 @@ class Workspace:
 
     @property
     def jp_directory(self) -> Path:
-        """The directory `.jp`, which may not exist.
+        """JP's directory of conversations and configuration, which may not exist.
 
-        JP keeps its conversations and configuration there.
+        It is `.jp`, or the directory that a pointer file `.jp` names.
         """
-        return self.root / paths.JP_DIRECTORY
+        return Path(paths.find_jp_directory(str(self.root)))
 
     @property
     def kbtui_directory(self) -> Path:
@@ -55,8 +55,8 @@ class Workspace:
         return Path(paths.find_workspace_config_directory(str(self.root)))
 
     def format_config_path(self, name: str) -> str:
-        """Return the path of a file in `config_directory`, relative to the workspace's root."""
-        return f"{self.config_directory.name}/{name}"
+        """Return the path of a file in `config_directory`, relative to the workspace's root if it is below it."""
+        return paths.format_path_relative_to_root(self.root, self.config_directory / name)
 
     def find_superseded_config_file(self, name: str) -> Path | None:
         """Return the path of a file in `.kbtui` that kbtui ignores, because `.jp` exists.

@@ -1,11 +1,23 @@
 """Where conversations are found, which copy is read, and what the list shows."""
 
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from jp_files import BASE, ID, Stream, dump, jp_id, load, time, workspace_at, write
+from jp_files import (
+    BASE,
+    ID,
+    WORKSPACE_ID,
+    Stream,
+    dump,
+    jp_id,
+    load,
+    time,
+    workspace_at,
+    write,
+)
 
 from kbtui.conversations.conversation_repository import (
     find_conversation,
@@ -14,8 +26,11 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
 )
 from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.project_directories import identify_project
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_id, parse_conversation_ref
+from kbtui.workspace.paths import read_jp_pointer_file
+from kbtui.workspace.workspace import check_export_path, find_workspace
 
 
 def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:
@@ -338,3 +353,58 @@ def test_nothing_under_either_root_is_written_by_reading(jp: Path, silo: Path) -
 def test_a_hand_written_file_has_the_same_counts(jp: Path) -> None:
     write(jp, dump(hello().elements).replace("\n", "").replace("  ", " "))
     assert listed(jp)[0].events_count == 2
+
+
+def make_pointer(jp: Path, place: Path, text: str) -> Path:
+    """Move the `.jp` of a workspace to `place`, and write a file with `text` in its place."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(jp, place)
+    jp.write_text(text)
+    return jp.parent
+
+
+@pytest.mark.parametrize("form", ["{place}\n", "../elsewhere/storage", "~/storage\n"])
+def test_a_pointer_file_leads_to_the_directory_that_it_names(
+    jp: Path, home: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    write(jp, hello())
+    in_home = form.startswith("~")
+    place = home / "storage" if in_home else jp.parent.parent / "elsewhere/storage"
+    root = make_pointer(jp, place, form.format(place=place))
+    (root / "src").mkdir()
+    workspace = find_workspace(root / "src")
+    assert workspace.root == root.resolve()
+    assert workspace.is_jp_workspace
+    assert workspace.id == WORKSPACE_ID
+    assert workspace.config_directory.samefile(place)
+    [info] = list_conversations(workspace)
+    assert info.id == jp_id()
+    with pytest.raises(UsageError):
+        check_export_path(workspace, place / "conversations/x.md")
+
+
+def test_a_pointer_to_nothing_still_makes_its_directory_the_root(jp: Path) -> None:
+    root = make_pointer(jp, jp.parent.parent / "moved", "/nowhere/at/all\n")
+    (root / "src").mkdir()
+    workspace = find_workspace(root / "src")
+    assert workspace.root == root.resolve()
+    assert not workspace.is_jp_workspace
+    (root / ".jp").write_text("two\nlines\n")
+    assert read_jp_pointer_file(str(root)) is None
+
+
+def test_two_worktrees_of_one_id_share_their_user_local_conversations(
+    jp: Path, silo: Path, tmp_path: Path
+) -> None:
+    write(silo, hello())
+    other = tmp_path / "other-worktree"
+    other.mkdir()
+    (other / ".jp").write_text(str(jp))
+    third = tmp_path / "third"
+    shutil.copytree(jp, third / ".jp")
+    roots = [jp.parent, other, third]
+    assert [[info.id for info in list_conversations(workspace_at(one))] for one in roots] == [
+        [jp_id()]
+    ] * 3
+    assert len({identify_project(str(one)).key for one in roots}) == 1

@@ -430,7 +430,7 @@ def list_conversations_for_completion(path: str | None) -> dict[int, str]:
     conversation is read or checked.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
-    folders = [f"{root}/.jp/conversations"]
+    folders = [f"{paths.find_jp_directory(root)}/conversations"]
     # Finding the user's own directory reads a file, so do this only if JP has such directories.
     if os.path.isdir(paths.get_jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
