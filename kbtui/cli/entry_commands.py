@@ -652,7 +652,8 @@ def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) ->
     from kbtui.citations.citation_and_conversation_export import format_citation_state
 
     state = format_citation_state(cite)
-    title = "" if cite.title == cite.target else f"  {sanitize_to_one_line(cite.title)}"
+    is_named = cite.target in (cite.title, f"{cite.target.partition('/')[0]}/{cite.title}")
+    title = "" if is_named else f"  {sanitize_to_one_line(cite.title)}"
     target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
     rewound = ", rewound" if cite.rewound else ""
     return (

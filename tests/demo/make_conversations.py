@@ -142,23 +142,23 @@ class EventWriter:
         self.names[words[0]] = words[1]
         event |= {"id": self._call_id(words[0]), "name": words[1]}
         arguments = tomllib.loads(text)
-        if arguments.get("content", "").startswith("<< "):
-            arguments["content"] = _read_subject(arguments["content"].strip("\n"))
+        if "content" in arguments:
+            arguments["content"] = _insert_subjects(arguments["content"])
         self.arguments[words[0]] = arguments
         event["arguments"] = _encoded(arguments)
 
     def _result(self, event: dict[str, Any], words: list[str], text: str) -> None:
         name = self.names[words[0]]
-        if text.startswith("<< "):
-            text = _read_subject(text)
+        text = _insert_subjects(_escapes(text))
         if name == "fs_read_file":
+            text = text.removesuffix("\n")
             text = f"```{words[1]}\n{text}\n```\n"
         elif name == "knowledge_search":
             text = _add_headers(text)
         elif name == "fs_create_file":
             path, content = (self.arguments[words[0]][key] for key in ("path", "content"))
             text = f"File '{path}' created. File size: {len(content.encode())}"
-        self._respond(event, words[0], _escapes(text), failed=False)
+        self._respond(event, words[0], text, failed=False)
 
     def _error(self, event: dict[str, Any], words: list[str], text: str) -> None:
         self._respond(event, words[0], text, failed=True)
@@ -213,19 +213,43 @@ _TYPES = {
 }
 
 
-def _read_subject(text: str) -> str:
-    """Return the text of the subject in the first line, `<< topic/slug`, as an earlier version if there are edits.
+def _insert_subjects(text: str) -> str:
+    """Replace each line `<< topic/slug`, and the edits below it, by the text of that subject.
 
-    Each further line is an edit, `words of today ==> words of then`.
+    `<< topic/slug § Heading` is the section with this heading. An edit is a line `words of today ==> words of
+    then`; the edits make an earlier version of the subject.
     """
-    reference, *edits = text.removeprefix("<< ").split("\n")
-    topic, _, slug = reference.partition("/")
+    lines = text.strip("\n").split("\n") if "<< " in text else [text]
+    found: list[str] = []
+    while lines:
+        line = lines.pop(0)
+        if not line.startswith("<< "):
+            found.append(line)
+            continue
+        edits = []
+        while lines and " ==>" in lines[0]:
+            edits.append(lines.pop(0))
+        subject = _read_subject(line.removeprefix("<< "), edits)
+        found.append(subject.removesuffix("\n") if found or lines else subject)
+    return "\n".join(found)
+
+
+def _read_subject(reference: str, edits: list[str]) -> str:
+    name, _, heading = reference.partition(" § ")
+    topic, _, slug = name.partition("/")
     tables = tomllib.loads((TARGET.parent / "kb.toml").read_text("utf-8"))["kb"]["topic"]
-    path = TARGET.parents[1] / tables[topic]["subjects"] / f"{slug}.md"
-    text = path.read_text("utf-8")
+    folder = TARGET.parents[1] / tables[topic]["subjects"]
+    *parents, last = slug.split("/")
+    path = folder.joinpath(*parents, f"{last}.md")
+    hidden = folder.joinpath(*parents, f".{last}.md")
+    text = (path if path.exists() else hidden).read_text("utf-8")
+    if heading:
+        start = text.index(f"## {heading}\n")
+        end = text.find("\n## ", start)
+        text = text[start:end].strip("\n") if end > 0 else text[start:]
     for edit in edits:
         now, _, then = edit.replace("\\n", "\n").partition(" ==>")
-        assert now in text, f"{reference} no longer says {now!r}"
+        assert now in text, f"{name} no longer says {now!r}"
         text = text.replace(now, then.removeprefix(" "))
     return text
 
