@@ -19,6 +19,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import LeftAndRightTextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.tui.reader.mark_blocks import make_mark_spans
 from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
     from kbtui.userdata.user_data_store import Bookmark
 
 
@@ -46,7 +48,7 @@ class BookmarksScreen(StyledScreen):
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
         super().__init__()
-        self._contents = contents
+        self._library, self._contents = library, contents
         self._userdata = UserData(library.workspace)
         self._worker = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
@@ -63,9 +65,7 @@ class BookmarksScreen(StyledScreen):
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
         self._update_key_hints()
-        self._worker.submit_call(
-            self._userdata.list_bookmarks, self._show_bookmarks, self._show_error
-        )
+        self._worker.submit_call(self._read_bookmarks, self._show_bookmarks, self._show_error)
 
     def _update_key_hints(self) -> None:
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
@@ -80,7 +80,12 @@ class BookmarksScreen(StyledScreen):
         """Return whether a key must wait until the bookmarks have been read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
-    def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
+    def _read_bookmarks(self) -> tuple[list[Bookmark], MarksOfTurns]:
+        bookmarks = self._userdata.list_bookmarks()
+        return bookmarks, self._library.find_marks_of_turns(one.ref for one in bookmarks)
+
+    def _show_bookmarks(self, found: tuple[list[Bookmark], MarksOfTurns]) -> None:
+        bookmarks, marks = found
         key = find_key_label_of_command("bookmark", self.configured_keys)
         how = f" Press {key} to bookmark the selected or open item." if key else ""
         rows = []
@@ -90,6 +95,9 @@ class BookmarksScreen(StyledScreen):
             below: list[Spans] = (
                 [[("  ", ""), (sanitize_to_one_line(mark.note), "")]] if mark.note else []
             )
+            below += [
+                [("  ", ""), *make_mark_spans(placed)] for placed in marks.get_marks(mark.ref)
+            ]
             rows.append(ListRow(mark.ref, left, [(ref, "dim")], below, data=mark))
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
@@ -133,8 +141,8 @@ class BookmarksScreen(StyledScreen):
         self._change_bookmarks(lambda: self._userdata.save_bookmark(mark.ref, mark.title, note))
 
     def _change_bookmarks(self, change: Callable[[], object]) -> None:
-        def change_and_read_bookmarks() -> list[Bookmark]:
+        def change_and_read_bookmarks() -> tuple[list[Bookmark], MarksOfTurns]:
             change()
-            return self._userdata.list_bookmarks()
+            return self._read_bookmarks()
 
         self._worker.submit_call(change_and_read_bookmarks, self._show_bookmarks, self._show_error)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 
 USE_NAMES = {"learn": "learned", "search": "found", "grep": "found"}
@@ -105,6 +106,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Target of a citation in `_used` -> the short form of the target."""
         self._using: list[Citation] = []
         """The citations that name the open document, from all conversations."""
+        self._marks_of_using: MarksOfTurns | None = None
+        """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
         """Key of a row -> the citation in this row whose subject has changed; if there is none, the first citation."""
         self._why_not_used = ""
@@ -165,14 +168,21 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if target is None:
             return
 
-        def show_citing_turns(citations: list[Citation], why_not_used: str) -> None:
-            self._using, self._why_not_used = citations, why_not_used
+        def find_citing_turns() -> tuple[list[Citation], MarksOfTurns]:
+            found = self._library.find_citing_turns(target)
+            return found, self._library.find_marks_of_turns(cite.source for cite in found)
+
+        def show_citing_turns(
+            found: tuple[list[Citation], MarksOfTurns | None], why_not_used: str
+        ) -> None:
+            (self._using, self._marks_of_using), self._why_not_used = found, why_not_used
             self._update_citation_rows()
 
+        known = self._using, self._marks_of_using
         self._using_worker.submit_call(
-            lambda: self._library.find_citing_turns(target),
-            lambda citations: show_citing_turns(citations, "No turn cites this yet."),
-            lambda error: show_citing_turns(self._using, f"Cannot find the citing turns: {error}"),
+            find_citing_turns,
+            lambda found: show_citing_turns(found, "No turn cites this yet."),
+            lambda error: show_citing_turns(known, f"Cannot find the citing turns: {error}"),
         )
 
     def show_citations_at_cursor(self) -> None:
@@ -343,7 +353,16 @@ class CitationsPane(BorderOnlyPane, Vertical):
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
         self._cites_of_rows[key] = next((one for one in cites if one.state == "changed"), cite)
-        return ListRow(key, name, below=[below, *states], data=place)
+        return ListRow(key, name, below=[below, *states, *self._list_mark_rows(cite)], data=place)
+
+    def _list_mark_rows(self, cite: Citation) -> Iterator[Spans]:
+        """Yield a line for each mark on a citing turn."""
+        marks = self._marks_of_using.get_marks(cite.source) if self._marks_of_using else ()
+        if marks:
+            # Imported only if there are marks, so that the start of the TUI imports less.
+            from kbtui.tui.reader.mark_blocks import make_mark_spans
+
+            yield from ([("  ", ""), *make_mark_spans(mark)] for mark in marks)
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""

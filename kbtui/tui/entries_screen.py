@@ -45,6 +45,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.text_widgets import LabeledInput, LeftAndRightTextLine
+from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
@@ -346,18 +347,21 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     found = library.find_citing_turns(library.parse_entered_reference(row.ref))
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
     short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
+    shown = citations[:MAX_CITATIONS]
+    marks = library.find_marks_of_turns(one.source for one in shown)
     heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
     count = [(f"{len(citations):,}", "dim")]
     blocks: list[ReaderBlock] = [HeadingBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
-    for number, citation in enumerate(citations[:MAX_CITATIONS]):
+    for number, citation in enumerate(shown):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {sanitize_to_one_line(citation.source_title)}"
         source = short_refs.get(citation.source, citation.source)
         left = [(source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
+        blocks += make_mark_blocks(marks.get_marks(citation.source), "  ", f"{key}:")
     if len(citations) > MAX_CITATIONS:
         more = f"and {len(citations) - MAX_CITATIONS:,} more"
         blocks.append(ParagraphBlock("further", [(more, "dim")]))

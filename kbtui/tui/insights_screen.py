@@ -12,6 +12,7 @@ from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
+from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -23,6 +24,8 @@ from kbtui.userdata.insights import (
 from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
         TokenCount,
         TokenStatistics,
     )
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
     from kbtui.userdata.query_log import LoggedQuery
 
 
@@ -95,8 +99,13 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
         *_make_insights_section(
             "outdated",
             "Turns based on knowledge that has changed since",
-            list(map(_make_outdated_turn_block, found.outdated_turns)),
+            [
+                block
+                for turn in found.outdated_turns
+                for block in _iterate_outdated_turn_blocks(turn, found.marks)
+            ],
             found.outdated_turns_total,
+            left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
         HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
@@ -106,17 +115,26 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
 
 
 def _make_insights_section(
-    name: str, heading: str, rows: list[ReaderBlock], total: int | None = None, hint: str = ""
+    name: str,
+    heading: str,
+    rows: list[ReaderBlock],
+    total: int | None = None,
+    hint: str = "",
+    left_out: int | None = None,
 ) -> list[ReaderBlock]:
-    """Return a heading, with the total or a hint on its right, and the rows below it."""
+    """Return a heading, with the total or a hint on its right, and the rows below it.
+
+    By default, each row is one of `total`. Otherwise, `left_out` says how many of them have no row.
+    """
     total = len(rows) if total is None else total
+    left_out = total - len(rows) if left_out is None else left_out
     right: Spans = [(hint, "key") if hint else (f"{total:,}", "dim")] if rows else []
     above = int(name != "top")
     blocks = [HeadingBlock(f"head:{name}", [(heading, "h2")], right, above=above), *rows]
     if not rows:
         blocks.append(ParagraphBlock(f"none:{name}", [("  none", "dim")]))
-    elif total > len(rows):
-        more = f"  and {total - len(rows):,} more"
+    elif left_out > 0:
+        more = f"  and {left_out:,} more"
         blocks.append(ParagraphBlock(f"{name}-more", [(more, "dim")]))
     return blocks
 
@@ -145,14 +163,19 @@ def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) ->
     return blocks
 
 
-def _make_outdated_turn_block(turn: OutdatedTurnWithTitle) -> ReaderBlock:
+def _iterate_outdated_turn_blocks(
+    turn: OutdatedTurnWithTitle, marks: MarksOfTurns
+) -> Iterator[ReaderBlock]:
+    """Yield the row of a turn, and a row for each mark on it."""
     left: Spans = [(" " * 7, ""), (sanitize_to_one_line(turn.title), "")]
     left.append((f"  {turn.short_ref}  ", "dim"))
     for number, (ref, state) in enumerate(turn.subjects):
         name = f"{', ' if number else ''}{sanitize_to_one_line(ref)}"
         left.append((name, "dim struck" if state == "gone" else "warning"))
     right: Spans = [(format_unix_time_as_day(turn.time), "dim")] if turn.time else []
-    return HeadingBlock(f"outdated:{turn.ref}", left, right, link=turn.ref)
+    key = f"outdated:{turn.ref}"
+    yield HeadingBlock(key, left, right, link=turn.ref)
+    yield from make_mark_blocks(marks.get_marks(turn.ref), " " * 7, f"{key}:")
 
 
 def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:

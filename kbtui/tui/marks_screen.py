@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import LeftAndRightTextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.tui.reader.conversation_document import MARK_ROLES
+from kbtui.tui.reader.mark_blocks import MARK_ROLES
 from kbtui.userdata.mark_store import MarkStore
 
 if TYPE_CHECKING:

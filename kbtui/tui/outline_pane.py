@@ -26,13 +26,14 @@ from kbtui.tui.reader.document_outline import (
 from kbtui.tui.reader.reader_document import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.citations.file_changes import TurnActivity
+    from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.dates import Clock
     from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.tui.navigation_target import ReadingPosition
@@ -176,7 +177,21 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def _get_searched_text(self, entry: OutlineEntry) -> str:
         activity = self._activities.get(entry.turn.number) if entry.turn else None
         paths = dict.fromkeys(one.path for one in activity.files) if activity else {}
-        return " ".join([entry.searched, *paths]).casefold()
+        labels = (mark.label_in_turn for mark in self._get_marks(entry))
+        return " ".join([entry.searched, *paths, *labels]).casefold()
+
+    def _get_marks(self, entry: OutlineEntry) -> Sequence[PlacedMark]:
+        marks = self._document.marks if self._document else None
+        return marks.by_turn.get(entry.turn.number, ()) if marks and entry.turn else ()
+
+    def _make_mark_signs(self, entry: OutlineEntry) -> Spans:
+        """Return a sign for each mark on a turn."""
+        if not (marks := self._get_marks(entry)):
+            return []
+        # Imported only if there are marks, so that the start of the TUI imports less.
+        from kbtui.tui.reader.mark_blocks import make_mark_spans
+
+        return [make_mark_spans(mark)[0] for mark in marks]
 
     def _update_rows(self, *, select_current: bool = False) -> None:
         entries = self._list_matching_entries()
@@ -190,7 +205,8 @@ class OutlinePane(BorderOnlyPane, Vertical):
             if entry.turn is not None:
                 lead = (f"{entry.turn.number:>{digits}}  ", "turn")
             is_rewound = entry.turn is not None and entry.turn.is_rewound
-            left: Spans = [lead, (entry.words or "no text", "dim" if is_rewound else "")]
+            words = (entry.words or "no text", "dim" if is_rewound else "")
+            left: Spans = [lead, *self._make_mark_signs(entry), words]
             right: Spans = [
                 (f"{text:>{column.width}}", role)
                 for column in columns

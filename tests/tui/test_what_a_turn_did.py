@@ -9,6 +9,7 @@ from tui_support import running
 from kbtui.library import open_workspace
 from kbtui.library.file_history import list_files_at_call
 from kbtui.refs import parse_ref
+from kbtui.userdata.user_data_store import UserData
 
 DIFF = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"
 
@@ -83,9 +84,47 @@ async def test_the_changes_of_a_conversation_are_shown_as_one_diff(changed: Buil
         await tui.until(lambda: "1 file changed" in tui.text)
         assert "turn 1, call 2" in tui.text
         assert "+new = 2" in tui.text
-        await tui.press("n", "C")
+        assert "Enter open call" in tui.text
+        assert "e edit file" in tui.text
+        await tui.press("n", "j", "j", "enter")
         await tui.until(lambda: "fs_modify_file" in tui.text)
         assert "jp-c17800000001:1.2" in tui.text
+        await tui.press("left_square_bracket")
+        await tui.until(lambda: "1 file changed" in tui.text)
+        await tui.press("C")
+        await tui.until(lambda: "fs_modify_file" in tui.text)
+        assert "jp-c17800000001:1.2" in tui.text
+
+
+async def test_lists_of_turns_show_the_marks_of_the_turns(changed: Builder) -> None:
+    changed.topics(guide={})
+    changed.subject("guide/limits.md", "# Limits\n\nTen.\n")
+    call = called("a", "learn", "# Limits\n\nNine.\n", topic="guide", subjects="limits")
+    changed.conversation(900, [[asked("How many?"), *call, said("Nine.")]], title="Count")
+    with open_workspace(changed.root) as library:
+        library.mark("jp-c17800000001:1", "rejected", note="too early")
+        library.mark("jp-c17800000900:1", "decided", note="nine it is")
+        UserData(library.workspace).save_bookmark("jp-c17800000900:1", "Count", "")
+    async with running(changed.root, size=(160, 45)) as tui:
+        await tui.open("jp-c17800000001:1.2")
+        await tui.press("2", "A")
+        await tui.until("rejected: too early · Change it")
+        await tui.press("escape", "O")
+        await tui.until("1  ✗ Change it")
+        await tui.press("escape", "2", "C")
+        await tui.until("1 file changed")
+        assert "✗ rejected: too early" in tui.text
+        await tui.open("guide/limits")
+        await tui.until("✓ decided: nine it is")  # in the citations pane
+        await tui.press("2", "C")
+        await tui.until("given to jp-c17800000900:1")
+        assert tui.text.count("✓ decided: nine it is") == 2
+        await tui.press("apostrophe")
+        await tui.until("★ Count")
+        assert "✓ decided: nine it is" in tui.text
+        await tui.press("escape", "I")
+        await tui.until("Turns based on knowledge that has changed since")
+        await tui.until("✓ decided: nine it is")
 
 
 def test_a_changed_line_is_opened_where_it_stands_now(changed: Builder) -> None:

@@ -445,6 +445,7 @@ def _make_difference_document(
     """Make the document that compares the text of a subject that a turn was given with the current text."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
+    from kbtui.tui.reader.mark_blocks import make_mark_blocks
 
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
@@ -454,7 +455,8 @@ def _make_difference_document(
         "no longer exists" if texts.now is None else "current text",
     )
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
-    head = [HeadingBlock("turn", turn, link=found.source)]
+    marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
+    head = [HeadingBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
     title = f"{cite.target}: given text and current text"
     remark = format_given_text_remark(found)
     document = build_difference_document(
@@ -480,7 +482,8 @@ def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocu
         if one.kind != "read"
     ]
     info = conversation.info
-    return build_changes_document(info.ref, f"Changes of {info.name}", changes)
+    marks = library.map_marks_by_turn(conversation)
+    return build_changes_document(info.ref, f"Changes of {info.name}", changes, marks)
 
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
@@ -490,7 +493,8 @@ def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocu
 
     subject = library.find_subject(ref)
     versions = library.list_subject_versions(ref)
-    document = build_history_document(subject.ref, versions, screen_width=width)
+    marks = library.find_marks_of_turns(turn for one in versions for turn in one.given_to)
+    document = build_history_document(subject.ref, versions, marks, screen_width=width)
     document.views, document.record = (*SUBJECT_VIEWS, "history"), subject
     document.badges = [*document.badges, *make_subject_badges(subject)]
     return document

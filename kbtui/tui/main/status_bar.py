@@ -267,6 +267,15 @@ CONTINUE_LABEL = "continue embedding"
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """Command id -> the label of the command in key hints while the user searches the open document."""
 
+CALL_HINTS = {
+    "reader.fold": ("open call", 12),
+    "edit": ("edit file", 11),
+    "reader.next": ("next change", 10),
+    "reader.changes": ("conversation", 10),
+    "blame": ("turns of file", 4),
+}
+"""Command id -> the label and priority of the command's hint while the reader shows a conversation's changes."""
+
 
 class KeyHintLine(StyledWidget):
     """A line with as many key hints for the focused widget as fit."""
@@ -338,6 +347,9 @@ class KeyHintLine(StyledWidget):
                 commands[number] = command._replace(label="open")
             if "paused" in self.offers and command.id == "pause_embedding":
                 commands[number] = command._replace(label=CONTINUE_LABEL)
+            if "calls" in self.offers and command.id in CALL_HINTS:
+                label, priority = CALL_HINTS[command.id]
+                commands[number] = command._replace(label=label, hint=priority, needs="")
             if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
         return format_command_hints(commands, width, self.offers)

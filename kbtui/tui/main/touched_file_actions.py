@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.app import SuspendNotSupported
 
@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from kbtui.library.file_history import FileAtCall, FileTurnHistory
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 
 MAX_DONE_WIDTH = 36
 """In the list of the turns of a file, what a turn did is cut to this many cells."""
+
+
+class _TurnsOfFile(NamedTuple):
+    """The turns that used a file, the file's line number at the cursor (or 0), and the marks on the turns."""
+
+    history: FileTurnHistory
+    line: int
+    marks: MarksOfTurns
 
 
 class TouchedFileActions:
@@ -39,7 +48,7 @@ class TouchedFileActions:
         """Open in the editor a file that a call or a turn touched. If there are several files, ask which."""
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(self._find_files, ref, self._get_line_at_cursor()),
+            partial(self._find_files, ref, self._get_line_at_cursor(), self._get_file_at_cursor()),
             self._choose_file_to_edit,
             holds_keys=True,
         )
@@ -49,11 +58,23 @@ class TouchedFileActions:
         line = panes.reader.document_view.viewport.current_styled_line
         return line.source_line if line and panes.focused_pane_id == "reader" else 0
 
-    def _find_files(self, ref: Ref, line: int) -> list[FileAtCall]:
+    def _get_file_at_cursor(self) -> str | None:
+        """Return the path of the file whose change is at the cursor, among a conversation's changes."""
+        panes = self._main.panes
+        viewport = panes.reader.document_view.viewport
+        if panes.focused_pane_id != "reader" or not viewport.document.blocks:
+            return None
+        return viewport.document.blocks[viewport.cursor.block].file
+
+    def _find_files(self, ref: Ref, line: int, path: str | None) -> list[FileAtCall]:
         from kbtui.library.file_history import list_files_at_call
 
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_at_call(self._main.library.workspace, conversation, ref, line)
+        if path is not None:
+            found = [one for one in found if one.name == path]
+            if not found:
+                raise NothingFound("the file no longer exists", where=path)
         if not found:
             what = "call" if ref.call else "turn"
             raise NothingFound(f"this {what} read or changed no file that still exists")
@@ -100,13 +121,21 @@ class TouchedFileActions:
             return
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(self._find_touched_files, ref, self._get_line_at_cursor()),
+            partial(
+                self._find_touched_files,
+                ref,
+                self._get_line_at_cursor(),
+                self._get_file_at_cursor(),
+            ),
             self._choose_file_to_list,
             holds_keys=True,
         )
 
-    def _find_touched_files(self, ref: Ref, line: int) -> list[tuple[str, int]]:
-        """Return the files of an item, changed ones first, each with the line that is at the cursor, or 0."""
+    def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
+        """Return the files of an item, changed ones first, each with the line that is at the cursor, or 0.
+
+        With `path`, only this file is returned.
+        """
         library = self._main.library
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
@@ -114,9 +143,11 @@ class TouchedFileActions:
 
         conversation = library.load_conversation(ref.conversation or "")
         activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
-        touched = (
-            [one for one in activity.files if ref.call in (None, one.call)] if activity else []
-        )
+        touched = [
+            one
+            for one in (activity.files if activity else ())
+            if ref.call in (None, one.call) and path in (None, one.path)
+        ]
         touched.sort(key=lambda one: one.kind == "read")
         if not touched:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
@@ -147,12 +178,16 @@ class TouchedFileActions:
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
-            lambda: (blame_file(self._main.library.workspace, path), line),
+            lambda: self._add_marks(blame_file(self._main.library.workspace, path), line),
             self._choose_turn,
             holds_keys=True,
         )
 
-    def _choose_turn(self, found_and_line: tuple[FileTurnHistory, int]) -> None:
+    def _add_marks(self, found: FileTurnHistory, line: int) -> _TurnsOfFile:
+        marks = self._main.library.find_marks_of_turns(turn.ref for turn in found.turns)
+        return _TurnsOfFile(found, line, marks)
+
+    def _choose_turn(self, turns: _TurnsOfFile) -> None:
         """Show the turns and open the one that the user chooses. The option `:` selects lines first."""
         from kbtui.library.file_history import (
             describe_conversation_problems,
@@ -162,7 +197,7 @@ class TouchedFileActions:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
 
-        found, line = found_and_line
+        found, line, marks = turns
         what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
         notes = [*describe_unexplained_lines(found.unexplained)]
@@ -182,7 +217,8 @@ class TouchedFileActions:
             name = f"{date:<10}  {done}"
             said = f"turn {turn.turn}{rewound} · {sanitize_to_one_line(turn.title)}"
             lines = f"{format_line_ranges(turn.lines)}: " if turn.lines else ""
-            request = f"{lines}{sanitize_to_one_line(turn.request[:1000])}"
+            labels = "".join(f"{label} · " for label in marks.get_labels(turn.ref))
+            request = f"{labels}{lines}{sanitize_to_one_line(turn.request[:1000])}"
             options.append(DialogOption(letter, name, said, turn.ref, request))
 
         if not found.lines:
@@ -203,8 +239,8 @@ class TouchedFileActions:
         """Ask for lines of a file, and show the turns that wrote them. `line` is proposed, unless it is 0."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        def find_writers(lines: str) -> tuple[FileTurnHistory, int]:
-            return self._main.library.blame(f"{path}:{lines.strip()}"), 0
+        def find_writers(lines: str) -> _TurnsOfFile:
+            return self._add_marks(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
 
         def show_writers(lines: str | None) -> None:
             if lines and lines.strip():

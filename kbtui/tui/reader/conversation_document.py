@@ -15,7 +15,7 @@ from kbtui.conversations.models import (
     format_event_text,
 )
 from kbtui.conversations.patches import find_unified_diffs
-from kbtui.conversations.turn_marks import MARK_SIGNS, TurnMarks
+from kbtui.conversations.turn_marks import TurnMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.refs import is_conversation_id
@@ -30,6 +30,7 @@ from kbtui.text import (
 )
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
+from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.patches import PatchHunk
-    from kbtui.conversations.turn_marks import MarkState, PlacedMark
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -394,12 +394,6 @@ conversation, are searched for secrets.
 """
 
 
-MARK_ROLES: dict[MarkState, str] = {
-    "decided": "success",
-    "rejected": "error",
-    "superseded": "warning",
-}
-"""State of a mark -> the style role of its line."""
 MAX_NOTICE_CHARACTERS = 100
 """The maximum number of characters of an agent's notice that is not folded.
 
@@ -498,8 +492,7 @@ class _ConversationReaderDocumentBuilder:
         else:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
             self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
-        for mark in self.marks.by_turn.get(turn.number, ()):
-            self._add_mark(mark)
+        self._append_blocks(*make_mark_blocks(self.marks.by_turn.get(turn.number, ())))
         for cite in self.outdated.get(turn.number, ()):
             self._add_knowledge_change(cite)
         if not turn.events:
@@ -528,14 +521,6 @@ class _ConversationReaderDocumentBuilder:
         self.turn_fold = key
         text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
-
-    def _add_mark(self, placed: PlacedMark) -> None:
-        """Add a line with a mark. Its link is the reference that supersedes the turn, if there is one."""
-        mark = placed.mark
-        sign: Spans = [(f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])]
-        spans: Spans = [*sign, (placed.label_in_turn, MARK_ROLES[mark.state])]
-        link = mark.superseded_by
-        self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
 
     def _add_knowledge_change(self, cite: Citation) -> None:
         """Add a line that names a subject that has changed since. Enter opens the difference."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.turn_marks import TurnMarks
 from kbtui.dates import format_unix_time_as_day
 from kbtui.text import format_counted_noun, sanitize_text_and_move_ranges, sanitize_to_one_line
 from kbtui.text_difference import compare_paragraphs
@@ -21,8 +22,10 @@ from kbtui.tui.framework.styled_text import (
     wrap_code_line,
 )
 from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
+from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,12 +137,16 @@ def build_difference_document(
 
 
 def build_history_document(
-    ref: str, versions: Sequence[SubjectVersion], *, screen_width: int = 80
+    ref: str,
+    versions: Sequence[SubjectVersion],
+    marks: MarksOfTurns = MarksOfTurns(),  # noqa: B008  (nobody changes it)
+    *,
+    screen_width: int = 80,
 ) -> ReaderDocument:
     """Build the document that lists the versions of a subject, newest first, and what changed in each.
 
-    Below each version are links to the turns that were given it. The versions are the blocks of the
-    kind "change".
+    Below each version are links to the turns that were given it, with the user's `marks` on these turns.
+    The versions are the blocks of the kind "change".
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     blocks: list[ReaderBlock] = []
@@ -149,7 +156,9 @@ def build_history_document(
         blocks.append(_make_version_heading(number, version))
         for turn in version.given_to:
             left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
-            blocks.append(HeadingBlock(f"given:{number}:{turn}", left, link=turn))
+            key = f"given:{number}:{turn}"
+            blocks.append(HeadingBlock(key, left, link=turn))
+            blocks += make_mark_blocks(marks.get_marks(turn), "    ", f"{key}:")
         if number + 1 < len(versions):
             compared = compare_paragraphs(versions[number + 1].text.strip(), version.text.strip())
             blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
@@ -164,12 +173,16 @@ def build_history_document(
 
 
 def build_changes_document(
-    ref: str, title: str, changes: Sequence[tuple[str, int, TurnFileAction]]
+    ref: str,
+    title: str,
+    changes: Sequence[tuple[str, int, TurnFileAction]],
+    marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
 ) -> ReaderDocument:
     """Build the document that shows what a conversation did to files as one diff, in the order of its calls.
 
     `changes` are the actions other than reading, each with the reference of its call and the number of
     its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
+    `marks` are shown with the first change of their turn.
     """
     by_path: dict[str, list[tuple[str, int, TurnFileAction]]] = {}
     for change in changes:
@@ -182,8 +195,12 @@ def build_changes_document(
         counts = make_line_count_spans(
             sum(one.added for _, _, one in found), sum(one.removed for _, _, one in found)
         )
-        blocks.append(HeadingBlock(f"file:{path}", left, counts, link=found[0][0]))
+        source, turn, first = found[0]
+        row = HeadingBlock(f"file:{path}", left, counts, link=source, file=path)
+        row.turn, row.call = turn, first.call
+        blocks.append(row)
     starts = []
+    shown: set[int] = set()
     for number, (source, turn, one) in enumerate(changes):
         starts.append(len(blocks))
         moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
@@ -191,8 +208,10 @@ def build_changes_document(
         right: Spans = [*make_line_count_spans(one.added, one.removed), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
         heading = HeadingBlock(f"change:{number}", left, right, link=source, above=1)
-        for block in (heading, *make_diff_blocks(f"diff:{number}", one.hunks)):
-            block.turn, block.call = turn, one.call
+        marked = () if turn in shown else make_mark_blocks(marks.by_turn.get(turn, ()), "  ")
+        shown.add(turn)
+        for block in (heading, *marked, *make_diff_blocks(f"diff:{number}", one.hunks)):
+            block.turn, block.call, block.file = turn, one.call, one.path
             blocks.append(block)
     if not changes:
         text = "No turn of this conversation changed a file."

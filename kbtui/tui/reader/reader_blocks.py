@@ -35,6 +35,7 @@ class ReaderBlock:
     * `above` is the number of blank lines before the block.
     * `fold` is the key of the fold that contains the block.
     * `turn` and `call` are the numbers of the turn and the tool call that the block belongs to.
+    * `file` is the path of the file whose change the block shows; None for other blocks.
     * `link` is the reference that Enter opens. `cite` is the citation whose difference Enter opens.
     * `view` is "user" for a block that compaction hides from the model, "model" for a block that
       only the model sees, and "" for all others.
@@ -49,6 +50,7 @@ class ReaderBlock:
     fold: str | None = None
     turn: int | None = None
     call: int | None = None
+    file: str | None = None
     link: str | None = None
     cite: CitationKey | None = None
     view: str = ""

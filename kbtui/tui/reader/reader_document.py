@@ -103,10 +103,12 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "changes", "folds", "links", "views" the document has. Some commands need one of them."""
+        """Which of "turns", "changes", "calls", "folds", "links", "views" the document has. Some commands need one of them."""
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
+            # A diff of a conversation's changes, each with the call that made it.
+            "calls": self.view == "changes" and bool(self.block_indices_by_kind.get("change")),
             # The command that needs "folds" also opens links.
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,

@@ -350,7 +350,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # folds and turns
 
     def action_toggle_fold_or_open_link(self) -> None:
-        """Open the link of the current line. If the cursor is on a fold, open or close the fold."""
+        """Open the link of the current line. If the cursor is on a fold, open or close the fold.
+
+        On a line of a diff of a conversation's changes, open the call that made the change.
+        """
         viewport = self.viewport
         blocks = viewport.document.blocks
         block = blocks[viewport.cursor.block] if blocks else None
@@ -358,6 +361,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(block.link))))
         elif block and block.cite:
             self.post_message(OpenTargetRequested(make_difference_target(block.cite)))
+        elif block and block.file and (reference := viewport.current_reference):
+            self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(reference))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.redraw_after_viewport_change()
