@@ -104,6 +104,14 @@ def strip_escape_sequences(text: str) -> str:
     return re.sub(_SEQUENCES, "", text)
 
 
+def find_invisible_parts(text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each escape sequence, control character and invisible character of a text."""
+    if text.isascii() and not _CONTROLS.search(text):
+        return []
+    pattern = rf"{_SEQUENCES}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|{_INVISIBLE}"
+    return [match.span() for match in re.finditer(pattern, text)]
+
+
 def strip_escape_sequences_before_cutting(text: str) -> str:
     """If the policy is "strip", remove the escape sequences of a text that will be cut.
 

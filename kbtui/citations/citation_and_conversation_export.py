@@ -81,6 +81,9 @@ def format_conversation_markdown(
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
+    by_turn: dict[int, list[Citation]] = {}
+    for citation in cited:
+        by_turn.setdefault(citation.turn, []).append(citation)
     blocks = [
         f"# {_escape_markdown(conversation.info.name)}",
         _format_conversation_metadata(conversation),
@@ -98,8 +101,7 @@ def format_conversation_markdown(
                 blocks += _format_event_markdown(event)
                 if subagent := get_subagent_of_result(event, conversation.info.id):
                     blocks.append(f"Subagent: {_format_code_span(subagent)}")
-        used = [citation for citation in cited if citation.turn == turn.number]
-        if used:
+        if used := by_turn.get(turn.number):
             blocks += [
                 "### Citations of this turn",
                 "\n".join(f"- {_format_citation_line(cite)}" for cite in used),

@@ -155,7 +155,7 @@ def _format_turn(shared: SharedConversation, turn: Turn) -> Iterator[str]:
     for label in shared.marks.get(turn.number, ()):
         yield f"<p><strong>Mark:</strong> {_escape_line(label)}</p>"
     yield from map(_format_event, turn.events)
-    if cited := shared.list_citations_of_turn(turn.number):
+    if cited := shared.citations_by_turn.get(turn.number):
         yield "<h3>Used in this turn</h3>"
         yield from map(_format_citation, cited)
     yield "</section>"

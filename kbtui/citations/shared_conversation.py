@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.citations.citation_and_conversation_export import (
@@ -59,14 +60,18 @@ class SharedConversation:
     remark: str | None = None
     masked: list[MaskedSecrets] | None = None
 
+    @cached_property
+    def citations_by_turn(self) -> dict[int, list[Citation]]:
+        """The number of each turn with citations -> its citations."""
+        found: dict[int, list[Citation]] = {}
+        for citation in self.citations:
+            found.setdefault(citation.turn, []).append(citation)
+        return found
+
     @property
     def title(self) -> str:
         """The title, or "Untitled"."""
         return self.conversation.info.name
-
-    def list_citations_of_turn(self, turn: int) -> list[Citation]:
-        """Return the citations of a turn."""
-        return [citation for citation in self.citations if citation.turn == turn]
 
 
 def prepare_shared_conversation(
@@ -259,7 +264,7 @@ def make_shared_conversation_json(shared: SharedConversation) -> dict[str, Any]:
             ],
             "citations": [
                 _make_citation_object(citation)
-                for citation in shared.list_citations_of_turn(turn.number)
+                for citation in shared.citations_by_turn.get(turn.number, ())
             ],
         }
         for turn in shared.turns

@@ -8,6 +8,7 @@ import pytest
 from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY, RANDOM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted_texts import PLANTED
 
 from kbtui.assistant.assistant_tools import should_mask_secrets
 from kbtui.errors import ConfigError
@@ -135,10 +136,31 @@ def test_a_value_given_to_a_secret_name_is_masked(text: str, masked: str) -> Non
         "the token is parsed2times and the password Reset2023 was a word",
         "SKETCHES and key-value-stores, bypass=enabled4all, compass: N45W3-north",
         "bearer tokens2023 are checked; cookie: yes; authorization: required",
+        "| key | action |\n|---|---|\n| `ctrl+r` | reload2 |\n| token | a word |",
+        "password: The password must have 8 characters",
+        'password="The password is at least 8 characters long"',
+        "def login(self, rdns=True, username=None, password=None): ...",
+        "tokens = [split_word(word) for word in words2]",
+        "class Ed25519PrivateKey(metaclass=ABCMeta):\n    @abstractmethod2",
+        "MAX_TOKENS=4096 TOKEN_COUNT=12 PASSWORD_HASHERS=default",
+        "Secrets:\n\n- never commit them\n- rotate them every 90 days",
+        "the password for the account is checked by check2FA()",
+        f"{CERTIFICATE}",
+        "mysql -p asks for it; docker login asks, too; curl -u $USER:$PASS x",
+        "see ghp_tokens and npm_config_registry2 and hf_transfer",
     ],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_secret_is_masked_where_people_and_programs_write_it(kind: str) -> None:
+    text, cores = PLANTED[kind]
+    for shown in (text, f"Here, as asked:\n\n```\n{text}\n```\n\nand *thanks*."):
+        for masked in (mask_secrets(shown), json.dumps(mask_secrets_in_json({"output": shown}))):
+            assert [core for core in cores if core in masked] == []
+            assert "[masked: " in masked
 
 
 @pytest.mark.parametrize("depth", range(4))

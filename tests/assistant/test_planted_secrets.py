@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
+from planted_texts import PLANTED
 from running import run_command
 from support import FIRST_ID, Builder, asked, called, encoded, kill_engine, said, write_json
 
@@ -189,3 +190,22 @@ def test_no_export_for_other_people_has_a_secret_and_it_lists_what_was_masked(
     )
     assert SECRETS[0] in plain.stdout
     assert "masked: " not in plain.stderr
+
+
+@pytest.mark.parametrize("name", ["html", "markdown", "json", "jsonl"])
+def test_no_export_has_a_secret_from_the_places_where_people_write_them(
+    workspace_root: Path, name: str
+) -> None:
+    builder = Builder(workspace_root)
+    texts = [text for text, _ in PLANTED.values()]
+    turns = [
+        [asked(text), *called(f"a{at}", "shell", text, command=text), said(f"So:\n\n{text}")]
+        for at, text in enumerate(texts)
+    ]
+    builder.conversation(1, turns, title="Planted")
+    done = run_command("-w", str(builder.root), "export", f"jp-c{FIRST_ID + 1}", "--format", name)
+    assert done.returncode == 0
+    survivors = [
+        kind for kind, (_, cores) in PLANTED.items() for core in cores if core in done.stdout
+    ]
+    assert survivors == []

@@ -1,0 +1,575 @@
+"""Finds secrets by what stands before them: a name such as `password`, an option, or a header."""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64decode
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.key_formats import DetectedSecret, compile_scanner, join_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
+# Words for a password, and other names of secrets. The second group also has values that look like words.
+_PASSWORD_WORDS = (
+    r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
+    rf"|(?:store|key|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
+)
+_SECRET_WORDS = (
+    r"secret|token|credentials?|authorization|cookie"
+    rf"|{_NAME_START}bearer(?=[ \t])|(?:(?<=[?&;])|(?<=x-amz-)|(?<=x-goog-))(?:sig|signature|key)(?==)"
+    rf"|(?<=_)auth|{_NAME_START}psk|connection[_-]?string|(?:recovery|backup)[ _-]?codes?"
+    r"|(?:api|access|private|auth|account|signing|encryption|master|service|license|app|deploy|storage"
+    r"|subscription|shared|webhook|preshared|jwt|hmac)[_. -]?key"
+)
+_NAME_ENDING = (
+    r"(?:[_.-]?(?:key|id|value|base|hash|text|str(?:ing)?|plain(?:text)?|prod|dev|test|staging|root|admin"
+    r"|access[_.-]?key|\d{1,3})){0,2}s?"
+)
+# A quote, which may be escaped in a JSON string or written as an XML entity or for a URL, or a mark of Markdown.
+_QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);|%22)"
+_MARK = r"[*_~]{1,3}"
+_CLOSE = rf"(?:{_QUOTE}|{_MARK}|\]|[ \t]?\([^()\n]{{1,40}}\)){{0,4}}"
+_OPEN = rf"(?:{_QUOTE}|{_MARK}|&\w{{1,20}}[ \t]){{0,4}}"
+# API_KEY = "…", \"clientSecret\": \"…\", **password:** …, <token>…, --token …, the password is …
+_ASSIGNED = (
+    rf"(?:(?P<password>{_PASSWORD_WORDS})|{_SECRET_WORDS}){_NAME_ENDING}{_CLOSE}"
+    r"(?:(?P<strong>\s{0,4}(?::?=>|:(?!:)=?|：|=(?!=)|%3[AD])(?:\*\*|__)?\s{0,12}|>|&gt;"
+    # A name and a value as two pairs.
+    r"|[\s,;]{1,40}\\{0,7}[\"']?value\\{0,7}[\"']?\s{0,4}[:=]\s{0,4}"
+    r"|\s{0,4}\{[^{}]{0,200}?default\s{0,4}=\s{0,4})"
+    # A call: set_password(…) or getenv(API_KEY, …) with quotes.
+    r"|(?P<call>\(\s{0,4}(?=[\"'])|\s{0,4},\s{0,4}(?=[\"']))"
+    r"|(?P<weak>[ \t]{0,4}(?:(?<=[ \t])\|(?=[ \t])|[-=]>|→|—|–|[ \t]-(?=[ \t]))[ \t]{0,40}"
+    r"|[ \t](?:for|of|to|on|at|von|für)[ \t][^\n:=|]{1,50}?(?:[ \t]is[ \t]{1,4}|:[ \t]{1,4}))"
+    rf"|(?P<blank>[ \t]{{1,4}}(?:is[ \t]{{1,4}})?)){_OPEN}"
+    # Within quotes, a password can have spaces; a value with a digit can have brackets and semicolons.
+    r"(?P<value>(?(password)(?<=[\"'])(?![{<(\[$ ])(?:[^\"'\n\\]|''){1,60}[ ](?:[^\"'\n\\]|''){1,60}(?=\\{0,7}[\"'])|(?!))"
+    r"|(?<=[\"'`])(?![{<(\[$])(?=[^\s\"'`\\]{0,200}\d)[^\s\"'`\\]{6,200}(?=\\{0,7}[\"'`])"
+    r"|\[(?=[^\[\]]{8,4000}\])(?P<list>[^\[\]]{8,4000})"
+    r"|(?:[^\s\"'`,;<>{}()\[\]:\\&|%]|:(?=\w)|[&%](?!\w{1,30}[=;]|#\d|22|2C|3[AB]|7D|0A)|\|(?=\w)|\\(?![\s\"'`\\nrt])){6,500})"
+)
+_NAME_WORDS = [
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "credential",
+    "auth",
+    "cookie",
+    "bearer",
+    "sig",
+    "key",
+    "api",
+    "access",
+    "private",
+    "account",
+    "encryption",
+    "kennwort",
+    "contrase",
+    "mot",
+    "wachtwoord",
+    "senha",
+    "psk",
+    "connection",
+    "recovery",
+    "backup",
+    "master",
+    "service",
+    "license",
+    "app",
+    "deploy",
+    "storage",
+    "subscription",
+    "shared",
+    "webhook",
+    "preshared",
+    "jwt",
+    "hmac",
+    "storepass",
+]
+_OTHER_SCRIPTS = re.compile("密码|密碼|パスワード|пароль", re.IGNORECASE)
+_FUNCTION_WORDS = re.compile(
+    r"\b(?:the|an?|is|are|was|be|must|should|can|cannot|not|no|your|you|my|for|of|to|in|on|with|and|or|this|that"
+    r"|enter|please|invalid|wrong|has|have|at|least|required|needs?|from|if|does|did|will)\b",
+    re.IGNORECASE,
+)
+_LIST_VALUE = re.compile(r"[^\s\"'`,\\]{6,500}")
+_MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
+
+
+class _Context(NamedTuple):
+    """What precedes a kind of secret.
+
+    `pattern` is matched where one of `words`, in lower case, stands, or is searched from `back`
+    characters before. Its groups `value`, `value2` and `value3` are the secret.
+    """
+
+    what: str
+    words: tuple[str, ...]
+    pattern: str
+    back: int = 0
+    accepts: Callable[[str, re.Match[str], str], bool] | None = None
+
+
+def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -> bool:
+    try:
+        decoded = b64decode(value + "=" * (-len(value) % 4)).decode()
+    except ValueError:
+        return False
+    return ":" in decoded and decoded.isprintable()
+
+
+def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
+    """Return whether a password stands between other keys of a connection string, on the same line."""
+    line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
+    return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
+
+
+_ARGUMENT = (
+    r"(?:'(?P<value>[^'\n]{3,200})'|\"(?P<value2>[^\"\n]{3,200})\""
+    r"|(?P<value3>(?![-$<{'\"])[^\s\"'`<>|;&\\]{3,200}))"
+)
+_OPTIONS = r"\b(?:[^\n\\;|]|\\.|\\\n){0,2000}?[ \t\"']"
+_USER = r"[^\s:\"'/]{1,100}"
+_CONTEXTS = (
+    _Context(
+        "credentials",
+        ("authorization",),
+        rf"{_NAME_START}(?i:authorization)\\{{0,7}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\\{{0,7}}[\"']?"
+        r"(?i:(?:bearer|basic|token)\s{1,4}(?P<value>[\w.~+/=-]{8,2000})"
+        r"|(?:digest|aws4[\w-]{0,20}|hawk|oauth|signature|sharedkey\w{0,10}|negotiate|ntlm|api-?key|ssws|key"
+        r"|hmac[\w-]{0,20})[ \t]{1,4}"
+        r"(?P<value2>(?:[^\n'\"\\<>{}]|(?<==)\"[^\"\n]{0,400}\"|\\[^nrt]){8,2000}))",
+    ),
+    _Context(
+        "credentials",
+        ("basic ",),
+        r"(?i:basic)[ \t]{1,4}(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])",
+        accepts=_is_encoded_user_and_password,
+    ),
+    # ~/.docker/config.json
+    _Context(
+        "credentials",
+        ("auth",),
+        r"(?<=[\"'])auth\\{0,7}[\"']\s{0,4}:\s{0,4}\\{0,7}[\"']"
+        r"(?P<value>[A-Za-z0-9+/]{8,4000}={0,2})(?=\\{0,7}[\"'])",
+        accepts=_is_encoded_user_and_password,
+    ),
+    _Context(
+        "Telegram token",
+        (":aa",),
+        r"(?:(?<!\d)|(?<=\\u[0-9a-fA-F]{4}))(?P<value>\d{8,10}:AA[\w-]{32,33})(?![\w-])",
+        back=10,
+    ),
+    _Context(
+        "Kubernetes token",
+        ("token", "kubeadm"),
+        r"(?i:token|kubeadm)[^\n]{0,80}?(?<![\w.-])"
+        r"(?P<value>[A-Za-z0-9]{6}\.[A-Za-z0-9]{16})(?![\w.-])",
+    ),
+    # scheme://user:password@host and scheme://token@host. A port and a path with @ are no password.
+    _Context(
+        "password",
+        ("://",),
+        r"(?<=[A-Za-z0-9])://(?:"
+        r"(?P<value3>(?=[\w-]{0,200}\d)(?=[\w-]{0,200}[A-Za-z])[\w-]{20,255})(?=(?::x-oauth-basic|:)?@)"
+        r"|[^\s/:@\"'<>]{0,100}:(?![$<{%])(?:(?P<value>[^\s/\"'<>]{1,200})(?=@)"
+        r"|(?!\d{1,5}/)(?P<value2>[^\s\"'<>@]{1,200})(?=@[\w.-]{1,200}[:/?])))",
+    ),
+    _Context(
+        "password",
+        ("curl",),
+        rf"curl{_OPTIONS}(?:-u|--user|-U|--proxy-user)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
+        r"(?:(?P<quote>[\"'])[^:\"'\n]{1,100}:(?P<value>[^\n\"']{3,200})(?P=quote)"
+        rf"|{_USER}:(?![$<{{])(?P<value2>[^\s\"'`<>\\]{{4,200}}))",
+    ),
+    _Context(
+        "cookie",
+        ("curl",),
+        rf"curl{_OPTIONS}(?:-b|--cookie)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
+        r"(?:'(?P<value>[^'\n=]{1,80}=[^'\n]{3,4000})'|\"(?P<value2>[^\"\n=]{1,80}=[^\"\n]{3,4000})\""
+        r"|(?P<value3>[^\s\"'=]{1,80}=[^\s\"']{6,4000}))",
+    ),
+    _Context(
+        "password",
+        ("http ", "https "),
+        rf"https? (?:[^\n;|]{{0,400}}[ \t])?(?:-a|--auth)[ =][\"']?{_USER}:(?P<value>[^\s\"'`<>\\]{{3,200}})",
+    ),
+    _Context("password", ("sshpass",), rf"sshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_ARGUMENT}"),
+    _Context(
+        "password",
+        ("mysql", "mariadb"),
+        rf"(?:mysql|mariadb)[a-z]{{0,12}}(?:-[a-z]{{1,12}})?{_OPTIONS}-p{_ARGUMENT}",
+    ),
+    _Context("password", ("redis-cli",), rf"redis-cli{_OPTIONS}-a[ \t]{{1,4}}{_ARGUMENT}"),
+    _Context(
+        "password",
+        ("ldap",),
+        rf"ldap(?:search|modify|add|delete|whoami|passwd|compare){_OPTIONS}-w[ \t]{{0,4}}{_ARGUMENT}",
+    ),
+    _Context("password", ("zip ",), rf"(?:un)?zip{_OPTIONS}-P[ \t]{{0,4}}{_ARGUMENT}"),
+    _Context(
+        "password",
+        ("docker login", "podman login"),
+        rf"(?:docker|podman) login{_OPTIONS}-p[ =]{{1,2}}{_ARGUMENT}",
+    ),
+    _Context("password", ("mongo",), rf"mongo[a-z]{{0,8}}{_OPTIONS}-p[ \t]{{1,4}}{_ARGUMENT}"),
+    _Context(
+        "password",
+        ("smbclient",),
+        rf"smbclient{_OPTIONS}-U[ \t]{{1,4}}[\"']?[^\s%\"']{{1,80}}%(?P<value>[^\s\"']{{3,200}})",
+    ),
+    _Context(
+        "password",
+        ("echo ",),
+        r"echo[ \t]{1,4}[\"']?[\w.-]{1,40}:(?P<value>[^\s\"']{3,200})[\"']?"
+        r"[ \t]{0,4}\|[ \t]{0,4}(?:sudo[ \t]{1,4})?chpasswd",
+    ),
+    _Context(
+        "password",
+        ("sqlplus", "jdbc:oracle"),
+        r"(?:sqlplus[ \t](?:-\w{1,3}[ \t])?|jdbc:oracle:\w{1,10}:)[\w.]{1,40}/(?P<value>[^\s@\"']{3,100})(?=@)",
+    ),
+    # ~/.netrc
+    _Context(
+        "password",
+        ("machine", "default"),
+        r"(?:machine\s{1,20}[\w.:-]{1,200}|default)(?:\s{1,20}(?:login|account)\s{1,4}\S{1,200}){1,2}"
+        r"\s{1,20}password\s{1,4}(?P<value>[^\s\"'\\]{3,200})",
+    ),
+    # ~/.pgpass
+    _Context(
+        "password", (":5432:",), r":5432:[^:\s]{1,64}:[^:\s]{1,64}:(?P<value>[^\s\"']{3,200})"
+    ),
+    _Context(
+        "password",
+        ("identified",),
+        r"(?i:identified\s{1,4}(?:with\s{1,4}\S{1,60}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?)"
+        r"['\"](?P<value>[^'\"\n]{3,200})",
+    ),
+    _Context(
+        "password",
+        ("convertto-securestring",),
+        r"(?i:convertto-securestring\s{1,4}(?:-string\s{1,4})?)[\"'](?P<value>[^\"'\n$]{3,200})",
+    ),
+    _Context(
+        "password",
+        (".login(",),
+        r"\.login\(\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\"'\n]{3,200})[\"']",
+    ),
+    _Context(
+        "password",
+        ("password", "pwd"),
+        r"(?<=[;\s\"'])(?i:password|pwd) ?= ?(?P<value>(?![\"'${<])[^;\s\"'][^;\n\"']{1,100})(?=[;\"'])",
+        accepts=_is_in_connection_string,
+    ),
+    _Context(
+        "password",
+        ("password",),
+        r"(?<=[\s\"'])(?i:password)=(?P<value>(?![\"'${<])[^\s\"';,)]{3,100})",
+        accepts=_is_in_connection_string,
+    ),
+    # ~/.aws/accessKeys.csv
+    _Context(
+        "secret",
+        ("akia", "asia"),
+        r"(?:AKIA|ASIA)[A-Z0-9]{16}\\{0,7}[\"']?[\s,;:|&/]{1,8}(?:[\w ]{0,30}[\"'\s:=,|]{1,6})?"
+        r"(?P<value>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
+    ),
+    # The first cookie of Set-Cookie, and all cookies of Cookie; see `_find_cookies`.
+    # The cookies of a browser or of curl as a table.
+    _Context(
+        "cookie",
+        ("\ttrue\t", "\tfalse\t"),
+        r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t"
+        r"(?P<value>[^\t\n]{3,4000})",
+    ),
+    _Context(
+        "secret",
+        ("totp", "2fa", "secret"),
+        r"(?i:totp|2fa|secret)[^\n:=]{0,20}[:=]\s{0,4}[\"'`]?(?P<value>[A-Z2-7]{4}(?:[ -][A-Z2-7]{4}){3,12})\b",
+    ),
+)
+# Server=db;User ID=me; and host=db user=me
+_KEYS_BEFORE = re.compile(
+    r"\w=[^;,\"'\s]{1,200};\s?\Z|(?:host|hostaddr|user|dbname|port)=[^\s,;\"']{1,100}(?: [a-z_]{2,30}=[^\s,;\"']{1,100}){0,9} \Z"
+)
+_KEYS_AFTER = re.compile(
+    r";\s?(?:server|data source|user id|uid|database|initial catalog)=", re.IGNORECASE
+)
+_COOKIE_HEADER = re.compile(
+    rf"{_CLOSE}\s{{0,4}}[:=]\s{{0,4}}\\{{0,7}}[\"'`]?(?P<pairs>[\w!#$%&'*.^`|~+-]{{1,100}}=[^\n\"'\\]{{3,8000}})",
+)
+_COOKIE = re.compile(r"(?P<name>[^\s=;,]{1,100})=(?P<value>[^;\s]{1,4000})")
+# NAME=value on a line of its own in a file of environment variables, in a shell, or after -e.
+_VARIABLE_LINE = (
+    r"(?m)(?:^|[\s\"';&])(?:[A-Z][A-Z0-9_]*_)?(?:PASS|PGPASSWORD|[A-Z]*PASSWORD|PASSWD|PASSPHRASE|PWD|SECRET|SECRETS?_KEY"
+    r"|TOKEN|API_?KEY|CREDENTIALS?|[A-Z]+_KEY)(?:_(?:PROD|DEV|TEST|STAGING|ROOT|ADMIN|\d{1,3}))?="
+)
+_VARIABLE_VALUE = re.compile(
+    r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]{4,400})(?P=quote)|(?P<plain>[^\s\"'`$<{%][^\n]{3,400})"
+)
+_PLAIN_WORDS = frozenset(
+    ("true", "false", "none", "null", "required", "optional", "string", "changed", "unset", "empty")
+)
+_LIST_START = (
+    r"(?im)^[ \t]*(?:#{1,6}[ \t]|[-*][ \t])?[\"'*_]{0,3}[\w. -]{0,40}?(?:passwor[dt]s?|passphrases?|secrets?|tokens?"
+    r"|api[ _-]?keys?|private[ _-]?keys?|credentials?|(?:recovery|backup)[ _-]?codes?)(?:[_.-][\w.-]{1,30})?[\"'*_]{0,3}"
+    r"[ \t]*:?[\"'*_]{0,3}[ \t]*(?:[|>][+-]?\d?)?[ \t]*\r?\n"
+)
+_LIST_LINE = re.compile(
+    r"(?P<indent>[ \t]*)(?P<bullet>(?:[-*•+]|\d{1,3}[.)])[ \t]+(?:\[[ x]\][ \t])?)?[\"'`]?"
+    r"(?P<value>[^\s\"'`]{1,4000})?[\"'`]?,?[ \t]*\r?(?:\n|\Z)"
+)
+_TABLE_RULE = r"(?m)^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$"
+_CELL = re.compile(r"(?<!\\)\|")
+_SECRET_HEADING = rf"[*_`\"'\s]*(?:[\w/-]+ ){{0,2}}[\w-]*?(?:{_PASSWORD_WORDS}|{_SECRET_WORDS}){_NAME_ENDING}[*_`\"'\s]*"
+# A key as JSON: RFC 7517.
+_WEB_KEY = re.compile(
+    r"[\"'](?:d|p|q|dp|dq|qi|k)\\{0,7}[\"']\s{0,4}:\s{0,4}\\{0,7}[\"'](?P<value>[\w-]{16,4000})"
+)
+_MAX_WEB_KEY_CHARACTERS = 8_000
+_WORDS = sorted(
+    {*_NAME_WORDS, '"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
+)
+
+
+@cache
+def _map_contexts_by_found_word() -> dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]]:
+    """Map each word that the scanner reports to the longer words that begin with it, and their contexts."""
+    found: dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]] = {}
+    for context in _CONTEXTS:
+        pattern = re.compile(context.pattern)
+        for word in context.words:
+            shortest = next(one for one in _WORDS if word.startswith(one))
+            found.setdefault(shortest.encode(), []).append((word.encode(), context, pattern))
+    return found
+
+
+_ANY_WORD = join_words(_WORDS)
+
+
+@cache
+def _compile_assignment() -> re.Pattern[str]:
+    return re.compile(_ASSIGNED, re.IGNORECASE)
+
+
+def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
+    """Yield the secrets of a text that are recognizable by what stands before them. They may overlap.
+
+    `data` is the text with one byte for each character.
+    """
+    lower = data.lower()
+    contexts = _map_contexts_by_found_word()
+    assignment = _compile_assignment()
+    end = 0
+    for word in compile_scanner(_ANY_WORD).finditer(lower):
+        at = word.start()
+        for whole, context, pattern in contexts.get(word[0], ()):
+            if lower.startswith(whole, at):
+                yield from _find_in_context(text, at, context, pattern)
+        if word[0] == b'"kty':
+            yield from _find_values_of_web_key(text, at)
+        if word[0] == b"cookie":
+            yield from _find_cookies(text, at)
+        if at >= end and (assigned := assignment.match(text, at)):
+            values = list(_find_assigned_values(assigned))
+            end = assigned.end() if values else end
+            yield from values
+    if not text.isascii():
+        for name in _OTHER_SCRIPTS.finditer(text):
+            if assigned := assignment.match(text, name.start()):
+                yield from _find_assigned_values(assigned)
+    yield from _find_values_of_variables(text, data)
+    yield from _find_values_in_lists(text, data)
+    yield from _find_values_in_tables(text, data)
+
+
+def _find_in_context(
+    text: str, at: int, context: _Context, pattern: re.Pattern[str]
+) -> Iterator[DetectedSecret]:
+    match = (
+        pattern.search(text, max(0, at - context.back), at + 100)
+        if context.back
+        else pattern.match(text, at)
+    )
+    if match is None:
+        return
+    for group in ("value", "value2", "value3"):
+        value = match.groupdict().get(group)
+        if value and (context.accepts is None or context.accepts(text, match, value)):
+            yield DetectedSecret(*match.span(group), context.what)
+
+
+def _find_assigned_values(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
+    if assigned["list"]:
+        start = assigned.start("list")
+        for item in _LIST_VALUE.finditer(assigned["list"]):
+            if len(item[0]) >= _MIN_VALUE_CHARACTERS and _is_key_like(item[0]):
+                yield DetectedSecret(start + item.start(), start + item.end(), "secret")
+    elif not assigned["value"].startswith("@") and _is_secret_assignment(assigned):
+        start, end = assigned.span("value")
+        opening = assigned.string[start - 1 : start]
+        if opening in ("*", "_", "~"):
+            end = start + len(assigned["value"].rstrip("*_~."))
+        yield DetectedSecret(start, end, "secret")
+
+
+def _is_secret_assignment(match: re.Match[str]) -> bool:
+    """Return whether an assigned value looks secret. The rules are stricter if neither `=` nor `:` precedes it."""
+    value = match["value"]
+    if " " in value:
+        words = len(value.split())
+        has_mark = re.search(r"[^\w\s.,:'()/-]|\d", value) is not None
+        return (
+            not _FUNCTION_WORDS.search(value)
+            and words <= 8
+            and (has_mark or (words >= 4 and value.islower()))
+        )
+    if match["blank"]:
+        has_all = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+        return len(value) >= _MIN_BLANK_CHARACTERS and has_all and is_random_looking(value)
+    if match["weak"] or match["call"]:
+        has_sign = re.search(r"\d", value) and re.search(r"[^\w./:%|+-]", value)
+        is_key = bool(match["weak"] and has_sign) or _is_key_like(value)
+        return len(value) >= _MIN_WEAK_CHARACTERS and is_key
+    if len(value) < _MIN_VALUE_CHARACTERS and not match["password"]:
+        return False
+    return is_random_looking(value)
+
+
+def _is_key_like(value: str) -> bool:
+    """Return whether a value has all kinds of characters, or is a long hexadecimal number."""
+    if re.search(r"[(){}\[\]]", value) or not is_random_looking(value):
+        return False
+    is_hex = len(value) >= 16 and re.fullmatch("[0-9a-f]+", value)
+    return bool(is_hex) or all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+
+
+def _find_cookies(text: str, at: int) -> Iterator[DetectedSecret]:
+    header = _COOKIE_HEADER.match(text, at + len("cookie"))
+    if header is None:
+        return
+    sets_one = text[max(0, at - 4) : at].lower() == "set-"
+    start, end = header.span("pairs")
+    for cookie in _COOKIE.finditer(text, start, end):
+        value = cookie["value"]
+        if len(value) >= 6 and is_random_looking(value):
+            yield DetectedSecret(*cookie.span("value"), "cookie")
+        if sets_one:
+            return
+
+
+def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
+    start = text.rfind("{", max(0, at - _MAX_WEB_KEY_CHARACTERS), at)
+    end = text.find("}", at, at + _MAX_WEB_KEY_CHARACTERS)
+    if start >= 0:
+        for value in _WEB_KEY.finditer(text, start, end if end >= 0 else at):
+            yield DetectedSecret(*value.span("value"), "private key")
+
+
+def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+    """Yield the values of environment variables with a secret name, also those that look like words."""
+    for name in compile_scanner(_VARIABLE_LINE).finditer(data):
+        match = _VARIABLE_VALUE.match(text, name.end())
+        if match is None:
+            continue
+        is_password = re.search(rb"PASS|PWD|SECRET=", name[0]) is not None
+        if match["quoted"]:
+            start, end = match.span("quoted")
+        else:
+            start, end = match.span("plain")
+            word = re.match(r"\S+", match["plain"])
+            # A shell ends an unquoted value at these characters, so the line is no command of a shell.
+            if word and (not re.search(r"[(){};&|]", word[0]) or not is_password):
+                end = start + len(re.split(r"[;&|)\"',\\]", word[0])[0])
+        value = text[start:end].rstrip()
+        is_word = value.lower() in _PLAIN_WORDS or value.startswith(("(", "{", "[", "os.", "env"))
+        is_call = re.search(r"\w\(", value[:40]) is not None and not re.search(r"\d", value[:40])
+        if is_word or is_call:
+            continue
+        is_long = len(value) >= _MIN_VALUE_CHARACTERS and is_random_looking(value)
+        if is_long or (is_password and len(value) >= 4):
+            yield DetectedSecret(start, start + len(value), "secret")
+
+
+def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
+    """Yield the values on the lines after a secret name: a block or a list of YAML, or a list of Markdown."""
+    for name in compile_scanner(_LIST_START).finditer(data):
+        at = name.end()
+        while match := _LIST_LINE.match(text, at):
+            if not match[0]:
+                break
+            value = match["value"]
+            if value is None and at != name.end():
+                break
+            has_digit = re.search(r"\d", value) if value else None
+            if value and len(value) >= 6 and has_digit and not re.search("[:/(=]", value):
+                if not is_random_looking(value):
+                    break
+                yield DetectedSecret(*match.span("value"), "secret")
+            elif value:
+                break
+            at = match.end()
+
+
+def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+    """Yield the values in those columns of Markdown tables whose heading is a secret name."""
+    for rule in compile_scanner(_TABLE_RULE).finditer(data):
+        end = rule.start() - 1
+        heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
+        columns = {
+            number
+            for number, (start, end) in enumerate(_list_cells(heading))
+            if re.fullmatch(_SECRET_HEADING, heading[start:end], re.IGNORECASE)
+        }
+        at = rule.end() + 1
+        while columns and at < len(text):
+            end = text.find("\n", at)
+            line = text[at : end if end >= 0 else len(text)]
+            if "|" not in line:
+                break
+            for number, (start, end_of_cell) in enumerate(_list_cells(line)):
+                value = line[start:end_of_cell].strip("`*_ ")
+                is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
+                if number in columns and is_token and is_random_looking(value):
+                    first = at + start + line[start:end_of_cell].index(value)
+                    yield DetectedSecret(first, first + len(value), "secret")
+            at += len(line) + 1
+
+
+def _list_cells(line: str) -> list[tuple[int, int]]:
+    """Return the start and end of the text of each cell in a row of a table."""
+    first = re.match(r"\s*\|?", line)
+    start = first.end() if first else 0
+    cells = []
+    for border in (*_CELL.finditer(line, start), None):
+        end = border.start() if border else len(line)
+        inner = line[start:end]
+        left = start + len(inner) - len(inner.lstrip())
+        cells.append((left, max(left, start + len(inner.rstrip()))))
+        start = border.end() if border else end
+    return cells
+
+
+def is_random_looking(value: str) -> bool:
+    """Return whether a value looks like a key, not like a word, name, path or placeholder."""
+    # In code, these operators can precede a variable.
+    value = value.lstrip("&*!")
+    if value.startswith(("$", "%", "/", "./", "~", "http", "env.", "os.", "process.", "[masked")):
+        return False
+    kinds = sum(
+        bool(re.search(kind, value)) for kind in (r"[a-zß-öø-ÿ]", "[A-Z]", "[0-9]", r"[^\w]")
+    )
+    if kinds < 2 or not re.search(r"[0-9]|[^\w.-]", value):
+        return False
+    counts = Counter(value).values()
+    bits = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
+    # A value with less entropy in bits per character counts as an ordinary word.
+    return bits >= min(2.5, math.log2(len(value)) * 0.8)
