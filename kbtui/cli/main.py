@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "write a conversation as HTML, Markdown or JSON for other people"),
     "keep": ("keep", "keep copies of sessions that their agent will delete"),
     "mark": ("mark", "mark turns and passages as decided, rejected or superseded"),
+    "data": ("data", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),

@@ -125,14 +125,31 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
 def remember_worktrees(workspace: Workspace) -> None:
     """Store the worktrees of a workspace in its data directory, because Git forgets removed ones."""
-    kept = _read_remembered_worktrees(workspace)
     found = [list(one) for one in find_other_worktrees(str(workspace.root))]
-    known = [*(one for one in kept if one not in found), *found][-REMEMBERED_WORKTREES:]
-    if known != kept:
-        with suppress(OSError, TypeError):  # a path that is not UTF-8 cannot be kept
+    data = format_remembered_worktrees(workspace, found)
+    if data is not None:
+        with suppress(OSError):
             paths.make_private_directory(workspace.data_dir)
-            data = orjson.dumps(known)
-            write_file_atomically(workspace.data_dir / _WORKTREES_FILE, data)
+            write_file_atomically(get_worktrees_file(workspace), data)
+
+
+def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
+    """Return the content of the file of remembered worktrees with others added.
+
+    None if nothing changes, or if a path is not UTF-8 and so cannot be stored.
+    """
+    kept = read_remembered_worktrees(workspace)
+    known = [*(one for one in kept if one not in added), *added][-REMEMBERED_WORKTREES:]
+    if known == kept:
+        return None
+    with suppress(TypeError):
+        return orjson.dumps(known)
+    return None
+
+
+def get_worktrees_file(workspace: Workspace) -> Path:
+    """Return the path of the file of remembered worktrees. It may not exist."""
+    return workspace.data_dir / _WORKTREES_FILE
 
 
 def _list_removed_worktrees(
@@ -141,14 +158,15 @@ def _list_removed_worktrees(
     """Return the root of each removed worktree, and the path of the workspace in it."""
     return [
         (top, path)
-        for top, path in _read_remembered_worktrees(workspace)
+        for top, path in read_remembered_worktrees(workspace)
         if (top, path) not in existing and not os.path.exists(top)  # noqa: PTH110
     ]
 
 
-def _read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
+def read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
+    """Return the root of each remembered worktree, and the path of the workspace in it."""
     try:
-        kept = orjson.loads((workspace.data_dir / _WORKTREES_FILE).read_bytes())
+        kept = orjson.loads(get_worktrees_file(workspace).read_bytes())
         return [[str(top), str(path)] for top, path in kept]
     except (OSError, ValueError, TypeError):
         return []

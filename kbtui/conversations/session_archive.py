@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -28,18 +28,23 @@ from kbtui.conversations.formats.kept_file import (
 from kbtui.conversations.formats.stored_session import StoredSession, make_signature
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
-from kbtui.errors import NothingFound, WorkspaceError
-from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.errors import NothingFound, UsageError, WorkspaceError
+from kbtui.files import FileWriteOrRemoval, read_regular_file, write_file_atomically
+from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.text import sanitize_to_one_line
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
     from kbtui.workspace import Workspace
 
 _SUFFIXES = (".jsonl", ".json")
 _MAX_RECORD_BYTES = 1 << 20
+_MAX_RECORD_NAME = 200
+"""The maximum number of characters in the name of an added record. File systems allow 255 bytes, also for the temporary file."""
+_REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 """What `keep_conversation` did.
 
@@ -215,7 +220,7 @@ def keep_conversation(
         size=size,
         kept_size=len(compressed.data),
         modified=status.st_mtime,
-        kept_at=datetime.now(UTC).timestamp(),
+        kept_at=max(datetime.now(UTC).timestamp(), read_removal_times().get(info.id, 0.0) + 1e-6),
         working_directory=info.working_directory or str(workspace.root),
         title=info.title,
         created_at=info.created_at.isoformat(),
@@ -224,7 +229,7 @@ def keep_conversation(
         is_archived=info.archived,
         labels=dict(info.labels),
     )
-    with _lock_archive():
+    with lock_archive():
         try:
             _write_copy(session, compressed.data)
             write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
@@ -234,7 +239,7 @@ def keep_conversation(
                 f"cannot be kept: {reason.lower()}", where=str(session.path)
             ) from error
         if earlier is not None and earlier.file_name != session.file_name:
-            _remove_unused_copies()
+            remove_unused_copies()
     if earlier is None:
         return "kept"
     return "replaced" if earlier.file_name != session.file_name else "unchanged"
@@ -246,17 +251,143 @@ def forget_kept_sessions(ids: list[str]) -> int:
     Raises `NothingFound` if one of the ids is not in the archive; nothing is then removed.
     """
     records = {one: _make_record_path(one) for one in ids}
-    with _lock_archive():
+    with lock_archive():
         for one, path in records.items():
             if not path.exists():
                 hint = "`kbtui keep ls` lists the kept conversations"
                 raise NothingFound("this conversation is not kept", where=one, hint=hint)
         before = measure_archive()
+        _store_removals(ids)
         for path in records.values():
             with suppress(FileNotFoundError):
                 path.unlink()
-        _remove_unused_copies()
+        remove_unused_copies()
         return max(0, before - measure_archive())
+
+
+def read_removal_times() -> dict[str, float]:
+    """Return when conversations were last removed from the archive, by id, in Unix seconds.
+
+    The result is empty if the file with these times is damaged. An import may then bring a removed session back.
+    """
+    try:
+        found = orjson.loads(read_regular_file(get_removals_file(), _MAX_RECORD_BYTES * 64))
+        return {str(name): float(removed_at) for name, removed_at in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def get_removals_file() -> Path:
+    """Return the path of the file with the result of `read_removal_times`. It may not exist."""
+    return get_archive_directory() / _REMOVALS_FILE
+
+
+def _store_removals(ids: list[str]) -> None:
+    """Store that conversations are removed now. Raises `WorkspaceError`."""
+    now = datetime.now(UTC).timestamp()
+    times = read_removal_times()
+    for one in ids:
+        kept = find_kept_session(one)
+        times[one] = max(now, kept.kept_at + 1e-6 if kept else now)
+    path = get_removals_file()
+    try:
+        write_file_atomically(path, format_removal_times(times))
+    except OSError as error:
+        message = f"cannot be written: {(error.strerror or str(error)).lower()}"
+        raise WorkspaceError(message, where=str(path)) from error
+
+
+def format_removal_times(times: Mapping[str, float]) -> bytes:
+    """Return the content of the file that `read_removal_times` reads."""
+    return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+
+
+class ArchiveMerge(NamedTuple):
+    """What merging other kept sessions into the archive changes.
+
+    `written` are the sessions that are new or replace others, `replaced` those that are replaced or removed,
+    and `removed` the ids of those that are removed. `removal_times` are the times of all removals.
+    """
+
+    written: list[KeptSession]
+    replaced: list[KeptSession]
+    removed: list[str]
+    removal_times: dict[str, float]
+
+
+def plan_archive_merge(
+    kept: Iterable[KeptSession],
+    removal_times: Mapping[str, float],
+    added: Iterable[KeptSession],
+    added_removals: Mapping[str, float],
+) -> ArchiveMerge:
+    """Plan the merge of other kept sessions, and of times at which some were removed, into the archive.
+
+    A session that was kept after its last removal stays or is added. Of two files of a session, the larger is
+    kept, because agents append, so the smaller lacks something; of two equally large, the one that was
+    kept later.
+    """
+    times = dict(removal_times)
+    for name, removed_at in added_removals.items():
+        times[name] = max(removed_at, times.get(name, 0.0))
+    known = {one.id: one for one in kept}
+    merge = ArchiveMerge([], [], [], times)
+    others = {one.id: one for one in added}
+    for name in sorted(known.keys() | others.keys()):
+        here, other = known.get(name), others.get(name)
+        after = times.get(name, -1.0)
+        alive = [one for one in (here, other) if one is not None and one.kept_at > after]
+        if not alive:
+            if here is not None:
+                merge.removed.append(name)
+                merge.replaced.append(here)
+            continue
+        best = max(alive, key=lambda one: (one.size, one.kept_at, one.file_name, one is here))
+        if len(alive) == 2 and alive[0].file_name == alive[1].file_name:
+            best = alive[1] if find_copy_damage(alive[0], verified=False) else alive[0]
+            # The path on another machine is not known here.
+            places = [one.working_directory for one in alive]
+            existing = [one for one in places if os.path.isdir(one)]  # noqa: PTH112
+            best = replace(best, working_directory=(existing or [best.working_directory])[0])
+        best = replace(best, kept_at=max(one.kept_at for one in alive))
+        if best != here:
+            merge.written.append(best)
+            if here is not None:
+                merge.replaced.append(here)
+    return merge
+
+
+def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
+    """Return the files to write and to remove for a merge, except the copies. The caller has locked the archive."""
+    contents: dict[Path, bytes | None] = {
+        _make_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
+    }
+    contents |= dict.fromkeys(map(_make_record_path, merge.removed))
+    if merge.removal_times != read_removal_times():
+        contents[get_removals_file()] = format_removal_times(merge.removal_times)
+    return [FileWriteOrRemoval(path, _read_file(path), new) for path, new in contents.items()]
+
+
+def install_copy(session: KeptSession, staged: Path) -> KeptSession:
+    """Move the staged copy of a session into the archive, unless the archive has an intact one.
+
+    Returns the session with the size of the copy in the archive. The caller has locked the archive. Raises
+    `OSError`.
+    """
+    with suppress(OSError):
+        known = replace(session, kept_size=session.path.stat().st_size)
+        if find_copy_damage(known) is None:
+            return known
+    paths.make_private_directory(session.path.parent)
+    staged.replace(session.path)
+    return session
+
+
+def _read_file(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def find_copy_damage(session: KeptSession, *, verified: bool = True) -> DamagedArchiveFile | None:
@@ -304,7 +435,7 @@ def _write_copy(session: KeptSession, data: bytes) -> None:
         )
 
 
-def _remove_unused_copies() -> None:
+def remove_unused_copies() -> None:
     """Remove the copies that no record names. If a record is damaged, its copy is unknown, so no copy is removed."""
     kept, damaged = list_kept_sessions()
     if damaged:
@@ -317,7 +448,7 @@ def _remove_unused_copies() -> None:
 
 
 @contextmanager
-def _lock_archive() -> Iterator[None]:
+def lock_archive() -> Iterator[None]:
     """Wait until no other process or thread changes the archive. Raises `WorkspaceError`."""
     directory = get_archive_directory()
     try:
@@ -363,11 +494,12 @@ def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
 
 def _check_record(session: KeptSession, path: str) -> None:
     """Raise `ValueError` or `TypeError` unless a record has valid values and the name of its conversation."""
+    if str(_make_record_path(session.id)) != path:
+        raise ValueError("not the record of this conversation")
     texts = (session.agent, session.original, session.original_state, session.working_directory)
     optional = (session.title, session.last_event_at, session.parent)
     if (
-        str(_make_record_path(session.id)) != path
-        or not all(isinstance(one, str) for one in (*texts, session.created_at))
+        not all(isinstance(one, str) for one in (*texts, session.created_at))
         or not all(one is None or isinstance(one, str) for one in optional)
         or not all(type(one) is int and one >= 0 for one in (session.size, session.kept_size))
         or not all(isinstance(one, int | float) for one in (session.modified, session.kept_at))
@@ -377,6 +509,25 @@ def _check_record(session: KeptSession, path: str) -> None:
     ):
         raise ValueError("not a record")
     _convert_time(session.modified)
+
+
+def is_valid_kept_session(session: KeptSession) -> bool:
+    """Return whether a record from another machine, which anyone may have edited, can be added to the archive."""
+    names = (session.id, session.agent, session.original, session.working_directory)
+    try:
+        _check_record(session, str(_make_record_path(session.id)))
+        ref = parse_conversation_ref(session.id)
+        _convert_time(session.kept_at)
+    except (ValueError, TypeError, UsageError):
+        return False
+    return (
+        ref == make_conversation_ref(session.id)
+        and all(sanitize_to_one_line(one, "strip") == one for one in names)
+        and len(_make_record_path(session.id).name) <= _MAX_RECORD_NAME
+        and session.kept_at >= 0
+        and isinstance(session.is_archived, bool)
+        and all(isinstance(one, str) for pair in session.labels.items() for one in pair)
+    )
 
 
 def _convert_time(unix_time: float) -> datetime:

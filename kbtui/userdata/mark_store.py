@@ -49,7 +49,7 @@ class MarkStore:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._file = SqliteFile(
+        self.file = SqliteFile(
             workspace.data_dir / MARKS_FILE_NAME,
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
@@ -60,18 +60,18 @@ class MarkStore:
 
     def check_marks_are_readable(self) -> None:
         """Raise `WorkspaceError` if the marks cannot be read."""
-        self._file.check_database_file()
+        self.file.check_database_file()
         self.list_marks()
 
     def list_marks(self, conversation: str | None = None) -> list[Mark]:
         """Return all marks, or those of one conversation, newest first."""
         condition = "" if conversation is None else " WHERE conversation = ?"
         values = () if conversation is None else (conversation,)
-        rows = self._file.select_rows(f"SELECT mark FROM marks{condition}", *values)
+        rows = self.file.select_rows(f"SELECT mark FROM marks{condition}", *values)
         try:
             marks = [Mark.from_json(json.loads(text)) for (text,) in rows]
         except (ValueError, TypeError, RecursionError) as error:
-            raise self._file.make_damage_error(str(error)) from error
+            raise self.file.make_damage_error(str(error)) from error
         return sorted(marks, key=lambda mark: (-mark.created, mark.id))
 
     def mark_turn(
@@ -115,7 +115,7 @@ class MarkStore:
 
     def _save_changed_mark(self, mark: Mark) -> Mark:
         """Save a mark that the user has set or changed now; return it with the time of the change."""
-        with self._file.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM marks WHERE id = ?"
             earlier = db.execute(select, (mark.id,)).fetchone()
             mark = mark._replace(changed=choose_change_time(db, "mark", mark.id, earlier))
@@ -139,7 +139,7 @@ class MarkStore:
         new or newer.
         """
         saved = 0
-        with self._file.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             for mark in marks:
                 select = "SELECT changed FROM marks WHERE id = ?"
                 earlier = db.execute(select, (mark.id,)).fetchone()
@@ -155,7 +155,7 @@ class MarkStore:
 
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark by its id; return False if there is none."""
-        with self._file.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             found = db.execute("SELECT id, changed FROM marks WHERE id = ?", (mark_id,)).fetchall()
             record_removals(db, "mark", found)
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0

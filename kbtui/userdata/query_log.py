@@ -126,7 +126,7 @@ class QueryLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._store = SqliteFile(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
+        self.file = SqliteFile(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
 
     def log_search(
         self,
@@ -167,7 +167,7 @@ class QueryLog:
         try:
             with (
                 contextlib.suppress(ValueError, OverflowError),
-                self._store.open_write_transaction(LOG_SECONDS) as db,
+                self.file.open_write_transaction(LOG_SECONDS) as db,
             ):
                 if replaces:
                     db.execute(
@@ -192,7 +192,7 @@ class QueryLog:
 
     def check_query_log_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged."""
-        self._store.check_database_file()
+        self.file.check_database_file()
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed. Never raises.
@@ -203,7 +203,7 @@ class QueryLog:
         span = max(0, days) * DAY_SECONDS
         times = (now - span, now + span + DAY_SECONDS)
         if self.path.exists():
-            with contextlib.suppress(WorkspaceError), self._store.open_write_transaction() as db:
+            with contextlib.suppress(WorkspaceError), self.file.open_write_transaction() as db:
                 return db.execute("DELETE FROM searches WHERE at < ? OR at > ?", times).rowcount
         return 0
 
@@ -214,17 +214,17 @@ class QueryLog:
         """
         if not self.path.exists():
             return 0
-        with self._store.wrap_sqlite_errors("delete the file"):
+        with self.file.wrap_sqlite_errors("delete the file"):
             try:
                 return self._delete_searches_from_disk()
             except sqlite3.DatabaseError as error:
                 if not _is_database_damage_error(error):
                     raise
-                self._store.delete_database_files()
+                self.file.delete_database_files()
                 return 0
 
     def _delete_searches_from_disk(self) -> int:
-        with contextlib.closing(self._store.connect_to_database()) as db:
+        with contextlib.closing(self.file.connect_to_database()) as db:
             db.execute("PRAGMA secure_delete=ON")
             count = db.execute("DELETE FROM searches").rowcount
             db.execute("VACUUM")
@@ -239,7 +239,7 @@ class QueryLog:
             "SELECT query, max(at) AS last FROM searches WHERE origin = 'dashboard' GROUP BY key "
             "ORDER BY last DESC, query LIMIT 50"
         )
-        return [row[0] for row in self._store.select_rows(statement)]
+        return [row[0] for row in self.file.select_rows(statement)]
 
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
@@ -262,14 +262,14 @@ class QueryLog:
                 f"filters, is_gap, is_meaning_only FROM searches WHERE at >= ? {rows} GROUP BY key) "
                 f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?"
             )
-            found = self._store.select_rows(statement, since, limit)
+            found = self.file.select_rows(statement, since, limit)
             return [LoggedQuery(*row)._replace(is_meaning_only=bool(row[5])) for row in found]
 
         def count_searches_by(column: str) -> dict[str, int]:
             statement = (
                 f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1"
             )
-            return dict(self._store.select_rows(statement, since))
+            return dict(self.file.select_rows(statement, since))
 
         by_day = count_searches_by("date(at, 'unixepoch', 'localtime')")
         by_origin = count_searches_by("origin")

@@ -59,13 +59,20 @@ class SqliteFile:
                     raise
                 db.execute("COMMIT")
 
-    def select_rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query, or an empty list if the file does not exist yet."""
+    @contextmanager
+    def open_for_reading(self) -> Iterator[sqlite3.Connection | None]:
+        """Open the file for several queries, or return None if it does not exist yet."""
         with self.wrap_sqlite_errors():
             if not self.path.exists():
-                return []
+                yield None
+                return
             with closing(self.connect_to_database()) as db:
-                return db.execute(statement, values).fetchall()
+                yield db
+
+    def select_rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, or an empty list if the file does not exist yet."""
+        with self.open_for_reading() as db:
+            return [] if db is None else db.execute(statement, values).fetchall()
 
     def connect_to_database(self, wait: float = BUSY_SECONDS) -> sqlite3.Connection:
         """Open the file and create or upgrade its tables. Raises `sqlite3.Error` or `OSError`."""
@@ -90,6 +97,16 @@ class SqliteFile:
                 db.execute(statement)
         db.execute(f"PRAGMA user_version={1 + len(self._upgrades)}")
         db.execute("COMMIT")
+
+    def copy_database_to(self, target: Path) -> None:
+        """Copy the committed content into a new file. Raises `WorkspaceError`."""
+        with (
+            self.wrap_sqlite_errors(),
+            closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as source,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            source.backup(copy)
+        target.chmod(0o600)
 
     def delete_database_files(self) -> None:
         """Delete the file and the files that SQLite keeps next to it."""
@@ -118,6 +135,26 @@ class SqliteFile:
                 raise self.make_damage_error(reason) from error
             message = f"kbtui cannot use this file: {reason}"
             raise WorkspaceError(message, where=str(self.path), hint=hint or self._hint) from error
+
+
+def commit_all_or_none(
+    transactions: Sequence[tuple[SqliteFile, sqlite3.Connection, Path]],
+) -> None:
+    """Commit transactions in several files. If a commit fails, undo those before it.
+
+    Each has a copy of its file from before the transaction. Raises `WorkspaceError`.
+    """
+    committed: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
+    try:
+        for one in transactions:
+            with one[0].wrap_sqlite_errors():
+                one[1].execute("COMMIT")
+            committed.append(one)
+    except BaseException:
+        for file, db, copy in committed:
+            with file.wrap_sqlite_errors(), closing(sqlite3.connect(copy)) as source:
+                source.backup(db)
+        raise
 
 
 def _read_table_version(db: sqlite3.Connection) -> int:

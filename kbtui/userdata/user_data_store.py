@@ -172,7 +172,7 @@ class UserData:
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir
         self.query_log = QueryLog(self.directory / "queries.sqlite")
-        self._store = SqliteFile(
+        self.file = SqliteFile(
             self.directory / "journal.sqlite",
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
@@ -184,12 +184,12 @@ class UserData:
 
     def check_user_data_file(self) -> None:
         """Raise `WorkspaceError` if the file with bookmarks, saved searches and approvals is damaged."""
-        self._store.check_database_file()
+        self.file.check_database_file()
 
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
         ref, title, note = map(replace_surrogates, (ref, title, note))
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM bookmarks WHERE ref = ?"
             earlier = db.execute(select, (ref,)).fetchone()
             now = choose_change_time(db, "bookmark", ref, earlier)
@@ -201,22 +201,22 @@ class UserData:
 
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             return _remove_rows(db, "bookmark", "bookmarks", "ref", "changed", ref)
 
     def _execute_write_statement(self, statement: str, *values: object) -> int:
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             return db.execute(statement, values).rowcount
 
     def list_bookmarks(self) -> list[Bookmark]:
         """Return all bookmarks, newest first."""
-        rows = self._store.select_rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
+        rows = self.file.select_rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
 
     def save_search(self, search: SavedSearch) -> bool:
         """Save a search now; return whether it replaced another one with the same name."""
         name, query, mode = map(replace_surrogates, search[:3])
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             select = "SELECT created FROM saved_searches WHERE name = ?"
             earlier = db.execute(select, (name,)).fetchone()
             now = choose_change_time(db, "saved_search", name, earlier)
@@ -228,7 +228,7 @@ class UserData:
 
     def list_saved_searches(self) -> list[SavedSearch]:
         """Return the saved searches, sorted by name."""
-        rows = self._store.select_rows("SELECT * FROM saved_searches ORDER BY name")
+        rows = self.file.select_rows("SELECT * FROM saved_searches ORDER BY name")
         return [
             SavedSearch(*row)._replace(
                 archived=bool(row[3]), hidden=bool(row[4]), all_projects=bool(row[5])
@@ -238,7 +238,7 @@ class UserData:
 
     def remove_saved_search(self, name: str) -> bool:
         """Remove a saved search; return False if there was none with this name."""
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             return _remove_rows(db, "saved_search", "saved_searches", "name", "created", name)
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
@@ -255,19 +255,19 @@ class UserData:
 
     def load_front_end_state(self, name: str) -> Any:
         """Return the state that was saved under a name, or None if there is none."""
-        rows = self._store.select_rows("SELECT state FROM sessions WHERE name = ?", name)
+        rows = self.file.select_rows("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
     def save_source_approval(self, source: str, digest: str) -> None:
         """Record that the user has approved the source configuration with the hash `digest`."""
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             earlier = db.execute("SELECT at FROM approvals WHERE hash = ?", (digest,)).fetchone()
             now = choose_change_time(db, "approval", digest, earlier)
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
         """Return when the user approved the block with this hash, in Unix seconds, or None."""
-        rows = self._store.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
+        rows = self.file.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
     def save_source_run(self, run: SourceRunRecord) -> None:
@@ -280,7 +280,7 @@ class UserData:
     def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
         """Return the last run of each source, by source name."""
         runs = {}
-        for row in self._store.select_rows("SELECT * FROM runs"):
+        for row in self.file.select_rows("SELECT * FROM runs"):
             run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])
             if isinstance(details, list):  # version 0.1 stored only the problems
                 details = {"problems": details}
@@ -297,18 +297,18 @@ class UserData:
     ) -> None:
         """Save the facts about a source's addresses. They replace the source's earlier ones."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_address_facts(self, source: str) -> dict[str, FetchedAddressFacts]:
         """Return the facts that the last run saved about a source's addresses, by address."""
-        rows = self._store.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
+        rows = self.file.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
     def forget_source_data(self, source: str) -> None:
         """Remove a source's approvals, run and fetched addresses."""
-        with self._store.open_write_transaction() as db:
+        with self.file.open_write_transaction() as db:
             found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))
             record_removals(db, "approval", found.fetchall())
             for table in ("approvals", "runs", "fetched"):

@@ -29,6 +29,9 @@ NOT_RUN = {
     "kbtui open decisions/005-fuse-by-rank": "the screen",
     "kbtui open jp-c17757622345:2": "the screen",
     "kbtui c grep retry -i -": "reads what the command before it in the pipe prints",
+    "kbtui data import -": "reads what the command before it in the pipe prints",
+    "kbtui data export -": "prints the data of this machine",
+    "kbtui data import laptop.jsonl --map /home/me/website=.": "the file has no such workspace",
     "kbtui workspaces forget '~/old/project'": "the list has no such workspace",
     "kbtui tools install": "asks a person",
     "kbtui tools uninstall": "removes what the one above made",
@@ -168,6 +171,8 @@ def test_a_shown_command_works(demo: Path, line: str) -> None:
         run(demo, ["mark", "add", "jp-c17757622345:1", "decided"])  # in any order of the tests
     if words[:2] == ["mark", "import"]:
         run(demo, ["mark", "export", "-o", words[2]])
+    if words[:2] == ["data", "import"]:
+        run(demo, ["data", "export", words[2]])
     done = run(demo, words)
     said = f"{COMMANDS[line]}: {line}\n{done.stdout[:500]}{done.stderr}"
     assert done.returncode == EXIT_CODES.get(line, 0), said

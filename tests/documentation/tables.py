@@ -31,6 +31,7 @@ COMMAND_PAGES = {
     "export": "guide/commands/conversation",
     "keep": "guide/commands/keep",
     "mark": "guide/commands/mark",
+    "data": "guide/commands/data",
     "show": "guide/commands/references",
     "open": "guide/commands/references",
     "cites": "guide/commands/references",

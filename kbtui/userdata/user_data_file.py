@@ -1,0 +1,400 @@
+"""The file that moves user data to another machine: JSON Lines with a header, the records and a checksum.
+
+The format is documented in `docs/guide/moving.md`. The file names no path to write to, and the same data
+gives the same bytes, so that versions of it in a Git repository differ only where the data differs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.kept_file import is_kept_file, iterate_kept_file_blocks
+from kbtui.conversations.session_archive import KeptSession, is_valid_kept_session
+from kbtui.errors import UsageError, WorkspaceError
+from kbtui.files import iterate_regular_file_blocks
+from kbtui.userdata.user_records import (
+    RECORD_KINDS,
+    UserRecord,
+    check_fields,
+    is_identifier,
+    is_time,
+    parse_record,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FORMAT_VERSION = 1
+MAX_LINE_BYTES = 8_000_000
+"""A file with a longer line is refused. The state of the TUI, the longest record, is shorter."""
+MAX_RECORD_BYTES = 256_000_000
+"""A file whose records have more bytes than this is refused. Parts of kept sessions do not count, as they are written to the disk."""
+_PART_BYTES = 12_288
+"""A line has this many bytes of a kept session, so that a grown session changes only the last lines."""
+_MAX_COMPRESSION = 1100
+"""gzip compresses to 1/1032 of the size at best. A file that claims more is refused."""
+_LOCAL_FIELDS = ("original_state", "kept_size")
+"""The fields of a `KeptSession` that hold on one machine only."""
+_EXPORT_AGAIN = "export the data again, and copy the whole file"
+
+
+@dataclass
+class WorkspaceData:
+    """The data of one workspace.
+
+    `root` is its path on the machine that exported it. `repository` is the address of its Git repository, and
+    `directory` its path in the repository ("" for the repository's root). `worktrees` has the root of each
+    worktree that was seen, and the path of the workspace in it.
+    """
+
+    root: str
+    jp_id: str | None = None
+    repository: str | None = None
+    directory: str = ""
+    worktrees: list[list[str]] = field(default_factory=list)
+    records: list[UserRecord] = field(default_factory=list)
+
+
+class LeftOut(NamedTuple):
+    """Something that an export does not contain, and the reason. `is_damaged` is false for data of an unknown workspace."""
+
+    what: str
+    reason: str
+    is_damaged: bool = True
+
+
+@dataclass
+class ExportedData:
+    """The content of a file: the workspaces, the kept sessions, and when kept sessions were removed, by id."""
+
+    workspaces: list[WorkspaceData] = field(default_factory=list)
+    kept: list[KeptSession] = field(default_factory=list)
+    kept_removals: dict[str, float] = field(default_factory=dict)
+
+
+class _LineWriter:
+    """Writes lines of JSON, and computes their checksum."""
+
+    def __init__(self, target: IO[bytes]) -> None:
+        self._target, self.count, self.digest = target, 0, hashlib.sha256()
+
+    def write_line(self, shape: dict[str, Any]) -> None:
+        line = _format_line(shape)
+        self._target.write(line)
+        self.digest.update(line)
+        self.count += 1
+
+
+# Control, format and private characters, which would change how a terminal or a diff shows the line.
+_UNSAFE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def _format_line(shape: dict[str, Any]) -> bytes:
+    text = json.dumps(shape, ensure_ascii=False)
+    return (_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n").encode()
+
+
+def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]:
+    """Write data to an open file. Returns what the file cannot contain. Raises `OSError`."""
+    left_out: list[LeftOut] = []
+    writer = _LineWriter(target)
+    writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
+    for workspace in sorted(data.workspaces, key=lambda one: one.root):
+        header = {name: one for name, one in vars(workspace).items() if name != "records"}
+        header["worktrees"] = sorted(workspace.worktrees)
+        order = {kind: number for number, kind in enumerate(RECORD_KINDS)}
+        records = sorted(workspace.records, key=lambda one: (order[one.kind], one.id))
+        try:
+            _parse_workspace(header)
+        except ValueError as error:
+            left_out.append(LeftOut(repr(workspace.root), str(error)))
+            continue
+        writer.write_line({"kind": "workspace", **header})
+        for record in records:
+            if reason := _find_record_problem(record):
+                left_out.append(LeftOut(f"{record.kind} {record.id!r}", reason))
+            else:
+                writer.write_line(record.as_json())
+    for name, removed_at in sorted(data.kept_removals.items()):
+        writer.write_line({"kind": "kept_removal", "id": name, "removed_at": removed_at})
+    copies: dict[str, KeptSession] = {}
+    for session in sorted(data.kept, key=lambda one: one.id):
+        if reason := _find_session_problem(session):
+            left_out.append(LeftOut(f"kept session {session.id}", reason))
+            continue
+        shape = {name: one for name, one in asdict(session).items() if name not in _LOCAL_FIELDS}
+        writer.write_line({"kind": "kept_session", **shape})
+        copies[session.file_name] = session
+    for name, session in sorted(copies.items()):
+        writer.write_line({"kind": "copy", "file_name": name, "bytes": session.kept_size})
+        for part in _iterate_parts(session.path):
+            writer.write_line({"kind": "part", "data": base64.b64encode(part).decode()})
+    end = {"kind": "end", "lines": writer.count, "sha256": writer.digest.hexdigest()}
+    target.write(_format_line(end))
+    target.flush()
+    return left_out
+
+
+def _find_record_problem(record: UserRecord) -> str | None:
+    line = _format_record_line(record)
+    if line is None or len(line) > MAX_LINE_BYTES:
+        return "it has characters or a size that a file cannot have"
+    try:
+        parse_record(orjson.loads(line))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _format_record_line(record: UserRecord) -> bytes | None:
+    try:
+        return _format_line(record.as_json())
+    except UnicodeEncodeError:
+        return None
+
+
+def _find_session_problem(session: KeptSession) -> str | None:
+    """Return why a kept session cannot be exported, or None. Reads the whole copy."""
+    try:
+        if not is_valid_kept_session(session):
+            return "its record has invalid values"
+        if session.path.stat().st_size != session.kept_size:
+            return "the kept copy is damaged: it has another size"
+        for _ in iterate_kept_file_blocks(str(session.path)):
+            pass
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    except WorkspaceError as error:
+        return error.message
+    return None
+
+
+def _iterate_parts(path: Path) -> Iterator[bytes]:
+    rest = b""
+    for block in iterate_regular_file_blocks(str(path)):
+        rest += block
+        whole = len(rest) - len(rest) % _PART_BYTES
+        for at in range(0, whole, _PART_BYTES):
+            yield rest[at : at + _PART_BYTES]
+        rest = rest[whole:]
+    if rest:
+        yield rest
+
+
+def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedData:
+    """Read and check a whole file. The copies of kept sessions are written into `directory`, under their names.
+
+    `where` names the file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
+    `OSError` if it cannot be read or a copy cannot be written.
+    """
+    return _FileReader(source, where, directory).read()
+
+
+class _FileReader:
+    def __init__(self, source: IO[bytes], where: str, directory: Path) -> None:
+        self._source, self._where, self._directory = source, where, directory
+        self._number = 0
+        self._digest = hashlib.sha256()
+        self._data = ExportedData()
+        self._seen: set[tuple[str, ...]] = set()
+        self._record_bytes = 0
+        self._is_ended = False
+
+    def read(self) -> ExportedData:
+        self._check_header(self._read_line())
+        sections: dict[str, Callable[[dict[str, Any]], None]] = {
+            "workspace": self._add_workspace,
+            **dict.fromkeys(RECORD_KINDS, self._add_record),
+            "kept_removal": self._add_kept_removal,
+            "kept_session": self._add_kept_session,
+            "copy": self._add_copy,
+        }
+        while True:
+            before = self._digest.hexdigest(), self._number
+            shape = self._read_line()
+            kind = shape.get("kind")
+            if kind == "end":
+                self._check_end(shape, *before)
+                return self._data
+            add = sections.get(kind) if isinstance(kind, str) else None
+            if add is None:
+                raise self._make_error("the line has an unknown kind")
+            try:
+                add(shape)
+            except ValueError as error:
+                raise self._make_error(str(error)) from error
+            except TypeError as error:
+                raise self._make_error("the line lacks a value, or has one too many") from error
+
+    def _make_error(self, reason: str, hint: str = _EXPORT_AGAIN) -> UsageError:
+        message = f"{reason}; nothing was imported"
+        return UsageError(message, where=f"{self._where}:{self._number}", hint=hint)
+
+    def _read_line(self) -> dict[str, Any]:
+        line = self._source.readline(MAX_LINE_BYTES + 1)
+        self._number += 1
+        if self._number > 1 and not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
+            raise self._make_error("the file ends too early: a part of it is missing")
+        try:
+            if len(line) > MAX_LINE_BYTES:
+                raise ValueError("the line is too long")
+            shape = orjson.loads(line)
+            if not isinstance(shape, dict):
+                raise ValueError("the line is not a JSON object")
+        except ValueError as error:
+            if self._number == 1:
+                raise self._make_header_error() from error
+            reason = "the line is not valid JSON" if "line 1" in str(error) else str(error)
+            raise self._make_error(reason) from error
+        self._digest.update(line)
+        return shape
+
+    def _make_header_error(self) -> UsageError:
+        hint = "give a file that `kbtui data export` wrote"
+        return self._make_error("this is not exported user data", hint)
+
+    def _check_header(self, shape: dict[str, Any]) -> None:
+        version = shape.get("version")
+        if shape.get("kind") != "kbtui_data" or type(version) is not int:
+            raise self._make_header_error()
+        if version != FORMAT_VERSION:
+            reason = f"the file has format {version}, and this version of kbtui reads format {FORMAT_VERSION}"
+            raise self._make_error(reason, "update kbtui on this machine")
+
+    def _check_end(self, shape: dict[str, Any], sha256: str, lines: int) -> None:
+        if shape != {"kind": "end", "lines": lines, "sha256": sha256}:
+            hint = f"{_EXPORT_AGAIN}; after a merge conflict in Git, take one of the two versions"
+            raise self._make_error("the file was changed after it was written, or is damaged", hint)
+        if self._source.read(1):
+            self._number += 1
+            raise self._make_error("there is text after the end of the data")
+        copies = {one.file_name for one in self._data.kept}
+        if missing := [name for name in sorted(copies) if ("copy", name) not in self._seen]:
+            raise self._make_error(f"the copy {missing[0]} of a kept session is missing")
+
+    def _check_is_new(self, *key: str) -> None:
+        if key in self._seen:
+            raise ValueError(f"the {key[0]} {key[-1][:100]!r} is in the file twice")
+        self._seen.add(key)
+
+    def _add_workspace(self, shape: dict[str, Any]) -> None:
+        del shape["kind"]
+        workspace = _parse_workspace(shape)
+        if self._data.kept or self._data.kept_removals:
+            raise ValueError("a workspace is after the kept sessions")
+        self._check_is_new("workspace", workspace.root)
+        self._data.workspaces.append(workspace)
+
+    def _add_record(self, shape: dict[str, Any]) -> None:
+        record = parse_record(shape)
+        if not self._data.workspaces:
+            raise ValueError("a record is before the first workspace")
+        workspace = self._data.workspaces[-1]
+        self._count_bytes(shape)
+        self._check_is_new(record.kind, workspace.root, record.id)
+        workspace.records.append(record)
+
+    def _count_bytes(self, shape: dict[str, Any]) -> None:
+        self._record_bytes += len(orjson.dumps(shape))
+        if self._record_bytes > MAX_RECORD_BYTES:
+            raise ValueError(f"the records have more than {MAX_RECORD_BYTES:,} bytes")
+
+    def _add_kept_removal(self, shape: dict[str, Any]) -> None:
+        del shape["kind"]
+        check_fields(shape, {"id": is_identifier, "removed_at": is_time}, "removal")
+        self._count_bytes(shape)
+        self._check_is_new("kept_removal", shape["id"])
+        self._data.kept_removals[shape["id"]] = float(shape["removed_at"])
+
+    def _add_kept_session(self, shape: dict[str, Any]) -> None:
+        del shape["kind"]
+        session = KeptSession(**shape, original_state="", kept_size=0)
+        if not is_valid_kept_session(session):
+            raise ValueError("the record of a kept session has invalid values")
+        self._count_bytes(shape)
+        self._check_is_new("kept_session", session.id)
+        self._data.kept.append(session)
+
+    def _add_copy(self, shape: dict[str, Any]) -> None:
+        name, size = shape.get("file_name"), shape.get("bytes")
+        if shape.keys() != {"kind", "file_name", "bytes"} or type(size) is not int or size < 0:
+            raise ValueError("the heading of a copy has invalid values")
+        if not isinstance(name, str) or not is_kept_file(name) or "/" in name:
+            raise ValueError("the copy of a kept session has an invalid name")
+        self._check_is_new("copy", name)
+        owners = [one for one in self._data.kept if one.file_name == name]
+        if not owners or any(one.size > max(1, size) * _MAX_COMPRESSION for one in owners):
+            raise ValueError("the size of a kept session is wrong, or no session has this copy")
+        path, written = self._directory / name, 0
+        with path.open("xb") as target:
+            while written < size:
+                part = self._read_line()
+                if part.keys() != {"kind", "data"} or part["kind"] != "part" or not part["data"]:
+                    raise ValueError("a part of a copy is missing")
+                try:
+                    block = base64.b64decode(part["data"], validate=True)
+                except binascii.Error as error:
+                    raise ValueError("the part of a copy is not valid base64") from error
+                written += len(block)
+                if written > size:
+                    raise ValueError("the parts of a copy have more bytes than its heading says")
+                target.write(block)
+        self._check_copy(path, {one.size for one in owners})
+        self._data.kept = [
+            replace(one, kept_size=size) if one.file_name == name else one
+            for one in self._data.kept
+        ]
+
+    def _check_copy(self, path: Path, sizes: set[int]) -> None:
+        """Raise `ValueError` unless a copy has the SHA-256 in its name and the size that its sessions name."""
+        count, limit = 0, max(sizes)
+        try:
+            for block in iterate_kept_file_blocks(str(path)):
+                count += len(block)
+                if count > limit:
+                    break
+        except WorkspaceError as error:
+            raise ValueError(error.message) from error
+        if sizes != {count}:
+            raise ValueError("a kept session has another size than its record says")
+
+
+def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
+    """Parse the heading of a workspace. Raises `ValueError`."""
+
+    def is_path(value: object) -> bool:
+        return is_identifier(value) and str(value).startswith("/")
+
+    def is_name_or_none(value: object) -> bool:
+        return value is None or is_identifier(value)
+
+    def is_list_of_worktrees(value: object) -> bool:
+        return isinstance(value, list) and all(map(is_worktree, value))
+
+    def is_worktree(value: object) -> bool:
+        if not isinstance(value, list) or len(value) != 2 or not all(map(is_path, value)):
+            return False
+        # Conversations below `path` are taken for the workspace's, so it must not be any directory.
+        top, path = value
+        is_inside = f"{path}/".startswith(f"{top}/")
+        return is_inside and top != "/" and [*map(os.path.normpath, value)] == value
+
+    checks: dict[str, Callable[[object], bool]] = {
+        "root": is_path,
+        "jp_id": is_name_or_none,
+        "repository": is_name_or_none,
+        "directory": lambda value: value == "" or is_identifier(value),
+        "worktrees": is_list_of_worktrees,
+    }
+    check_fields(shape, checks, "workspace")
+    return WorkspaceData(**shape)

@@ -1,0 +1,523 @@
+"""Exports the user's data of all workspaces, and merges such an export into the data on this machine.
+
+`user_data_file.py` has the format of the file, `user_records.py` and `session_archive.py` the rules of the merge.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from kbtui.conversations.project_directories import (
+    ProjectDirectories,
+    format_remembered_worktrees,
+    get_worktrees_file,
+    identify_project,
+    read_remembered_worktrees,
+)
+from kbtui.conversations.session_archive import (
+    get_archive_records_directory,
+    install_copy,
+    list_kept_sessions,
+    lock_archive,
+    make_archive_changes,
+    plan_archive_merge,
+    read_removal_times,
+    remove_unused_copies,
+)
+from kbtui.conversations.turn_marks import Mark
+from kbtui.errors import UsageError, WorkspaceError
+from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
+from kbtui.refs import make_conversation_ref
+from kbtui.userdata.sqlite_file import commit_all_or_none
+from kbtui.userdata.user_data_file import (
+    ExportedData,
+    LeftOut,
+    WorkspaceData,
+    read_user_data_file,
+)
+from kbtui.userdata.user_data_store import Bookmark
+from kbtui.userdata.user_records import (
+    SourceApproval,
+    make_record_files,
+    merge_records,
+    write_record,
+)
+from kbtui.userdata.workspace_registry import (
+    is_workspace_registered,
+    list_registered_workspaces,
+    register_workspace,
+)
+from kbtui.workspace import paths
+from kbtui.workspace.workspace import Workspace, open_workspace_at_root
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from kbtui.conversations.session_archive import ArchiveMerge, KeptSession
+    from kbtui.userdata.sqlite_file import SqliteFile
+    from kbtui.userdata.user_records import RecordFile, RecordKind, UserRecord
+    from kbtui.workspace import Settings
+
+BACKUP_COUNT = 5
+"""How many backups of earlier imports are kept."""
+_BACKUPS, _STAGING_PREFIX = "backups", ".import-"
+_RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
+
+
+def collect_user_data(
+    settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
+) -> tuple[ExportedData, list[LeftOut]]:
+    """Read the user's data of all workspaces, or with `is_only_here` that of one.
+
+    The second value names the data directories whose workspace is not known. Raises `WorkspaceError` if data
+    cannot be read.
+    """
+    found = {str(here.root): (here, identify_project(str(here.root)).key)}
+    if not is_only_here:
+        for one in list_registered_workspaces(settings, here):
+            found[str(one.workspace.root)] = one.workspace, one.project_key
+    kept, damaged = list_kept_sessions()
+    left_out = [LeftOut(str(one.path), one.reason) for one in damaged]
+    data = ExportedData()
+    if not is_only_here:
+        data.kept, data.kept_removals = kept, read_removal_times()
+        left_out += _list_unknown_directories([one.data_dir for one, _ in found.values()])
+    for workspace, project_key in found.values():
+        records = [
+            record
+            for file in make_record_files(workspace)
+            if with_searches or "search" not in file.kinds
+            for record in file.read_records()
+        ]
+        find_directory = ProjectDirectories(workspace).find_directory_of
+        own = [one for one in kept if find_directory(one.working_directory)]
+        if is_only_here:
+            data.kept = own
+        if records or own:
+            section = _identify_workspace(workspace, project_key)
+            section.worktrees = read_remembered_worktrees(workspace)
+            section.records = records
+            data.workspaces.append(section)
+    return data, left_out
+
+
+def _identify_workspace(workspace: Workspace, project_key: str) -> WorkspaceData:
+    repository, _, directory = project_key.partition("\0")
+    root = paths.convert_path_to_utf8(workspace.root)
+    if repository.startswith("/"):
+        # A path on this machine says nothing on another one.
+        return WorkspaceData(root, workspace.id)
+    return WorkspaceData(root, workspace.id, repository, directory)
+
+
+class _UnknownWorkspace(Workspace):
+    """A workspace of which only the data directory is known: it is the root, too."""
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root
+
+
+def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
+    """Yield the data directories with records of a person whose workspace is not registered."""
+    try:
+        folders = sorted(Path(paths.get_data_home()).iterdir())
+    except OSError:
+        return
+    for folder in folders:
+        if folder in known or not re.fullmatch(r"[0-9a-f]{16}", folder.name):
+            continue
+        try:
+            kinds = {
+                one.kind
+                for file in make_record_files(_UnknownWorkspace(folder))
+                for one in file.read_records()
+                if one.value is not None
+            }
+        except WorkspaceError as error:
+            yield LeftOut(str(folder), error.message)
+            continue
+        if kinds.intersection(_RECORDS_TO_REPORT):
+            reason = "it is not known whose data this is; open that workspace with kbtui once"
+            yield LeftOut(str(folder), reason, is_damaged=False)
+
+
+class WorkspaceMatch(NamedTuple):
+    """A workspace of a file, and the one on this machine that gets its data.
+
+    If `workspace` is None, `candidates` has the roots of the workspaces that it could be: several, or none.
+    """
+
+    data: WorkspaceData
+    workspace: Workspace | None
+    candidates: Sequence[str] = ()
+
+
+def match_workspaces(
+    sections: Iterable[WorkspaceData],
+    settings: Settings,
+    here: Workspace,
+    chosen: Mapping[str, Path],
+) -> list[WorkspaceMatch]:
+    """Find the workspace on this machine for each workspace of a file.
+
+    `chosen` maps roots in the file to directories here. Others are recognized by JP's id of the workspace or the
+    address of the Git repository, or, if one of both has neither, by the same path. Of several, the one at the
+    same path is chosen, else the only one with the same name, else `here`. Raises `UsageError` if `chosen` has
+    a root that the file does not have, or a directory that does not exist.
+    """
+    sections = list(sections)
+    known = {str(here.root): here} | {
+        str(one.workspace.root): one.workspace
+        for one in list_registered_workspaces(settings, here)
+        if not one.is_missing
+    }
+    for one in sections:
+        root = os.path.realpath(one.root)
+        if root not in known and os.path.isdir(root) and paths.find_workspace_root(root) == root:  # noqa: PTH112
+            known[root] = Workspace(Path(root))
+    identities = {
+        root: _identify_workspace(workspace, identify_project(root).key)
+        for root, workspace in known.items()
+    }
+    roots = {one.root for one in sections}
+    for old, new in chosen.items():
+        if old not in roots:
+            hint = "in the file: " + (", ".join(sorted(roots)) or "no workspace")
+            raise UsageError("the file has no such workspace", where=f"--map {old}", hint=hint)
+        if not new.is_dir():
+            raise UsageError("no such directory", where=f"--map {new}", hint="clone it first")
+    return [_match_workspace(one, known, identities, here, chosen) for one in sections]
+
+
+def _match_workspace(
+    section: WorkspaceData,
+    known: Mapping[str, Workspace],
+    identities: Mapping[str, WorkspaceData],
+    here: Workspace,
+    chosen: Mapping[str, Path],
+) -> WorkspaceMatch:
+    if section.root in chosen:
+        root = paths.find_workspace_root(os.path.realpath(chosen[section.root]))
+        return WorkspaceMatch(section, open_workspace_at_root(Path(root)))
+    found = [root for root, one in identities.items() if _is_same_workspace(section, one)]
+    name = os.path.basename(section.root)  # noqa: PTH119
+    for choice in (
+        [root for root in found if root == section.root],
+        [root for root in found if os.path.basename(root) == name],  # noqa: PTH119
+        [root for root in found if root == str(here.root)],
+        found,
+    ):
+        if len(choice) == 1:
+            return WorkspaceMatch(section, known[choice[0]])
+    return WorkspaceMatch(section, None, sorted(found))
+
+
+def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
+    if one.jp_id and other.jp_id:
+        return one.jp_id == other.jp_id
+    if one.repository and other.repository:
+        return (one.repository, one.directory) == (other.repository, other.directory)
+    return one.root == other.root
+
+
+@dataclass
+class RecordCounts:
+    """What an import does with the records of one kind. `skipped` are those that it may not add."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+
+
+@dataclass
+class WorkspaceImport:
+    """What an import does in one workspace. `references` are those of the records that it adds or changes."""
+
+    root: str
+    imported_from: list[str]
+    counts: dict[RecordKind, RecordCounts] = field(default_factory=dict)
+    references: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ImportReport:
+    """What an import did, or would do."""
+
+    workspaces: list[WorkspaceImport]
+    missing: list[WorkspaceMatch]
+    kept_sessions: RecordCounts
+    backup: Path | None = None
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the import changes anything."""
+        counts = [self.kept_sessions, *(n for one in self.workspaces for n in one.counts.values())]
+        return any(one.added or one.changed or one.removed for one in counts)
+
+
+class ImportOptions(NamedTuple):
+    """What an import may do.
+
+    With `is_dry_run`, nothing is written. Approvals of sources are added only with `with_approvals`, and searches
+    only with `with_searches`.
+    """
+
+    with_approvals: bool = False
+    with_searches: bool = False
+    is_dry_run: bool = False
+
+
+def import_user_data(
+    source: IO[bytes],
+    where: str,
+    settings: Settings,
+    here: Workspace,
+    chosen: Mapping[str, Path],
+    options: ImportOptions,
+) -> ImportReport:
+    """Merge a file that `write_user_data_file` wrote into the user's data: all of it, or nothing if an error occurs.
+
+    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything is changed, the
+    files that change are copied into a backup. Raises `UsageError` if the file cannot be used, and
+    `WorkspaceError` if the data here cannot be changed.
+    """
+    home = Path(paths.get_data_home())
+    try:
+        paths.make_private_directory(home)
+        _remove_old_staging_directories(home)
+        with TemporaryDirectory(prefix=_STAGING_PREFIX, dir=home) as name:
+            staging = Path(name)
+            data = read_user_data_file(source, where, staging)
+            matches = match_workspaces(data.workspaces, settings, here, chosen)
+            report = _Import(data, matches, options, staging).run()
+            if not options.is_dry_run:
+                for match in matches:
+                    if match.workspace and not is_workspace_registered(match.workspace):
+                        register_workspace(match.workspace, settings)
+            return report
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"{reason}; nothing was imported"
+        raise WorkspaceError(message, where=str(error.filename or home)) from error
+
+
+def _remove_old_staging_directories(home: Path) -> None:
+    """Remove what an import left that was killed more than a day ago."""
+    now = datetime.now(UTC).timestamp()
+    for folder in home.glob(f"{_STAGING_PREFIX}*"):
+        if now - folder.stat().st_mtime > 24 * 3600:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Import:
+    """One import. `staging` has the copies of the kept sessions."""
+
+    def __init__(
+        self,
+        data: ExportedData,
+        matches: Sequence[WorkspaceMatch],
+        options: ImportOptions,
+        staging: Path,
+    ) -> None:
+        self._data, self._options, self._staging = data, options, staging
+        self._matches: dict[str, list[WorkspaceData]] = {}
+        self._workspaces: dict[str, Workspace] = {}
+        for one in matches:
+            if one.workspace is not None:
+                root = str(one.workspace.root)
+                self._workspaces[root] = one.workspace
+                self._matches.setdefault(root, []).append(one.data)
+        imports = [
+            WorkspaceImport(root, [one.root for one in sections])
+            for root, sections in self._matches.items()
+        ]
+        missing = [one for one in matches if one.workspace is None]
+        self._report = ImportReport(imports, missing, RecordCounts())
+        self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        self._backup = Path(paths.get_data_home(), _BACKUPS, self._stamp)
+        self._has_backup = False
+
+    def run(self) -> ImportReport:
+        if self._options.is_dry_run:
+            self._count_kept_sessions(self._plan_archive_merge())
+            for _, file, added, counted in self._iterate_record_files():
+                self._merge(file.read_records(), added, counted)
+            return self._report
+        try:
+            self._change_files()
+        except BaseException:
+            shutil.rmtree(self._backup, ignore_errors=True)
+            raise
+        if self._has_backup:
+            self._report.backup = self._backup
+            for folder in sorted(self._backup.parent.iterdir())[:-BACKUP_COUNT]:
+                shutil.rmtree(folder, ignore_errors=True)
+        return self._report
+
+    def _change_files(self) -> None:
+        """Merge everything into the files. If an error occurs, they are as before."""
+        with ExitStack() as stack:
+            stack.enter_context(lock_archive())
+            transactions: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
+            for number, (workspace, file, added, counted) in enumerate(
+                self._iterate_record_files()
+            ):
+                is_new = not file.file.path.exists()
+                with file.file.wrap_sqlite_errors():
+                    paths.make_private_directory(file.file.path.parent)
+                    db = stack.enter_context(closing(file.file.connect_to_database()))
+                    db.execute("BEGIN IMMEDIATE")
+                    changed = self._merge(file.read_records_in(db), added, counted)
+                    for record in changed:
+                        write_record(db, record)
+                if changed:
+                    copy = self._staging / f"database-{number}"
+                    # The log of searches is erased and expires, so no other copies of it are made.
+                    if "search" not in file.kinds and not is_new:
+                        copy = self._make_backup_path(
+                            f"{workspace.storage_key}/{file.file.path.name}"
+                        )
+                    file.file.copy_database_to(copy)
+                    transactions.append((file.file, db, copy))
+            changes = [*self._change_archive(), *self._change_worktrees()]
+            self._back_up_files(changes)
+            write_and_remove_files_atomically(changes)
+            try:
+                commit_all_or_none(transactions)
+            except BaseException:
+                write_and_remove_files_atomically(
+                    [FileWriteOrRemoval(one.path, one.new, one.old) for one in changes]
+                )
+                raise
+            remove_unused_copies()
+
+    def _iterate_record_files(
+        self,
+    ) -> Iterator[tuple[Workspace, RecordFile, list[UserRecord], WorkspaceImport]]:
+        """Yield each file for which the import has records, with these records and the counts of its workspace."""
+        for one in self._report.workspaces:
+            workspace = self._workspaces[one.root]
+            records = [record for data in self._matches[one.root] for record in data.records]
+            if not self._options.with_searches:
+                records = [record for record in records if record.kind != "search"]
+            for file in make_record_files(workspace):
+                if added := [record for record in records if record.kind in file.kinds]:
+                    yield workspace, file, added, one
+
+    def _merge(
+        self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
+    ) -> list[UserRecord]:
+        """Count what the merge does, and return the records to write."""
+        changed, replaced = merge_records(known, added)
+        earlier = {one.key: one for one in replaced}
+        allowed = []
+        for kind in {one.kind for one in added}:
+            counted.counts[kind] = RecordCounts(
+                unchanged=len(
+                    {one.key for one in added if one.kind == kind and one.value is not None}
+                )
+            )
+        for record in changed:
+            counts = counted.counts[record.kind]
+            is_known = record.key in earlier and earlier[record.key].value is not None
+            if record.value is None:
+                counts.removed += is_known
+                allowed.append(record)
+                continue
+            counts.unchanged -= 1
+            is_approval = isinstance(record.value, SourceApproval)
+            if is_approval and not self._options.with_approvals and not is_known:
+                counts.skipped += 1
+                continue
+            counts.changed += is_known
+            counts.added += not is_known
+            allowed.append(record)
+            if isinstance(record.value, Bookmark | Mark):
+                counted.references.append(get_reference(record.value))
+        return allowed
+
+    def _plan_archive_merge(self) -> ArchiveMerge:
+        kept = list_kept_sessions()[0]
+        added = [self._move_session(one) for one in self._data.kept]
+        return plan_archive_merge(kept, read_removal_times(), added, self._data.kept_removals)
+
+    def _move_session(self, session: KeptSession) -> KeptSession:
+        """Replace the path of a workspace in a session's directory by its path on this machine."""
+        directory = paths.convert_path_from_utf8(session.working_directory)
+        for root, sections in sorted(self._matches.items()):
+            for one in sections:
+                rest = directory.removeprefix(one.root)
+                if directory.startswith(one.root) and (not rest or rest.startswith("/")):
+                    return replace(session, working_directory=root + rest)
+        return session
+
+    def _count_kept_sessions(self, merge: ArchiveMerge) -> None:
+        earlier = {one.id for one in merge.replaced}
+        counts, written = self._report.kept_sessions, {one.id for one in merge.written}
+        counts.added = len(written - earlier)
+        counts.changed = len(written & earlier)
+        counts.removed = len(merge.removed)
+        counts.unchanged = len({one.id for one in self._data.kept} - written)
+
+    def _change_archive(self) -> list[FileWriteOrRemoval]:
+        """Install the copies, and return the other files of the archive to write and to remove."""
+        merge = self._plan_archive_merge()
+        self._count_kept_sessions(merge)
+        for one in merge.replaced:
+            with suppress(FileNotFoundError):
+                target = self._make_backup_path(f"kept/files/{one.file_name}")
+                if not target.exists():
+                    shutil.copy2(one.path, target)
+        written = []
+        for one in merge.written:
+            staged = self._staging / one.file_name
+            written.append(install_copy(one, staged) if staged.exists() else one)
+        if written:
+            paths.make_private_directory(get_archive_records_directory())
+        return make_archive_changes(merge._replace(written=written))
+
+    def _change_worktrees(self) -> list[FileWriteOrRemoval]:
+        changes = []
+        for root, sections in self._matches.items():
+            workspace = self._workspaces[root]
+            known = read_remembered_worktrees(workspace)
+            found = [pair for one in sections for pair in one.worktrees]
+            added = [pair for pair in found if pair not in known and pair[1] != root]
+            data = format_remembered_worktrees(workspace, added) if added else None
+            if data is not None:
+                paths.make_private_directory(workspace.data_dir)
+                path = get_worktrees_file(workspace)
+                old = path.read_bytes() if path.exists() else None
+                changes.append(FileWriteOrRemoval(path, old, data))
+        return changes
+
+    def _make_backup_path(self, name: str) -> Path:
+        path = self._backup / name
+        paths.make_private_directory(path.parent)
+        self._has_backup = True
+        return path
+
+    def _back_up_files(self, changes: Iterable[FileWriteOrRemoval]) -> None:
+        home = Path(paths.get_data_home())
+        for path, old, _ in changes:
+            if old is not None:
+                self._make_backup_path(str(path.relative_to(home))).write_bytes(old)
+
+
+def get_reference(value: Bookmark | Mark) -> str:
+    """Return the reference that a bookmark or a mark is on."""
+    if isinstance(value, Bookmark):
+        return value.ref
+    return str(make_conversation_ref(value.conversation, value.turn, value.call))
