@@ -20,8 +20,10 @@ from kbtui.workspace.git_history import find_git_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from kbtui.citations import Citation
+    from kbtui.citations.given_text import GivenText
     from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.conversations.models import Conversation
     from kbtui.knowledge.models import Subject
@@ -136,37 +138,118 @@ def _add_given_versions(
 
     `refs` are all references that the subject had. `relative` is its path in its topic; None if unknown.
     """
-    given: dict[int, list[str]] = {}
-    for cite in _list_citations_with_given_texts(reader, refs):
-        text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
-        if text is None:
-            continue
-        stored = text.make_stored_form()
-        is_prose = relative is not None and ComparableText(text.text, relative).is_prose
-        plain = text.text.strip() if is_prose else text.text_without_fence
+    cites = _list_citations_with_given_texts(reader, refs)
+    history = _VersionHistory(versions, relative)
+    oldest_first = reversed(cites)
+    for cite in sorted(
+        oldest_first, key=lambda one: one.timestamp.timestamp() if one.timestamp else 0.0
+    ):
+        if cite.given is not None:
+            history.add_turn(cite.source, cite.given, cite.timestamp)
+    return history.list_versions()
+
+
+class _VersionHistory:
+    """The versions of a subject, to which turns are added in the order of their time.
+
+    A text that only turns were given becomes a version. It becomes another version if a later turn was
+    given the same text, but the subject had another text in between.
+    """
+
+    def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
+        self._relative = relative
+        self._versions = list(versions)
+        self._texts = [ComparableText(one.text, relative or "") for one in versions]
+        self._given: list[list[str]] = [[] for _ in versions]
+        self._latest: int | None = None
+        """The index of the version that the subject had last, before the turn that is added next."""
+        self._commits = sorted(
+            (one.time or 0.0, -index) for index, one in enumerate(versions) if one.commit
+        )
+
+    def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
+        """Add the turn to the version that it was given, or make a version of its text."""
+        time = timestamp.timestamp() if timestamp else None
+        while time is not None and self._commits and self._commits[0][0] <= time:
+            self._latest = -self._commits.pop(0)[1]
+        found = self._find_version(given, time)
+        if found is None:
+            if given.extent != "whole":
+                return
+            text = self._get_text_of_subject(given)
+            found = len(self._versions)
+            self._versions.append(SubjectVersion(text, time))
+            self._texts.append(ComparableText(text, self._relative or ""))
+            self._given.append([])
+        self._given[found].append(source)
+        if time is not None and given.extent == "whole":
+            self._latest = found
+
+    def _find_version(self, given: GivenText, time: float | None) -> int | None:
+        """Return the index of the version that a turn was given; None if it is not known yet.
+
+        This is the version that the subject had last. If that one has another text, it is a committed
+        version, preferably one that is not newer than the turn; for a turn without a time, or a part of a
+        text, it can be any version.
+        """
+        stored = given.make_stored_form()
+        if self._latest is not None and self._has_text(self._latest, given, stored):
+            return self._latest
+        takes_any = time is None or given.extent != "whole"
         matches = [
             index
-            for index, one in enumerate(versions)
-            if find_state_of_given_text(
-                text.extent, stored, ComparableText(one.text, relative or "")
-            ).state
-            != "changed"
-            or (relative is None and plain == one.text)
+            for index, one in enumerate(self._versions)
+            if (takes_any or one.commit) and self._has_text(index, given, stored)
         ]
-        if not matches and text.extent == "whole":
-            versions.append(SubjectVersion(plain, time))
-            matches = [len(versions) - 1]
         earlier = [
-            index for index in matches if time is None or (versions[index].time or 0.0) <= time
+            index
+            for index in matches
+            if time is None or (self._versions[index].time or 0.0) <= time
         ]
-        if matches:
-            given.setdefault((earlier or matches)[0], []).append(cite.source)
-    versions = [
-        one._replace(given_to=tuple(dict.fromkeys(given.get(index, ()))))
-        for index, one in enumerate(versions)
-    ]
-    versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
-    return versions
+        return max(earlier or matches, key=self._get_time, default=None)
+
+    def _get_time(self, index: int) -> float:
+        return self._versions[index].time or 0.0
+
+    def _has_text(self, index: int, given: GivenText, stored: str) -> bool:
+        state = find_state_of_given_text(given.extent, stored, self._texts[index]).state
+        if state != "changed":
+            return True
+        return (
+            self._relative is None and self._get_text_of_subject(given) == self._texts[index].plain
+        )
+
+    def _get_text_of_subject(self, given: GivenText) -> str:
+        """Return the text of the subject in a given text, without what `learn` added."""
+        is_prose = (
+            self._relative is not None and ComparableText(given.text, self._relative).is_prose
+        )
+        return given.text.strip() if is_prose else given.text_without_fence
+
+    def list_versions(self) -> list[SubjectVersion]:
+        """Return the versions, newest first, each with the turns that were given it, newest first."""
+        self._merge_latest_with_current_version()
+        versions = [
+            one._replace(given_to=tuple(dict.fromkeys(reversed(given))))
+            for one, given in zip(self._versions, self._given, strict=True)
+        ]
+        versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
+        return versions
+
+    def _merge_latest_with_current_version(self) -> None:
+        """If the last version that only turns were given is the current text, make them one version."""
+        current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
+        latest = self._latest
+        if current is None or latest is None or latest == current or self._commits:
+            return
+        kept = self._versions[latest]
+        if kept.commit or self._texts[latest].plain != self._texts[current].plain:
+            return
+        times = [one for one in (kept.time, self._versions[current].time) if one is not None]
+        self._versions[current] = self._versions[current]._replace(time=min(times))
+        self._given[current][:0] = self._given[latest]
+        for values in (self._versions, self._texts, self._given):
+            del values[latest]
 
 
 def _list_current_and_committed_versions(

@@ -267,6 +267,29 @@ def test_the_marks_of_a_turn_are_shown_by_every_command_that_shows_the_turn(
         assert "marks are not shown" in capsys.readouterr().err, words
 
 
+def test_a_text_that_came_back_is_a_version_again(built: Builder, library: Library) -> None:
+    ten, twelve = "# Limits\n\nAt most ten.\n", "# Limits\n\nAt most twelve.\n"
+    path = built.subject("guide/limits.md", ten)
+    numbers = range(10, 90, 20)
+    for number, text in zip(numbers, (ten, ten, twelve, ten), strict=True):
+        call = called("l", "learn", text, topic="guide", subjects="limits")
+        built.conversation(number, [[asked("How many?"), *call, said("So many.")]])
+    turns = [f"jp-c{FIRST_ID + number}:1" for number in numbers]
+    until(lambda: len(sources(library, "guide/limits")) == 4)
+
+    def list_versions() -> list[tuple[str, list[str]]]:
+        done = run(built, "entry", "history", "guide/limits", "--json")
+        return [
+            ("now" if one["is_current"] else "then", one["given_to"])
+            for one in json.loads(done.stdout)["versions"]
+        ]
+
+    first, between = ("then", [turns[1], turns[0]]), ("then", [turns[2]])
+    assert list_versions() == [("now", [turns[3]]), between, first]
+    path.write_text(twelve)
+    assert list_versions() == [("now", []), ("then", [turns[3]]), between, first]
+
+
 def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     built: Builder,
 ) -> None:
