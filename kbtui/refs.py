@@ -2,8 +2,9 @@
 
 Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
-`claude-258c7280:3.2` (in another agent's conversation), `chunk:<id>`, and a bare `topic`. The lines
-that `grep` prints (`jp-c17457886043:3:user:m:…`) are references to their turns.
+`jp-c17457886043#k3f9a1z` (the event with this id), `claude-258c7280:3.2` (in another agent's
+conversation), `chunk:<id>`, and a bare `topic`. The lines that `grep` prints
+(`jp-c17457886043:3:user:m:…`) are references to their turns.
 """
 
 import re
@@ -20,7 +21,9 @@ RefKind = Literal["topic", "subject", "conversation", "chunk"]
 # Numbers have at most 18 digits, so that they fit into 64 bits.
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
-_LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
+_LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?([^#]*))?"
+# JP's draft D68: after the id of an event, `@` and a place in it, or `..` and the id of another event.
+_EVENT_ADDRESS = rf"(?s)(?:jp://)?jp-c{_ID}(?:\?[^#]*)?#([0-9A-Za-z_-]{{1,64}})(?:(?:@|\.\.).*)?"
 # The ids of formats from other packages begin with `x-`. A digit distinguishes an id from a topic's name.
 _AGENT = r"(?:claude|codex|gemini|opencode|aider|llm|x-[a-z0-9]+)"
 _OTHER_ID = rf"{_AGENT}-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{{7,}}"
@@ -48,7 +51,8 @@ class Ref(NamedTuple):
     `conversation` is an id with the prefix of its format (`jp-c17457886043`). `turn` and `call`
     count from 1. `lines` are the first and the last line, counted from 1, both inclusive.
     `workspace` is the id of the workspace if the reference contains it, such as `otvo8` in
-    `jp-c17457886043-otvo8`.
+    `jp-c17457886043-otvo8`. `event` is the id of an event, which `expand_conversation_reference`
+    replaces by the event's turn and call.
     """
 
     kind: RefKind
@@ -60,6 +64,7 @@ class Ref(NamedTuple):
     call: int | None = None
     chunk: str | None = None
     workspace: str | None = None
+    event: str | None = None
 
     def __str__(self) -> str:
         if self.kind == "chunk":
@@ -73,7 +78,7 @@ class Ref(NamedTuple):
             first, last = self.lines
             return f"{text}:{first}" if first == last else f"{text}:{first}-{last}"
         if self.turn is None:
-            return str(self.conversation)
+            return f"{self.conversation}#{self.event}" if self.event else str(self.conversation)
         text = f"{self.conversation}:{self.turn}"
         return text if self.call is None else f"{text}.{self.call}"
 
@@ -145,6 +150,9 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     text = text.strip()
     if match := re.fullmatch(_CHUNK, text):
         return Ref("chunk", chunk=match[1])
+    if match := re.fullmatch(_EVENT_ADDRESS, text):
+        ref = make_conversation_ref(make_jp_conversation_id(match[1]))
+        return ref._replace(workspace=match[2], event=match[3])
     if match := re.fullmatch(_LINK, text):
         selected = re.search(_SELECTED, match[3] or "")
         turn = int(selected[1]) if selected else None

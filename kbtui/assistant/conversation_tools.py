@@ -42,13 +42,13 @@ from kbtui.conversations.conversation_repository import (
     add_event_count_and_problems,
     add_last_event_time,
     check_turn_and_call_exist,
-    expand_conversation_reference,
     find_agent_names_with_beginnings,
     find_conversation,
     get_conversation_format,
     list_agent_names,
     list_conversations,
     load_conversation,
+    parse_entered_conversation_reference,
 )
 from kbtui.conversations.event_json import make_event_json
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
@@ -56,7 +56,7 @@ from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.refs import make_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
 from kbtui.userdata.mark_store import MarkStore
@@ -477,8 +477,7 @@ def make_omitted_matches_notice(
 
 def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
     """Return the full ids of conversations, without duplicates; `names` are references or shortened ids."""
-    refs = (parse_conversation_ref(name, workspace.id) for name in names)
-    ids = (expand_conversation_reference(workspace, ref).conversation for ref in refs)
+    ids = (parse_entered_conversation_reference(workspace, name).conversation for name in names)
     return [id for id in dict.fromkeys(ids) if id is not None]  # noqa: A001
 
 
@@ -574,7 +573,7 @@ def answer_conversation_read(
     Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown conversation
     or turn.
     """
-    ref = expand_conversation_reference(workspace, parse_conversation_ref(str(id), workspace.id))
+    ref = parse_entered_conversation_reference(workspace, str(id))
     turn = resolve_requested_turn(ref, turn, last)
     kinds = resolve_included_event_kinds(include)
     if max_chars is not None:

@@ -396,12 +396,12 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
         check_turn_and_call_exist,
         find_conversation,
         load_conversation,
+        parse_entered_conversation_reference,
     )
-    from kbtui.refs import parse_conversation_ref
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")
-    ref = parse_conversation_ref(args.ref, library.workspace.id)
+    ref = parse_entered_conversation_reference(library.workspace, args.ref)
     info = find_conversation(library.workspace, ref.conversation or "")
     if ref.turn is not None:
         check_turn_and_call_exist(load_conversation(info), ref)
@@ -437,12 +437,12 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         check_turn_and_call_exist,
         find_conversation,
         load_conversation,
+        parse_entered_conversation_reference,
     )
     from kbtui.conversations.conversation_statistics import compute_conversation_statistics
     from kbtui.conversations.model_prices import ModelPrices
-    from kbtui.refs import parse_conversation_ref
 
-    ref = parse_conversation_ref(args.ref, library.workspace.id)
+    ref = parse_entered_conversation_reference(library.workspace, args.ref)
     with WaitingLine("reading"):
         found = find_conversation(library.workspace, ref.conversation or "")
         if ref.turn is not None:

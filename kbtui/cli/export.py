@@ -72,10 +72,13 @@ def export_conversation(library: Library, args: Namespace) -> int:
         prepare_shared_conversation,
     )
     from kbtui.cli.mark import report_unreadable_marks
-    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-    from kbtui.refs import parse_conversation_ref
+    from kbtui.conversations.conversation_repository import (
+        find_conversation,
+        load_conversation,
+        parse_entered_conversation_reference,
+    )
 
-    ref = parse_conversation_ref(args.id, library.workspace.id)
+    ref = parse_entered_conversation_reference(library.workspace, args.id)
     kinds = resolve_included_event_kinds(split_values_at_commas(args.include))
     with WaitingLine("reading"):
         conversation = load_conversation(

@@ -139,12 +139,13 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         check_turn_and_call_exist,
         find_conversation,
         load_conversation,
+        parse_entered_conversation_reference,
     )
     from kbtui.conversations.turn_marks import make_mark_json_fields
     from kbtui.library.file_history import collect_turn_activities, resolve_file_name
-    from kbtui.refs import make_conversation_ref, parse_conversation_ref
+    from kbtui.refs import make_conversation_ref
 
-    ref = parse_conversation_ref(args.id, library.workspace.id)
+    ref = parse_entered_conversation_reference(library.workspace, args.id)
     path = None
     if args.file is not None:
         path = resolve_file_name(

@@ -20,6 +20,7 @@ from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import (
     JP_ID_PREFIX,
     make_conversation_ref,
+    parse_conversation_ref,
     parse_other_agents_conversation_ref,
     parse_ref,
     remove_workspace_id_from_ref,
@@ -171,7 +172,12 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     In the id of a subagent, the parts before and after `~` can both be shortened. If the reference
     names no conversation, or none matches, it is returned unchanged. Raises `UsageError` if several
     conversations match.
+
+    The id of an event is replaced by the event's turn and call. Raises `NothingFound` if the
+    conversation does not exist or has no such event.
     """
+    if ref.event is not None:
+        return _find_event_of_reference(workspace, ref)
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
         return ref
@@ -187,6 +193,26 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         raise UsageError(f"{len(ids)} conversations match: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
+
+
+def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
+    conversation = load_conversation(find_conversation(workspace, ref.conversation or ""))
+    for turn in conversation.turns:
+        if turn.event_id == ref.event:
+            return ref._replace(turn=turn.number, event=None)
+        for event in turn.events:
+            if event.event_id == ref.event:
+                return ref._replace(turn=turn.number, call=event.call, event=None)
+    raise NothingFound(f"{ref.conversation} has no event {ref.event!r}", where=str(ref))
+
+
+def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
+    """Parse a reference to a conversation, a turn, a tool call or an event, that a user typed.
+
+    A shortened id is replaced by the whole id, and an event by its turn and call. Raises `UsageError`,
+    also for a reference to something else, and `NothingFound`.
+    """
+    return expand_conversation_reference(workspace, parse_conversation_ref(text, workspace.id))
 
 
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:

@@ -220,6 +220,7 @@ class ConversationEvent:
     - `text` is the content, such as the text of a message, result or question.
     - `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the call
       in its turn (`jp-c…:3.2`).
+    - `author` is the person who wrote a request, or the assistant that answered if there are several.
     - An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
     - `index` is the 0-based position of the event's first element in the file.
     - In a tool call or question, `result` is the event that answers it. In the answer, `request` is the
@@ -353,6 +354,8 @@ class Turn:
 
     Empty if the file contains no token counts.
     """
+    event_id: str | None = None
+    """The id of the element that starts the turn in JP's file. JP writes it since its RFD 097."""
 
     @property
     def attachments(self) -> int:

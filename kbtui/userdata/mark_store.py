@@ -169,11 +169,12 @@ class MarkStore:
         placed = self.list_placed_marks()
         found = [one for one in placed if one.mark.id == text]
         if not found:
-            from kbtui.conversations.conversation_repository import expand_conversation_reference
+            from kbtui.conversations.conversation_repository import (
+                parse_entered_conversation_reference,
+            )
 
             try:
-                ref = parse_conversation_ref(text, self._workspace.id)
-                ref = expand_conversation_reference(self._workspace, ref)
+                ref = parse_entered_conversation_reference(self._workspace, text)
             except UsageError:
                 ref = None
             same = [one for one in placed if ref is not None and one.ref == str(ref)]

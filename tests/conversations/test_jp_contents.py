@@ -178,3 +178,23 @@ def test_what_is_unknown_in_a_block_is_shown(jp: Path) -> None:
     text = texts(load(jp.parent))[-1]
     for shown in ('"de": "Hallo"', "[resource: file:///a]", '"depth": 3', "named by none"):
         assert shown in text
+
+
+def test_people_and_assistants_are_the_authors_of_what_they_wrote(jp: Path) -> None:
+    stream = Stream().turn().ask("Why?", author="Jean", recipients={"responders": ["dev"]})
+    for participant, message in (
+        ("dev", "Be"),
+        ("dev", "cause."),
+        ("architect", "No."),
+        ("assistant", "Yes."),
+    ):
+        stream.add("chat_response", message=message, participant=participant, request_id="k3")
+    write(jp, stream)
+    conversation = load(jp.parent)
+    assert [(event.author, event.text) for event in events_of(conversation)] == [
+        ("Jean", "Why?"),
+        ("dev", "Because."),
+        ("architect", "No."),
+        (None, "Yes."),
+    ]
+    assert conversation.problems == []

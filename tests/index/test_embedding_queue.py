@@ -1,5 +1,6 @@
 """The embedding queue resumes, follows changes, pauses on request and stops at once."""
 
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support import Builder, asked, said
+from support import Builder, asked, said, write_json
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
@@ -268,3 +269,19 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     assert backlog.embed_missing_chunks(lambda is_bulk: Counting()) == 0
     assert backlog.count_missing_vectors(hidden=True) == (0, visible + hidden)
     assert backlog.count_missing_vectors(hidden=False) == (0, visible)
+
+
+def test_nothing_is_embedded_again_when_jp_adds_ids_to_all_events(bed: Bed) -> None:
+    encoder = Counting()
+    assert bed.backlog().embed_missing_chunks(lambda is_bulk: encoder) == 0
+    before, numbers = len(encoder.texts), list(bed.catalog.iterate_chunks_to_embed())
+    # JP's RFD 097: an old file is rewritten as a whole at its next save.
+    path = next(bed.builder.root.glob(".jp/conversations/*/events.json"))
+    elements = json.loads(path.read_text())
+    with_ids = [{"event_id": f"k3f9a{n:02}", **one} for n, one in enumerate(elements)]
+    write_json(path, with_ids)
+    assert bed.index.refresh_index().conversations == ["jp-c17800000001"]
+    assert list(bed.catalog.iterate_chunks_to_embed()) == numbers
+    assert bed.backlog().embed_missing_chunks(lambda is_bulk: encoder) == 0
+    assert len(encoder.texts) == before
+    assert held(bed) == wanted(bed)

@@ -274,7 +274,10 @@ def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str,
             "models",
             ", ".join(f"{name} {format_counted_noun(n, 'turn')}" for name, n in models.items()),
         )
-    events = chain.from_iterable(turn.events for turn in conversation.turns)
+    events = list(chain.from_iterable(turn.events for turn in conversation.turns))
+    authors = Counter(event.author for event in events if event.author)
+    if authors:
+        yield "authors", ", ".join(f"{name} {number:,}" for name, number in authors.most_common())
     calls = [event for event in events if event.kind == "tool_call_request"]
     if calls:
         failed = sum(bool(event.result and event.result.is_error) for event in calls)
@@ -674,7 +677,7 @@ class _ConversationReaderDocumentBuilder:
                 self._add_source_text_blocks(f"{part}:text", block.text, language=language)
 
     def _add_message_blocks(self, key: str, event: ConversationEvent) -> None:
-        name = self.conversation.assistant or "Assistant"
+        name = event.author or self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp)
         if event.blocks:
             self._add_content_blocks(key, event.blocks, is_markdown=True)

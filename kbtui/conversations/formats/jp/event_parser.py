@@ -17,7 +17,7 @@ from kbtui.conversations.formats.jp.content_decoder import (
     decode_tool_result_text,
 )
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.formats.turn_builder import ProblemCollector
+from kbtui.conversations.formats.turn_builder import ProblemCollector, get_text_or_none
 from kbtui.conversations.models import (
     ConversationCompaction,
     ConversationEvent,
@@ -205,7 +205,9 @@ class ConversationEventParser(ProblemCollector):
     def _parse_turn_start(self, index: int, element: _Element) -> None:
         self._open_message = None
         self._check_timestamp(index, "turn_start", element)
-        self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
+        turn = self._start_turn()
+        turn.started_at = parse_timestamp(element.get("timestamp"))
+        turn.event_id = get_text_or_none(element.get("event_id"))
 
     def _parse_chat_request(self, index: int, element: _Element) -> None:
         event = self._parse_text_event(index, element, "chat_request")
@@ -243,7 +245,15 @@ class ConversationEventParser(ProblemCollector):
             self._parse_structured_answer(index, element)
             return
         text, message = element[kind], self._open_message
-        if message is not None and message.kind == kind and type(text) is str:
+        author = (
+            _get_participant(element) if kind == "message" and "participant" in element else None
+        )
+        if (
+            message is not None
+            and message.kind == kind
+            and message.author == author
+            and type(text) is str
+        ):
             # JP may split one message over several elements.
             split = self._split_messages.setdefault(message.index, (message, [message.text]))
             split[1].append(text)
@@ -252,6 +262,7 @@ class ConversationEventParser(ProblemCollector):
                 message.metadata = {**(message.metadata or {}), **more}
             return
         event = self._append_event(kind, index, element, text, kind)
+        event.author = author
         if event.problem is None:
             self._open_message = event
 
@@ -261,6 +272,7 @@ class ConversationEventParser(ProblemCollector):
             text = format_json_unless_text(data)
             event = self._append_event("structured", index, element, text, "data")
             event.data = data
+            event.author = _get_participant(element)
         else:
             event = self._append_event("message", index, element, "", "message")
             self.add_event_problem(event, "the response has neither message nor reasoning nor data")
@@ -487,6 +499,12 @@ def is_known_event_type(element_type: str) -> bool:
     """Return whether elements of this type are events of a kind that kbtui knows."""
     is_known = element_type in _PARSERS or element_type in EVENT_KINDS
     return is_known and element_type not in _NOT_EVENTS
+
+
+def _get_participant(element: _Element) -> str | None:
+    """Return which assistant answered, if the conversation has several (JP's draft D58)."""
+    participant = get_text_or_none(element.get("participant"))
+    return None if participant == "assistant" else participant
 
 
 def _parse_compaction_tool_policy(value: Any) -> str | None:
