@@ -112,6 +112,11 @@ def find_invisible_parts(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text)]
 
 
+def is_terminal_text_stripped() -> bool:
+    """Return whether the policy is "strip", so that escape sequences are removed from texts."""
+    return _current_policy == "strip"
+
+
 def strip_escape_sequences_before_cutting(text: str) -> str:
     """If the policy is "strip", remove the escape sequences of a text that will be cut.
 

@@ -78,6 +78,17 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
     return []
 
 
+def find_path_of_content(call: ConversationEvent) -> str | None:
+    """Return the path of the file whose content a call returned; None if it returned something else."""
+    if call.name in SHELL_TOOLS:
+        if find_command_that_only_prints_file(call) is None:
+            return None
+    elif call.name not in _READING_TOOLS:
+        return None
+    found = list_files_read_by_call(call)
+    return found[0].path if len(found) == 1 else None
+
+
 def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
     """Return the words of the command that a shell call ran, if it only prints one file; else None.
 

@@ -11,7 +11,6 @@ from kbtui.conversations.conversation_repository import find_conversation, load_
 from kbtui.text import format_counted_noun
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
-    format_json_value_as_text,
     summarize_tool_arguments,
 )
 from kbtui.tui.reader.document_view import DocumentViewport
@@ -21,6 +20,7 @@ from kbtui.tui.reader.reader_document import (
     format_characters_and_tokens,
     format_size,
 )
+from kbtui.tui.reader.tool_text_blocks import format_json_value_as_text
 from kbtui.userdata.mark_store import MarkStore
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
+from kbtui.citations.files_read_by_calls import find_path_of_content
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import (
     CONTENT_STATE_LABELS,
@@ -23,8 +24,8 @@ from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
     cut_to_width,
     format_counted_noun,
-    format_json_value_on_one_line,
     format_knowledge_changes,
+    is_terminal_text_stripped,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
 )
@@ -45,6 +46,11 @@ from kbtui.tui.reader.reader_document import (
     format_size,
     format_text_length,
     format_turn_count,
+)
+from kbtui.tui.reader.tool_text_blocks import (
+    find_language_of_path,
+    format_json_value_as_text,
+    make_tool_text_blocks,
 )
 
 if TYPE_CHECKING:
@@ -135,28 +141,6 @@ def _summarize_list_element(value: Any) -> str:
     if isinstance(value, dict):
         return next(filter(None, map(_summarize_argument_value, value.values())), "")
     return _summarize_argument_value(value)
-
-
-def format_json_value_as_text(value: Any, pad: str = "") -> str:
-    """Format a JSON value as text, one line for each item, indented by `pad`.
-
-    The line breaks of strings are kept.
-    """
-    if isinstance(value, dict):
-        return "\n".join(
-            _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
-        )
-    if isinstance(value, list):
-        return "\n".join(_format_labeled_json_value(f"{pad}-", item, pad) for item in value)
-    return f"{pad}{format_json_value_on_one_line(value)}"
-
-
-def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
-    if isinstance(item, str) and "\n" in item:
-        return "\n".join([head, *(f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))])
-    if isinstance(item, dict | list) and item:
-        return f"{head}\n{format_json_value_as_text(item, pad + '  ')}"
-    return f"{head} {format_json_value_on_one_line(item)}"
 
 
 @dataclass(frozen=True)
@@ -653,16 +637,21 @@ class _ConversationReaderDocumentBuilder:
             self._add_source_text_blocks(key, block.text, language=_find_block_language(block))
 
     def _add_content_blocks(
-        self, key: str, blocks: Sequence[ContentBlock], *, is_markdown: bool = False
+        self,
+        key: str,
+        blocks: Sequence[ContentBlock],
+        *,
+        is_markdown: bool = False,
+        path: str | None = None,
     ) -> None:
-        """Add the blocks of an event's content, each as its kind requires."""
+        """Add the blocks of an event's content, each as its kind requires. See `_add_text_with_diffs` for `path`."""
         for number, block in enumerate(blocks):
             part = f"{key}:block:{number}"
             if block.is_plain_text:
                 if is_markdown:
                     self._add_markdown_blocks(part, block.text)
                 else:
-                    self._add_text_with_diffs(part, block.text)
+                    self._add_text_with_diffs(part, block.text, path=path)
                 continue
             role = "warning" if block.state else "dim"
             words: Spans = [
@@ -809,25 +798,40 @@ class _ConversationReaderDocumentBuilder:
         self._append_blocks(HeadingBlock(key, [(text, "section")], counts))
 
     def _add_text_with_diffs(
-        self, key: str, text: str, shown: Collection[tuple[PatchHunk, ...]] = ()
+        self,
+        key: str,
+        text: str,
+        shown: Collection[tuple[PatchHunk, ...]] = (),
+        path: str | None = None,
     ) -> None:
         """Add a text in which unified diffs are shown as diffs, without their fences.
 
-        Diffs whose hunks are in `shown` are left out.
+        Diffs whose hunks are in `shown` are left out. `path` is the file whose content the text is, if it
+        is one. The content of a file is shown as code, even if it contains a diff.
         """
+        if path is not None and find_language_of_path(path) not in ("diff", "patch"):
+            self._add_tool_text_blocks(key, text, path)
+            return
         position, number = 0, 0
         for number, (start, end, patch) in enumerate(find_unified_diffs(text), 1):
             if before := text[position:start].strip("\n"):
-                self._add_source_text_blocks(f"{key}:before:{number}", before)
+                self._add_tool_text_blocks(f"{key}:before:{number}", before)
             position = end
             if patch.hunks not in shown:
                 name = sanitize_to_one_line(patch.path)
                 self._add_diff_heading(f"{key}:file:{number}", name, patch.added, patch.removed)
                 self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", patch.hunks))
         if rest := text[position:].strip("\n") if number else text:
-            self._add_source_text_blocks(key, rest)
+            self._add_tool_text_blocks(key, rest)
         elif not number:
-            self._add_source_text_blocks(key, text)
+            self._add_tool_text_blocks(key, text)
+
+    def _add_tool_text_blocks(self, key: str, text: str, path: str | None = None) -> None:
+        """Add a text that a tool returned: code is highlighted, and the middle of a long text is folded."""
+        has_colours = is_terminal_text_stripped()
+        if not has_colours:
+            text = strip_escape_sequences_before_cutting(text)
+        self._append_blocks(*make_tool_text_blocks(key, text, path=path, has_colours=has_colours))
 
     def _add_tool_result_blocks(
         self, key: str, result: ConversationEvent, changes: Iterable[TurnFileAction] = ()
@@ -836,10 +840,13 @@ class _ConversationReaderDocumentBuilder:
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
         self._append_blocks(HeadingBlock(f"{key}:result", [word], when))
         shown = {one.hunks for one in changes}
+        path = None
+        if result.request is not None and not result.is_error:
+            path = find_path_of_content(result.request)
         if result.blocks:
-            self._add_content_blocks(f"{key}:text", result.blocks)
+            self._add_content_blocks(f"{key}:text", result.blocks, path=path)
         else:
-            self._add_text_with_diffs(f"{key}:text", result.text, shown)
+            self._add_text_with_diffs(f"{key}:text", result.text, shown, path)
         if result.problem:
             self._add_note_paragraph(
                 f"{key}:problem", f"! {sanitize_to_one_line(result.problem)}", "error"
@@ -854,7 +861,7 @@ class _ConversationReaderDocumentBuilder:
         if event.blocks:
             self._add_content_blocks(key, event.blocks)
         else:
-            self._add_source_text_blocks(key, event.text)
+            self._add_text_with_diffs(key, event.text)
 
     def _add_notice_blocks(self, key: str, event: ConversationEvent) -> None:
         """Add a notice of the agent. A short notice is a dim line, a long one is a fold."""
@@ -950,7 +957,9 @@ class _ConversationReaderDocumentBuilder:
     def _append_blocks(self, *blocks: ReaderBlock) -> None:
         for block in blocks:
             block.turn, block.call, block.view = self.turn or None, self.call, self.view
-            block.fold, block.lead = self.fold or self.turn_fold, self.lead
+            # The middle of a long text is in a fold of its own.
+            block.fold = block.fold or self.fold or self.turn_fold
+            block.lead = self.lead
             if self.turn_fold is not None:
                 block.lead = [("  ┊ ", "rule"), *self.lead]
             self.blocks.append(block)

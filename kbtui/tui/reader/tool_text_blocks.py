@@ -1,0 +1,371 @@
+"""The blocks of a tool's text: fenced code, the content of a file, terminal colours, and a fold for the middle of a long text."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.text import format_counted_noun, format_json_value_on_one_line, strip_escape_sequences
+from kbtui.tui.framework.styled_text import (
+    HighlightPattern,
+    Spans,
+    StyledLine,
+    StyledLines,
+    highlight_matches,
+    join_span_texts,
+    wrap_code_line,
+)
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, SourceTextBlock, TextRangeBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
+
+MAX_LINES = 60
+"""The maximum number of lines of a part that is shown whole."""
+HEAD_LINES, TAIL_LINES = 30, 12
+"""The number of lines at the start and at the end of a longer part that are shown. A fold has the others."""
+MAX_JSON_CHARACTERS = 400_000
+"""The maximum number of characters of a text that is parsed as JSON."""
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$", re.MULTILINE)
+_NUMBERED_LINE = re.compile(r"[ \t]*(\d{1,7})(?:→|\t)")
+_COLOUR = re.compile(r"\x1b\[([\d;:]*)m")
+_LANGUAGES_BY_SUFFIX = {
+    "bash": "sh", "cc": "cpp", "cjs": "js", "h": "c", "hpp": "cpp", "hs": "haskell", "htm": "html",
+    "kt": "kotlin", "lock": "toml", "md": "markdown", "mdx": "markdown", "mjs": "js", "rst": "rst",
+    "tcss": "css", "text": "", "txt": "", "yml": "yaml", "zsh": "sh",
+}  # fmt: skip
+_LANGUAGES_BY_NAME = {"makefile": "make", "dockerfile": "docker", "justfile": "make"}
+
+
+def find_language_of_path(path: str) -> str:
+    """Return the language of a file by its name, as Pygments calls it; "" if the file is plain text."""
+    name = PurePosixPath(path.replace("\\", "/")).name.lower()
+    suffix = name.rpartition(".")[2] if "." in name else ""
+    return _LANGUAGES_BY_NAME.get(name) or _LANGUAGES_BY_SUFFIX.get(suffix, suffix)
+
+
+def format_json_value_as_text(value: Any, pad: str = "") -> str:
+    """Format a JSON value as text, one line for each item, indented by `pad`.
+
+    The line breaks of strings are kept.
+    """
+    if isinstance(value, dict):
+        return "\n".join(
+            _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
+        )
+    if isinstance(value, list):
+        return "\n".join(_format_labeled_json_value(f"{pad}-", item, pad) for item in value)
+    return f"{pad}{format_json_value_on_one_line(value)}"
+
+
+def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
+    if isinstance(item, str) and "\n" in item:
+        return "\n".join([head, *(f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))])
+    if isinstance(item, dict | list) and item:
+        return f"{head}\n{format_json_value_as_text(item, pad + '  ')}"
+    return f"{head} {format_json_value_on_one_line(item)}"
+
+
+class _TextPart(NamedTuple):
+    """A part of a text from `start` to `end` (exclusive). `is_fenced` means that it was between fences."""
+
+    start: int
+    end: int
+    language: str = ""
+    is_fenced: bool = False
+
+
+def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_TextPart]:
+    """Yield the parts of a text without the fence lines.
+
+    `is_one_file` means that the text is the content of one file. The content may have fences of its
+    own, so only the outermost fences count.
+    """
+    if is_one_file:
+        opening, closing = _FENCE.match(text), None
+        if opening:
+            closing = re.search(rf"^ {{0,3}}{opening[1]}[ \t]*\s*\Z", text, re.MULTILINE)
+        if opening and closing and closing.start() > opening.end():
+            yield _TextPart(opening.end() + 1, closing.start(), _get_language(opening), True)
+        else:
+            yield _TextPart(0, len(text))
+        return
+    position, opened = 0, None
+    for fence in _FENCE.finditer(text):
+        if opened is None:
+            yield _TextPart(position, fence.start())
+            opened, position = fence, min(fence.end() + 1, len(text))
+        elif fence[1].startswith(opened[1]) and not fence[2].strip():
+            yield _TextPart(position, fence.start(), _get_language(opened), True)
+            opened, position = None, min(fence.end() + 1, len(text))
+    language = _get_language(opened) if opened else ""
+    yield _TextPart(position, len(text), language, opened is not None)
+
+
+def _get_language(opening: re.Match[str]) -> str:
+    return (opening[2].split() or [""])[0].lower()
+
+
+class ColourRange(NamedTuple):
+    """The characters from `start` to `end` (exclusive) that a terminal shows in the style `role`."""
+
+    start: int
+    end: int
+    role: str
+
+
+# The colours of terminals -> style roles of the theme, which have enough contrast in every theme.
+_COLOUR_ROLES = ("dim", "error", "inserted", "warning", "link", "accent", "key", "")
+_ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "struck"}
+_ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
+
+
+def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
+    """Return a text without escape sequences, and the ranges of it that these sequences colour."""
+    parts: list[str] = []
+    ranges: list[ColourRange] = []
+    colour, attributes, length, position = "", dict[int, str](), 0, 0
+
+    def add_text(end: int) -> None:
+        nonlocal length
+        part = strip_escape_sequences(text[position:end])
+        roles = " ".join(filter(None, [colour, *attributes.values()]))
+        if part and roles:
+            ranges.append(ColourRange(length, length + len(part), roles))
+        parts.append(part)
+        length += len(part)
+
+    for found in _COLOUR.finditer(text):
+        add_text(found.start())
+        position = found.end()
+        codes = [int(code) for code in re.findall(r"\d+", found[1])] or [0]
+        while codes:
+            code = codes.pop(0)
+            if code == 0:
+                colour, attributes = "", {}
+            elif code in _ATTRIBUTE_ROLES:
+                attributes[code] = _ATTRIBUTE_ROLES[code]
+            elif code in _ATTRIBUTE_ENDS:
+                for end in _ATTRIBUTE_ENDS[code]:
+                    attributes.pop(end, None)
+            elif 30 <= code <= 37 or 90 <= code <= 97:
+                colour = _COLOUR_ROLES[code % 10] or ("dim" if code == 90 else "")
+            elif code == 39:
+                colour = ""
+            elif code in (38, 48):
+                role = _take_indexed_colour(codes)
+                colour = role if code == 38 else colour
+    add_text(len(text))
+    return "".join(parts), ranges
+
+
+def _take_indexed_colour(codes: list[int]) -> str:
+    """Remove the parameters of a colour of the 256 colours, or of a true colour; return the nearest role."""
+    kind = codes.pop(0) if codes else 0
+    if kind == 5 and codes:
+        index = codes.pop(0)
+        if index < 16:
+            return _COLOUR_ROLES[index % 8]
+        if index >= 232:
+            return "dim" if index < 246 else ""
+        red, rest = divmod(index - 16, 36)
+        rgb = (red, *divmod(rest, 6))
+    elif kind == 2 and len(codes) >= 3:
+        rgb = (codes.pop(0), codes.pop(0), codes.pop(0))
+    else:
+        return ""
+    # Each of red, green and blue is on if it is more than half as strong as the strongest.
+    most = max(rgb)
+    bits = sum(1 << n for n, value in enumerate(rgb) if most and value * 2 > most)
+    return _COLOUR_ROLES[bits] if bits else "dim"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ColouredTextBlock(TextRangeBlock):
+    """A text with the colours that a terminal would show; `colours` are ranges of the whole text."""
+
+    colours: list[ColourRange] = field(default_factory=list)
+
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
+        from kbtui.tui.reader.markdown_layout import highlight_source_code
+
+        lines: StyledLines = []
+        position = self.start
+        for row in self.get_searchable_text().removesuffix("\n").split("\n"):
+            spans = self._colour_line(position, row)
+            (plain,) = highlight_source_code(row, "") or [[]]
+            if join_span_texts(spans) != join_span_texts(plain):
+                spans = plain  # The line has tabs or control characters, which move its colours.
+            lines += wrap_code_line(highlight_matches(spans, found), width, 0, self.code_offset)
+            position += len(row) + 1
+        return lines or [StyledLine()]
+
+    def _colour_line(self, start: int, row: str) -> Spans:
+        end, at = start + len(row), start
+        spans: Spans = []
+        first = bisect_right(self.colours, start, key=lambda colour: colour.end)
+        for colour in self.colours[first:]:
+            if colour.start >= end:
+                break
+            left, right = max(colour.start, start), min(colour.end, end)
+            spans += [(self.text[at:left], "")] if at < left else []
+            spans.append((self.text[left:right], colour.role))
+            at = right
+        return [*spans, (self.text[at:end], "")] if at < end else spans
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class HiddenLinesBlock(FoldHeadingBlock):
+    """The heading of a fold that contains the middle of a long text. It is not part of the text."""
+
+    def get_searchable_text(self) -> str:
+        return ""
+
+
+def make_tool_text_blocks(
+    key: str, text: str, *, path: str | None = None, has_colours: bool = True
+) -> list[ReaderBlock]:
+    """Make the blocks of a text that a tool returned, with the keys `key:0` and so on.
+
+    `path` is the file whose content the text is, if it is one. With `has_colours`, escape sequences for colours become colours, otherwise they are
+    left to the policy of `sanitize`.
+    """
+    if has_colours and "\x1b[" in text:
+        plain, ranges = split_terminal_colours(text)
+
+        def make_coloured_block(name: str, start: int, end: int) -> ReaderBlock:
+            return ColouredTextBlock(name, plain, start, end, colours=ranges)
+
+        return _make_blocks_with_fold(key, plain, 0, len(plain), make_coloured_block)
+    if path is None and (laid_out := _lay_out_json(text)):
+        text = laid_out
+    blocks: list[ReaderBlock] = []
+    for number, part in enumerate(_split_at_fences(text, path is not None)):
+        content = text[part.start : part.end]
+        if not content.strip("\n") and (blocks or part.end < len(text)):
+            continue
+        language = part.language
+        if not part.is_fenced:
+            language = find_language_of_path(path) if path else _guess_language(content)
+        elif path and find_language_of_path(path):
+            language = find_language_of_path(path)
+        name = f"{key}:{number}" if number else key
+        if path and (unnumbered := _remove_line_numbers(content)):
+            plain, first_line = unnumbered
+            blocks += _make_code_blocks(name, plain, 0, len(plain), language, first_line)
+            continue
+        start, end = _strip_blank_lines(text, part)
+        panel = part.is_fenced and path is None
+        blocks += _make_code_blocks(name, text, start, end, language, 0, panel)
+    return blocks
+
+
+def _strip_blank_lines(text: str, part: _TextPart) -> tuple[int, int]:
+    """Return the range of a part without the blank lines that separate it from a fence."""
+    start, end = part.start, part.end
+    while start > 0 and start < end and text[start] == "\n" and not part.is_fenced:
+        start += 1
+    while end > start and text[end - 1] == "\n":
+        end -= 1
+    return start, end
+
+
+def _guess_language(text: str) -> str:
+    stripped = text.strip()
+    return "xml" if re.match(r"<[A-Za-z_?]", stripped) and stripped.endswith(">") else ""
+
+
+def _lay_out_json(text: str) -> str | None:
+    """Return a JSON object or list with an item on each line; None if the text is not one."""
+    stripped = text.strip()
+    is_candidate = stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]")
+    if not is_candidate or len(stripped) > MAX_JSON_CHARACTERS:
+        return None
+    try:
+        value = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return None
+    return format_json_value_as_text(value) if value else None
+
+
+def _remove_line_numbers(text: str) -> tuple[str, int] | None:
+    """Return the text without its line numbers, and the first number; None if not all lines are numbered."""
+    lines = text.strip("\n").split("\n")
+    found = [_NUMBERED_LINE.match(line) for line in lines]
+    # Some agents add remarks after the content.
+    count = next((n for n, match in enumerate(found) if match is None), len(lines))
+    matches = [match for match in found[:count] if match]
+    if not matches or any(line.strip() for line in lines[count:]):
+        return None
+    first = int(matches[0][1])
+    if any(int(match[1]) != first + n for n, match in enumerate(matches)):
+        return None
+    bodies = (line[match.end() :] for line, match in zip(lines, matches, strict=False))
+    return "\n".join(bodies), first
+
+
+def _make_code_blocks(
+    key: str,
+    text: str,
+    start: int,
+    end: int,
+    language: str,
+    first_line: int,
+    panel: bool = False,
+) -> list[ReaderBlock]:
+    digits = len(str(first_line + text.count("\n"))) if first_line else 0
+
+    def make_code_block(name: str, left: int, right: int) -> ReaderBlock:
+        line = first_line + text.count("\n", 0, left) if first_line else 0
+        return SourceTextBlock(
+            name, text, left, right, line, language=language, numbers=digits, panel=panel
+        )
+
+    return _make_blocks_with_fold(key, text, start, end, make_code_block)
+
+
+def _make_blocks_with_fold(
+    key: str,
+    text: str,
+    start: int,
+    end: int,
+    make_block: Callable[[str, int, int], ReaderBlock],
+) -> list[ReaderBlock]:
+    """Make the blocks of a range of a text. If it is long, its middle is in a fold."""
+    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
+
+    def make_sections(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
+        for number, section in enumerate(split_source_text_into_sections(text[left:right])):
+            yield make_block(f"{name}:{number}", left + section.start, left + section.end)
+
+    count = text.count("\n", start, end) + 1
+    if count <= MAX_LINES:
+        return list(make_sections(key, start, end))
+    middle = _find_line_start(text, start, HEAD_LINES)
+    tail = _find_line_start(text, middle, count - HEAD_LINES - TAIL_LINES)
+    hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
+    heading = HiddenLinesBlock(f"{key}:more", [(hidden, "dim")], kind="more")
+    inside = list(make_sections(f"{key}:middle", middle, tail))
+    for block in inside:
+        block.fold = heading.key
+    return [
+        *make_sections(key, start, middle), heading, *inside, *make_sections(f"{key}:tail", tail, end)
+    ]  # fmt: skip
+
+
+def _find_line_start(text: str, start: int, lines: int) -> int:
+    """Return the position after `lines` line breaks from `start` on."""
+    position = start
+    for _ in range(lines):
+        position = text.index("\n", position) + 1
+    return position
