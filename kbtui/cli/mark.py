@@ -14,7 +14,7 @@ from kbtui.cli.command_output import (
     write_output_file,
 )
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "decided, rejected or superseded"
     add.add_argument("state", choices=["decided", "rejected", "superseded"], help=text)
     add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
-    text = "with superseded: a reference to what applies instead"
+    text = "with superseded, needed: a reference to what applies instead"
     add.add_argument("--by", metavar="REF", help=text)
     text = "mark only this passage of the turn; white space may differ"
     add.add_argument("--passage", metavar="TEXT", help=text)
@@ -86,6 +86,9 @@ def run_mark_command(args: Namespace) -> int:
 def _add_mark(library: Library, args: Namespace) -> int:
     if args.by is not None and args.state != "superseded":
         raise UsageError("only `superseded` takes a reference", where="--by")
+    if args.by is None and args.state == "superseded":
+        hint = "write --by REF, such as --by jp-c17457886043:3 or --by topic/slug; if nothing applies instead, use `rejected`"
+        raise UsageError("`superseded` needs what applies instead", where="--by", hint=hint)
     if args.passage is not None and not args.passage.strip():
         raise UsageError("the passage is empty", where="--passage")
     mark = library.mark(
@@ -120,6 +123,8 @@ def _format_mark(placed: PlacedMark) -> str:
         lines.append("    the conversation or a part of it cannot be read")
     elif placed.problem == "text":
         lines.append("    no turn has the marked text any more")
+    if placed.problem and mark.text and mark.passage is None:
+        lines.append(f"    it was: {cut_to_width(sanitize_to_one_line(mark.text), 200)}")
     return "\n".join(lines)
 
 

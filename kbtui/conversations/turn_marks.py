@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
 """Longer passages and longer notes are cut to these numbers of characters."""
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
+_MAX_KEPT_CHARACTERS = 500
+"""A mark keeps this many characters of its text, to show them if the text is gone."""
+_TIMES = ("created", "changed")
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
 """The largest number of a turn or call that an exported mark may have."""
@@ -83,7 +87,8 @@ class Mark(NamedTuple):
     `turn` and `call` are the numbers of the turn and the call when the mark was set.
     `superseded_by` is a reference to the *target*, which applies instead of the marked text. If the
     target is a turn or call that existed when the mark was set, `target_anchor` identifies it. `title`
-    was the conversation's title. Times are in Unix seconds.
+    was the conversation's title, and `text` the beginning of the marked text, on one line; it is "" in
+    marks of earlier versions of kbtui. Times are in Unix seconds.
     """
 
     id: str
@@ -99,6 +104,7 @@ class Mark(NamedTuple):
     changed: float
     anchor: MarkAnchor
     target_anchor: MarkAnchor | None = None
+    text: str = ""
 
     def as_json(self) -> dict[str, object]:
         """Return all fields as JSON, from which `from_json` makes the same mark."""
@@ -112,7 +118,7 @@ class Mark(NamedTuple):
     def from_json(cls, shape: Any) -> Mark:
         """Parse the JSON of `as_json`. Raises `ValueError` if this is not the JSON of a mark.
 
-        Marks of earlier versions of kbtui have no `target_anchor`.
+        Marks of earlier versions of kbtui have neither `target_anchor` nor `text`.
         """
         if not isinstance(shape, dict) or not isinstance(shape.get("anchor"), dict):
             raise ValueError("a mark must be an object with an anchor")
@@ -120,7 +126,9 @@ class Mark(NamedTuple):
         if target is not None and not isinstance(target, dict):
             raise ValueError("the target's anchor is not an object")
         try:
-            values: Any = {name: shape[name] for name in cls._fields if name != "target_anchor"}
+            optional_fields = ("target_anchor", "text")
+            values: Any = {name: shape[name] for name in cls._fields if name not in optional_fields}
+            values["text"] = shape.get("text", "")
             values["anchor"] = MarkAnchor(*(shape["anchor"][name] for name in MarkAnchor._fields))
             if target is not None:
                 values["target_anchor"] = MarkAnchor(*(target[one] for one in MarkAnchor._fields))
@@ -129,7 +137,7 @@ class Mark(NamedTuple):
         mark = cls(**values)
         anchors = [one for one in (mark.anchor, mark.target_anchor) if one]
         hashes = [text for one in anchors for text in one[::3]]
-        texts = (mark.id, mark.conversation, mark.note, mark.title, *hashes)
+        texts = (mark.id, mark.conversation, mark.note, mark.title, mark.text, *hashes)
         optional = (
             mark.passage,
             mark.superseded_by,
@@ -151,8 +159,12 @@ class Mark(NamedTuple):
 def parse_exported_mark(shape: Any) -> Mark:
     """Parse a mark of an exported file, which anyone may have edited.
 
-    Raises `ValueError` for all that `Mark.from_json` refuses, and for values that no mark can have.
+    Its times are in ISO 8601, or in Unix seconds, as earlier versions of kbtui wrote them. Raises
+    `ValueError` for all that `Mark.from_json` refuses, and for values that no mark can have.
     """
+    if isinstance(shape, dict):
+        times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
+        shape = {**shape, **times}
     mark = Mark.from_json(shape)
     exported = json.dumps(mark.as_json(), ensure_ascii=False)
     if replace_surrogates(exported) != exported:
@@ -163,8 +175,9 @@ def parse_exported_mark(shape: Any) -> Mark:
         "conversation": _is_whole_conversation_id(mark.conversation),
         "turn": 1 <= mark.turn <= _LARGEST_NUMBER,
         "call": mark.call is None or 1 <= mark.call <= _LARGEST_NUMBER,
-        "superseded_by": by_state and mark.superseded_by != "",
-        "target_anchor": mark.target_anchor is None or mark.superseded_by is not None,
+        "superseded_by": by_state and _is_reference(mark.superseded_by, of_turn=False),
+        "target_anchor": mark.target_anchor is None
+        or _is_reference(mark.superseded_by, of_turn=True),
         # NaN, which Python reads in JSON, is in no range.
         "created": 0 <= mark.created <= _LATEST_TIME,
         "changed": 0 <= mark.changed <= _LATEST_TIME,
@@ -172,6 +185,31 @@ def parse_exported_mark(shape: Any) -> Mark:
     if wrong := [name for name, is_valid in checks.items() if not is_valid]:
         raise ValueError(f"the mark {mark.id[:40]!r} has an invalid {wrong[0]}")
     return mark
+
+
+def _parse_exported_time(value: object) -> object:
+    """Return a time in Unix seconds; anything but a text is returned as it is. Raises `ValueError`."""
+    if not isinstance(value, str):
+        return value
+    time = datetime.fromisoformat(value)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _format_exported_time(seconds: float) -> str | None:
+    """Format Unix seconds as ISO 8601 in UTC. The result has all digits, because an import compares times."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # only in a damaged file
+        return None
+
+
+def _is_reference(text: str | None, *, of_turn: bool) -> bool:
+    """Return whether a text is a reference, or None. If `of_turn` is true, it must be one of a turn or call."""
+    try:
+        ref = None if text is None else parse_ref(text)
+    except UsageError:
+        return False
+    return not of_turn or (ref is not None and ref.turn is not None)
 
 
 def _is_whole_conversation_id(text: str) -> bool:
@@ -248,13 +286,15 @@ class PlacedMark(NamedTuple):
         return facts
 
     def as_json(self) -> dict[str, object]:
-        """Return the mark as documented JSON. `matches` is false if its text cannot be found."""
+        """Return the mark as documented JSON, with times in ISO 8601. `matches` is false if its text cannot be found."""
         return {
             "ref": self.ref,
             "matches": self.place is not None,
             "text_changed": self.place is not None and self.place.is_text_changed,
             "target_problem": self.target_problem,
             **self.mark.as_json(),
+            "created": _format_exported_time(self.mark.created),
+            "changed": _format_exported_time(self.mark.changed),
         }
 
 
@@ -320,10 +360,11 @@ def make_mark(
     if state != "superseded":
         superseded_by = target_anchor = None
     call = ref.call if passage is None else event.call
+    text = passage or _describe_event(event)
     title = conversation.info.title or ""
     return Mark(
         mark_id, conversation.info.id, turn.number, call, passage, state, note[:MAX_NOTE_CHARACTERS], superseded_by,
-        title, now, now, anchor, target_anchor,
+        title, now, now, anchor, target_anchor, replace_surrogates(text[:_MAX_KEPT_CHARACTERS]),
     )  # fmt: skip
 
 
@@ -461,6 +502,12 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
     requests = (one for one in turn.events if one.kind == "chat_request" and one.text.strip())
     texts = (one for one in turn.events if one.text.strip() or one.values)
     return next(requests, None) or next(texts, None)
+
+
+def _describe_event(event: ConversationEvent) -> str:
+    """Return what an event says, on one line: its text, or its name and values."""
+    values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
+    return _join_words(event.text) or " ".join(filter(None, (event.name, _join_words(values))))
 
 
 def _hash_event(event: ConversationEvent) -> str:

@@ -514,24 +514,36 @@ class Library(ReferenceReader):
         """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
 
         An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
-        instead; its target need not exist unless it is a topic. Raises `UsageError` if `ref` names no
-        turn or an argument is invalid, and `NothingFound` if the turn does not exist or does not
-        contain the passage.
+        instead, and the state `superseded` needs it. Raises `UsageError` if `ref` names no turn or an
+        argument is invalid or missing. Raises `NothingFound` if the turn or what `superseded_by` names
+        does not exist, or if the turn does not contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
             raise UsageError("only turns of conversations can be marked", where=str(ref))
         if superseded_by is not None:
-            other = self._parse_superseding_reference(superseded_by)
-            if passage is None and other == target:
-                raise UsageError(f"{other} cannot supersede itself", where=superseded_by)
+            other = self._resolve_superseding_reference(superseded_by)
+            if other.conversation == target.conversation:
+                if other.turn is None:
+                    message = f"{other} contains the marked turn, so it cannot supersede it"
+                    raise UsageError(message, where=superseded_by, hint="name a turn")
+                if passage is None and other == target:
+                    raise UsageError(f"{other} cannot supersede itself", where=superseded_by)
             superseded_by = str(other)
+        elif state == "superseded":
+            hint = "name what applies instead, such as jp-c17457886043:3 or topic/slug; `rejected` needs no reference"
+            raise UsageError("`superseded` needs a reference", where="superseded by", hint=hint)
         return self._marks.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage
         )
 
-    def _parse_superseding_reference(self, text: str) -> Ref:
-        """Parse the reference to what applies instead of a marked turn; raises `UsageError` if it is invalid."""
+    def _resolve_superseding_reference(self, text: str) -> Ref:
+        """Parse the reference to what applies instead of a marked turn, and check that it exists.
+
+        Raises `UsageError` or `NothingFound`.
+        """
+        from kbtui.conversations.conversation_repository import check_turn_and_call_exist
+
         hint = "write a reference, such as jp-c17457886043:3 or topic/slug"
         if not text.strip():
             raise UsageError("the reference is empty", where="superseded by", hint=hint)
@@ -540,6 +552,9 @@ class Library(ReferenceReader):
         if ref.kind == "topic" and ref.topic not in self.load_knowledge().topics:
             message = f"{text!r} is neither a reference nor a topic"
             raise UsageError(message, where="superseded by", hint=hint)
+        ref = self.resolve_reference(text)
+        if ref.kind == "conversation" and ref.turn is not None:
+            check_turn_and_call_exist(self.load_conversation(ref.conversation or ""), ref)
         return ref
 
     def marks(self, conversation: str | None = None) -> list[PlacedMark]:

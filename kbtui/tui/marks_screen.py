@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -13,6 +14,7 @@ from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.refs import parse_ref
 from kbtui.text import sanitize_to_one_line
+from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import DialogOption, FormDialog, FormField, OptionsDialog
@@ -30,13 +32,19 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
+    from kbtui.conversations.turn_marks import Mark, MarkProblem, MarkState, PlacedMark
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 _REMOVE = "remove"
+_COPY = "copy"
+_PROBLEM_TEXTS: dict[MarkProblem, str] = {
+    "conversation": "the conversation is gone",
+    "unreadable": "the conversation or a part of it cannot be read",
+    "text": "no turn has the marked text any more",
+}
 
 
 def ask_for_mark(
@@ -170,13 +178,8 @@ class MarksScreen(StyledScreen):
                 (placed.label, "strong"),
             ]
             below: list[Spans] = [[("  ", ""), (sanitize_to_one_line(mark.title), "dim")]]
-            if placed.problem == "conversation":
-                below.append([("  the conversation is gone", "warning")])
-            elif placed.problem == "unreadable":
-                text = "  the conversation or a part of it cannot be read"
-                below.append([(text, "warning")])
-            elif placed.problem:
-                below.append([("  no turn has the marked text any more", "warning")])
+            if placed.problem:
+                below.append([(f"  {_PROBLEM_TEXTS[placed.problem]}", "warning")])
             rows.append(ListRow(mark.id, left, [(ref, "dim")], below, data=placed))
         self.list.set_rows(rows, [(f"No marks yet.{how}", "dim")])
 
@@ -186,15 +189,58 @@ class MarksScreen(StyledScreen):
     @on(RowList.RowClicked)
     def action_open_marked_turn(self) -> None:
         if row := self.list.selected_row:
-            try:
-                self.dismiss(make_navigation_target(parse_ref(row.data.ref)))
-            except KbtuiError as error:
-                self._show_error(error)
+            placed: PlacedMark = row.data
+            if placed.place is None:
+                self._offer_what_is_known(placed)
+            else:
+                self._close_and_open(placed.ref)
+
+    def _close_and_open(self, reference: str) -> None:
+        try:
+            self.dismiss(make_navigation_target(parse_ref(reference)))
+        except KbtuiError as error:
+            self._show_error(error)
+
+    def _offer_what_is_known(self, placed: PlacedMark) -> None:
+        """Say that a marked text is not there any more, what it was, and offer what can be done.
+
+        The turn that has the mark's old number now is not opened: it is another one.
+        """
+        mark = placed.mark
+        text = mark.passage or mark.text
+        notes = [f"marked as {mark.state} on {datetime.fromtimestamp(mark.created):%Y-%m-%d}"]
+        notes += [f"the text was: {sanitize_to_one_line(text)}"] if text else []
+        notes += [f"the note: {sanitize_to_one_line(mark.note)}"] if mark.note else []
+        options = []
+        if placed.problem != "conversation":
+            preview = sanitize_to_one_line(mark.title)
+            options.append(DialogOption("o", "open the conversation", preview, mark.conversation))
+        if mark.superseded_by and placed.target_problem != "gone":
+            name = "open what applies instead"
+            options.append(DialogOption("b", name, mark.superseded_by, mark.superseded_by))
+        options += [
+            DialogOption("y", "copy the text and the note", "", _COPY),
+            DialogOption("x", "remove the mark", "", _REMOVE),
+        ]
+
+        def act(chosen: str | None) -> None:
+            if chosen == _COPY:
+                copy_text_to_clipboards(self.app, "\n".join(filter(None, (text, mark.note))))
+            elif chosen == _REMOVE:
+                self.action_remove_mark()
+            elif chosen is not None:
+                self._close_and_open(chosen)
+
+        title = f"{placed.ref}: {_PROBLEM_TEXTS[placed.problem]}" if placed.problem else placed.ref
+        self.app.push_screen(OptionsDialog(title, options, notes), act)
 
     def action_edit_mark(self) -> None:
-        if (row := self.list.selected_row) and row.data.place:
+        if row := self.list.selected_row:
             placed: PlacedMark = row.data
-            ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
+            if placed.place is None:
+                self._offer_what_is_known(placed)
+            else:
+                ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
 
     def _show_change(self, _: str) -> None:
         self._read_marks_after(lambda: None)

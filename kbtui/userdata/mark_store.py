@@ -20,7 +20,7 @@ from kbtui.conversations.turn_marks import (
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
-from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata import MARKS_FILE_NAME
 from kbtui.userdata.removal_times import REMOVALS_TABLE, choose_change_time, record_removals
@@ -42,6 +42,8 @@ CREATE TABLE IF NOT EXISTS marks (
 CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation);
 {REMOVALS_TABLE}"""
 _UPGRADES = (REMOVALS_TABLE,)
+_CLOCK_STEP = 1e-6
+"""The seconds by which times differ that are equal in an export, which has microseconds."""
 
 
 class MarkStore:
@@ -143,7 +145,7 @@ class MarkStore:
             for mark in marks:
                 select = "SELECT changed FROM marks WHERE id = ?"
                 earlier = db.execute(select, (mark.id,)).fetchone()
-                if earlier is None or earlier[0] < mark.changed:
+                if earlier is None or earlier[0] < mark.changed - _CLOCK_STEP:
                     db.execute("DELETE FROM removals WHERE kind = 'mark' AND id = ?", (mark.id,))
                     _write_mark(db, mark)
                     saved += 1
@@ -207,7 +209,7 @@ class MarkStore:
         ]
 
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
-        """Replace each mark's `superseded_by` by the current reference of its target."""
+        """Replace each mark's `superseded_by` by the current reference of its target, and say if it is gone."""
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:
             if mark.target_anchor and mark.superseded_by:
@@ -226,7 +228,36 @@ class MarkStore:
                     found[mark.id] = mark._replace(superseded_by=ref), problem
                 else:
                     found[mark.id] = mark, "gone"
-        return [found.get(mark.id, (mark, "")) for mark in marks]
+        absent = self._find_absent_targets(
+            mark.superseded_by for mark in marks if mark.superseded_by and not mark.target_anchor
+        )
+        return [
+            found.get(mark.id, (mark, "gone" if mark.superseded_by in absent else ""))
+            for mark in marks
+        ]
+
+    def _find_absent_targets(self, refs: Iterable[str]) -> set[str]:
+        """Return which references name a topic, subject or conversation that does not exist."""
+        from kbtui.conversations.conversation_repository import find_conversation
+        from kbtui.knowledge import load_knowledge
+
+        absent = set()
+        for text in set(refs):
+            try:
+                ref = parse_ref(text)
+                if ref.kind == "conversation":
+                    find_conversation(self._workspace, ref.conversation or "")
+                elif ref.kind in ("topic", "subject"):
+                    topics = load_knowledge(self._workspace)
+                    topic = topics.resolve_topic(ref.topic or "")
+                    subject = topics.find_subject(topic.id, ref.slug) if ref.slug else None
+                    if ref.slug and (subject is None or subject.disabled):
+                        absent.add(text)
+            except (NothingFound, UsageError):
+                absent.add(text)
+            except KbtuiError:
+                continue  # The configuration of the topics is invalid, so nothing is known.
+        return absent
 
     def list_marked_turns(self) -> list[str]:
         """Return `STATE REFERENCE` for each marked turn whose text exists, as in `SearchRequest.marked`."""

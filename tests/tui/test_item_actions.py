@@ -1,5 +1,6 @@
 """Commands on the selected or open item: copy, bookmark, jump, follow links, edit, first topic."""
 
+import json
 import shlex
 import stat
 import sys
@@ -8,10 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Builder
+from support import Builder, write_json
 from tui_support import Tui, running
 
 from kbtui.knowledge.subject_editing import build_editor_command
+from kbtui.library import open_workspace
 from kbtui.tui.browser_and_clipboard import find_clipboard_command
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
 from kbtui.tui.command_table import SCOPES, list_commands_of_scopes
@@ -197,12 +199,16 @@ async def test_a_turn_is_marked_shown_changed_listed_and_unmarked(book: Builder)
         await tui.until("superseded by")
         await tui.type("project/gone")
         await tui.press("ctrl+s")
+        await tui.until("has no subject 'gone'")
+        await tui.press("ctrl+u")
+        await tui.type("project/start")
+        await tui.press("ctrl+s")
         await tui.until("Marked")
-        await tui.until("↷ superseded by project/gone: with a lock")
+        await tui.until("↷ superseded by project/start: with a lock")
         assert "✓ decided" not in tui.text
         await tui.open("project/start")
         await tui.press("quotation_mark")
-        await tui.until("↷ superseded by project/gone")
+        await tui.until("↷ superseded by project/start")
         await tui.press("e", "r")
         await tui.until(f"Mark {TALK}:2 as rejected")
         await tui.press("ctrl+s")
@@ -218,6 +224,27 @@ async def test_a_turn_is_marked_shown_changed_listed_and_unmarked(book: Builder)
         await tui.until("Removed the mark")
         await tui.until(lambda: "✗ rejected" not in tui.text)
     assert store.list_marks() == []
+
+
+async def test_a_mark_whose_text_is_gone_says_what_it_was(book: Builder) -> None:
+    with open_workspace(book.root) as library:
+        library.mark(f"{TALK}:2", "rejected", note="too slow")
+    file = book.root / ".jp/conversations" / TALK.removeprefix("jp-c") / "events.json"
+    events = json.loads(file.read_text())
+    starts = [at for at, event in enumerate(events) if event["type"] == "turn_start"]
+    text = next(one["content"] for one in events[starts[1] :] if one["type"] == "chat_request")
+    write_json(file, events[: starts[1]] + events[starts[2] :])
+    async with running(book.root) as tui:
+        await tui.press("quotation_mark")
+        await tui.until("no turn has the marked text any more")
+        await tui.press("enter")
+        await tui.until(f"{TALK}:2: no turn has the marked text")
+        assert f"the text was: {text}" in tui.text
+        assert "the note: too slow" in tui.text
+        await tui.press("o")
+        await tui.until("You are welcome.")
+        await tui.press("quotation_mark", "e", "x")
+        await tui.until("No marks yet")
 
 
 async def test_only_turns_are_marked(book: Builder) -> None:
