@@ -122,12 +122,14 @@ def _run_command_or_print_error(words: list[str]) -> int:
         _discard_buffered_output()
         return 0
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF}:
             raise
         from kbtui.cli.command_output import print_to_stderr
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
-        print_to_stderr(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
+        is_closed = error.errno == errno.EBADF
+        reason = "it is closed" if is_closed else (error.strerror or str(error)).lower()
+        print_to_stderr(f"{where}cannot be written: {reason}")
         _discard_buffered_output()
         return 3
 
@@ -165,8 +167,9 @@ def _repair_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # The stream was closed, so its output is discarded.
-            null = os.open(os.devnull, os.O_WRONLY)
+            # Messages are discarded. To write a result fails: a script must not take "nothing was
+            # printed" for an empty result.
+            null = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             # On a terminal, replace characters that its encoding does not have. A pipe gets UTF-8,

@@ -39,9 +39,11 @@ def shell(builder: Builder, command: str, **more: str) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize(
     ("redirected", "code"),
-    [("nonsense 2>&-", 2), ("topics >&-", 0), ("tui <&-", 2), ("topics <&- >&- 2>&-", 0)],
+    [("nonsense 2>&-", 2), ("topics >&-", 3), ("tui <&-", 2), ("topics <&- >&- 2>&-", 3)],
 )
-def test_closed_streams_change_no_exit_code(built: Builder, redirected: str, code: int) -> None:
+def test_only_a_result_that_cannot_be_printed_changes_the_exit_code(
+    built: Builder, redirected: str, code: int
+) -> None:
     assert shell(built, f"{KBTUI} {redirected}") == (b"", code)
 
 

@@ -103,8 +103,9 @@ def test_an_output_that_takes_no_more_is_said_in_one_line(
     assert err == "kbtui: the output cannot be written: file too large\n"
 
 
-def test_a_closed_output_is_no_error(builder: Builder) -> None:
-    assert redirected(builder, "topics", "{command} >&-") == (0, "")
+def test_a_result_that_is_lost_in_a_closed_output_is_an_error(builder: Builder) -> None:
+    code, err = redirected(builder, "topics", "{command} >&-")
+    assert (code, err) == (3, "kbtui: the output cannot be written: it is closed\n")
 
 
 def test_the_model_switched_off_on_purpose_is_no_fault(builder: Builder) -> None:
