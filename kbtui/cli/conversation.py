@@ -408,6 +408,15 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
     command = find_agent_command(library.workspace, info, ref.turn, args.purpose)
     if args.purpose == "fork" and command.last_turn != ref.turn:
         print_to_stderr(f"{command.words[0]} cannot fork at a turn: the copy has all turns")
+    if args.purpose == "resume" and ref.turn is not None:
+        print_to_stderr(
+            f"turn {ref.turn} is ignored: to continue a conversation is to go on after its last turn;"
+            " --fork continues a copy, and --attach attaches the turn"
+        )
+    if not args.run and not command.has_directory:
+        print_to_stderr(
+            f"{command.directory}: this directory no longer exists, so the command fails"
+        )
     if args.run:
         question = f"run {join(command.words)} in {command.directory}?"
         if not args.yes and not ask_for_confirmation(question):

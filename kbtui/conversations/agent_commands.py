@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.formats.stored_session import decode_agents_own_id
@@ -29,6 +29,16 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
+_PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
+CommandProblem = Literal["id", "characters", "relative"]
+"""Why a command is not offered: its id could be an option, a character is not shown, or its directory is relative."""
+_PROBLEM_HINTS: dict[CommandProblem, str] = {
+    "id": "its id is none that the agent gives, and could be read as an option",
+    "characters": "its directory has control characters or others that a terminal does not show",
+    "relative": "its directory is not an absolute path",
+}
+
+
 class OfferedAgentCommand(NamedTuple):
     """A command of an agent: what it does, its words, and the directory in which it must run.
 
@@ -39,6 +49,11 @@ class OfferedAgentCommand(NamedTuple):
     words: tuple[str, ...]
     directory: str
     last_turn: int | None = None
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether the directory still exists."""
+        return os.path.isdir(self.directory)  # noqa: PTH112
 
     @property
     def shell_command(self) -> str:
@@ -56,26 +71,46 @@ def list_agent_commands(
     as an option, or if a word has a character that terminals do not show. There are also none if the
     agent has deleted the conversation, and only kbtui's archive has it.
     """
-    conversation_format = get_conversation_format(info)
     if info.kept_from is not None:
         return []
-    if not _SAFE_ID.fullmatch(decode_agents_own_id(conversation_format.id_prefix, info.id)):
-        return []
-    found = {
-        "resume": conversation_format.make_resume_command(info),
-        "fork": conversation_format.make_fork_command(info, turn),
-        "attach": conversation_format.make_attach_command(info, turn),
-    }
-    commands: list[OfferedAgentCommand] = []
-    for purpose, command in found.items():
-        if command is None:
-            continue
-        directory = str(workspace.root) if command.directory is None else command.directory
-        is_shown = all(map(str.isprintable, (*command.words, directory)))
-        if is_shown and os.path.isabs(directory):  # noqa: PTH117
-            last = turn if purpose == "fork" and conversation_format.forks_at_turn else None
-            commands.append(OfferedAgentCommand(purpose, command.words, directory, last))  # type: ignore[arg-type]
-    return commands
+    commands = (_make_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
+    return [one for one in commands if one is not None and _find_problem(info, one) is None]
+
+
+def _make_command(
+    workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
+) -> OfferedAgentCommand | None:
+    """Return an agent's command, which may be unsafe; None if the agent has none."""
+    conversation_format = get_conversation_format(info)
+    if purpose == "resume":
+        command = conversation_format.make_resume_command(info)
+    elif purpose == "fork":
+        command = conversation_format.make_fork_command(info, turn)
+    else:
+        command = conversation_format.make_attach_command(info, turn)
+    if command is None:
+        return None
+    directory = str(workspace.root) if command.directory is None else command.directory
+    last = turn if purpose == "fork" and conversation_format.forks_at_turn else None
+    return OfferedAgentCommand(purpose, command.words, directory, last)
+
+
+def _find_problem(info: ConversationInfo, command: OfferedAgentCommand) -> CommandProblem | None:
+    prefix = get_conversation_format(info).id_prefix
+    if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
+        return "id"
+    if not all(map(str.isprintable, (*command.words, command.directory))):
+        return "characters"
+    return None if os.path.isabs(command.directory) else "relative"  # noqa: PTH117
+
+
+def _find_reason_why_command_is_unsafe(
+    workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
+) -> str | None:
+    """Return why a command that the agent has is not offered; None if it is, or if the agent has none."""
+    command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
+    problem = _find_problem(info, command) if command else None
+    return _PROBLEM_HINTS[problem] if problem else None
 
 
 def find_agent_command(
@@ -85,9 +120,13 @@ def find_agent_command(
     for command in list_agent_commands(workspace, info, turn):
         if command.purpose == purpose:
             return command
-    label = get_conversation_format(info).label
+    conversation_format = get_conversation_format(info)
+    label = conversation_format.label
     verb = {"resume": "continue", "fork": "fork", "attach": "attach"}[purpose]
-    hint = None
+    hint = _find_reason_why_command_is_unsafe(workspace, info, turn, purpose)
+    if hint is not None:
+        message = f"kbtui offers no command to {verb} this conversation"
+        raise NothingFound(message, where=info.ref, hint=hint)
     if info.archived and info.agent == "jp":
         hint = f"it is archived; restore it with `jp c unarchive {info.id}`"
     elif info.kept_from is not None:
@@ -103,9 +142,11 @@ def run_agent_command(command: OfferedAgentCommand) -> int:
 
     Raises `KbtuiError` if its directory does not exist, or if the program is not installed.
     """
-    if not os.path.isdir(command.directory):  # noqa: PTH112
+    if not command.has_directory:
         raise KbtuiError(
-            "the directory of the conversation no longer exists", where=command.directory
+            "the directory of the conversation no longer exists",
+            where=command.directory,
+            hint="create it again, or move the project back; the agent runs only there",
         )
     # Look for the program before the directory is changed: PATH may have relative directories, and in a
     # foreign directory another program would be found.

@@ -88,6 +88,24 @@ def test_an_archived_jp_conversation_says_how_to_restore_it(builder: Builder) ->
     assert "jp c unarchive jp-c17800000001" in str(raised.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("own", "directory", "reason"),
+    [
+        ("0199812e-1", "/a\x1bb", "that a terminal does not show"),
+        ("0199812e-1", "a/b", "not an absolute path"),
+        ("--help", "/a", "could be read as an option"),
+    ],
+)
+def test_a_command_that_is_not_offered_says_why(
+    builder: Builder, own: str, directory: str, reason: str
+) -> None:
+    made = info("codex", make_conversation_id("codex-", own), directory)
+    assert list_agent_commands(builder.workspace, made, None) == []
+    with pytest.raises(NothingFound) as raised:
+        find_agent_command(builder.workspace, made, None, "resume")
+    assert reason in str(raised.value.hint)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(
     own=st.text(min_size=1) | st.sampled_from(["--help", "-x", "$(id)", "a;b", "a b", "a\nb", "'"]),

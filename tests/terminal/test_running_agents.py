@@ -91,6 +91,7 @@ def test_the_command_prints_by_default_and_runs_after_a_yes(
     printed = run_command(*words, f"claude-{SESSION[:8]}:1", "--fork")
     assert printed.stdout.endswith(f" && claude --resume {SESSION} --fork-session\n")
     assert "has all turns" in printed.stderr
+    assert "turn 2 is ignored" in run_command(*words, "jp-c17800000001:2").stderr
     assert run_command(*words, f"claude-{SESSION[:8]}", "--attach").returncode == 1
     assert run_command(*words, "jp-c17800000001:9", "--fork").returncode == 1
     assert run_command(*words, "jp-c17800000001", "--run").returncode == 2
