@@ -13,8 +13,8 @@ from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
     format_json,
     make_backtick_fence,
+    sanitize,
     sanitize_to_one_line,
-    strip_escape_sequences,
 )
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def format_conversation_markdown(
     turns: Sequence[Turn],
     kinds: Collection[str],
     marks: Mapping[int, Sequence[str]] | None = None,
-    remark: str | None = None,
+    remarks: Iterable[str] = (),
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. `marks` maps the number of a turn to the labels of its marks. Each turn begins
-    with its marks and ends with a list of its citations. The document ends with a list of all
-    citations. `remark` is shown before the turns.
+    Messages stay Markdown; escape sequences and other characters that act on a terminal are removed.
+    Tool calls and results are in code fences that their content cannot close. `marks` maps the number
+    of a turn to the labels of its marks. Each turn begins with its marks and ends with a list of its
+    citations. The document ends with a list of all citations. `remarks` are shown before the turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -88,8 +88,7 @@ def format_conversation_markdown(
         f"# {_escape_markdown(conversation.info.name)}",
         _format_conversation_metadata(conversation),
     ]
-    if remark:
-        blocks.append(f"> {_escape_markdown(remark)}")
+    blocks += [f"> {_escape_markdown(remark)}" for remark in remarks]
     for turn in turns:
         time = format_timestamp(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
@@ -127,7 +126,8 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
 
 def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     """Yield blocks of Markdown for an event: its heading, its text and its values."""
-    kind, text, values = EVENT_KINDS[event.kind], event.text.strip("\n"), event.values
+    kind, text, values = EVENT_KINDS[event.kind], sanitize(event.text, "strip"), event.values
+    text = text.strip("\n")
     heading = "Error" if event.is_error else _escape_markdown(event.author or kind.label)
     call = f" {event.call}" if event.call else ""
     has_name = event.name and kind.language is not None
@@ -141,7 +141,7 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     elif text or values is None:
         yield format_code_fence(text, "" if isinstance(event.data, str) else kind.language)
     if values is not None:
-        yield format_code_fence(format_json(values), "json")
+        yield format_code_fence(sanitize(format_json(values), "strip"), "json")
 
 
 def _format_citation_line(citation: Citation) -> str:
@@ -174,16 +174,12 @@ def _format_citation_target(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text as one line, with Markdown's special characters escaped.
-
-    Terminal escape sequences are removed first: added backslashes would hide them from `sanitize`.
-    """
-    line = " ".join(strip_escape_sequences(text).split())
-    return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)
+    """Return a text as one line without escape sequences, with Markdown's special characters escaped."""
+    return _MARKDOWN_CHARACTERS.sub(r"\\\1", sanitize_to_one_line(text, "strip"))
 
 
 def _format_code_span(text: str) -> str:
-    text = " ".join(text.split())
+    text = sanitize_to_one_line(text, "strip")
     ticks = make_backtick_fence(text, 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{space}{text}{space}{ticks}"

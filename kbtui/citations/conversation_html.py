@@ -52,7 +52,7 @@ dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem 1rem; margin: 0;
 dt, .dim, .address { color: var(--dim); } dd { margin: 0; }
 .request { border-left: 3px solid var(--user); padding-left: .75rem; } .request h3 { color: var(--user); }
 .error > summary, .error > h3 { color: var(--bad); }
-.subdued { color: var(--dim); }
+.subdued { color: var(--dim); } #unmasked { color: var(--bad); }
 pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .6rem;
   overflow-x: auto; font-size: .85rem; line-height: 1.4; white-space: pre; }
 code { font-family: ui-monospace, monospace; } :not(pre) > code { background: var(--panel); padding: 0 .2em; }
@@ -121,6 +121,7 @@ def _format_facts(shared: SharedConversation) -> str:
 
 def _format_masked_secrets(shared: SharedConversation) -> Iterator[str]:
     if shared.masked is None:
+        yield f'<p id="unmasked"><strong>{_escape_line(shared.warning or "")}</strong></p>'
         return
     lines = describe_masked_secrets(shared)
     total = sum(one.times for one in shared.masked)

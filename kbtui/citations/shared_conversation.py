@@ -60,6 +60,11 @@ class SharedConversation:
     remark: str | None = None
     masked: list[MaskedSecrets] | None = None
 
+    @property
+    def warning(self) -> str | None:
+        """The warning that secrets are not masked; None if they are."""
+        return None if self.masked is not None else "Nothing was masked: secrets are as they were."
+
     @cached_property
     def citations_by_turn(self) -> dict[int, list[Citation]]:
         """The number of each turn with citations -> its citations."""
@@ -243,7 +248,7 @@ def format_shared_conversation_markdown(shared: SharedConversation) -> str:
         shared.turns,
         EVENT_KINDS,
         shared.marks,
-        shared.remark,
+        filter(None, (shared.remark, shared.warning)),
     )
     if lines := describe_masked_secrets(shared):
         text += "\n## Masked secrets\n\n" + "".join(f"- {line}\n" for line in lines)

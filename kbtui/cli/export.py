@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from kbtui.cli.command_output import (
     WaitingLine,
+    ask_for_confirmation,
     print_result,
     print_to_stderr,
     write_output_file,
@@ -39,13 +43,15 @@ def declare_export_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--include", metavar="KIND", action="append", help=text)
     text = "do not mask secrets"
     parser.add_argument("--no-mask", action="store_true", help=text)
+    text = "overwrite FILE without asking"
+    parser.add_argument("--force", action="store_true", help=text)
 
 
 def run_export_command(args: Namespace) -> int:
     """Write a conversation, or some of its turns, as one file for other people.
 
     Secrets that kbtui recognizes are masked, and standard error lists what was masked. The HTML file
-    needs no other file and no network.
+    needs no other file and no network. A file that exists is overwritten only with --force or after a yes.
 
     kbtui export jp-c17457886043 -o talk.html            write one HTML file
     kbtui export claude-258c7280 --turns 2-5 -o talk.md  write some turns as Markdown
@@ -80,6 +86,9 @@ def export_conversation(library: Library, args: Namespace) -> int:
 
     ref = parse_entered_conversation_reference(library.workspace, args.id)
     kinds = resolve_included_event_kinds(split_values_at_commas(args.include))
+    if args.output and not args.force and not _may_write_file(library, args.output):
+        print_to_stderr("nothing is written")
+        return 1
     with WaitingLine("reading"):
         conversation = load_conversation(
             find_conversation(library.workspace, ref.conversation or "")
@@ -110,6 +119,24 @@ def export_conversation(library: Library, args: Namespace) -> int:
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
+
+
+def _may_write_file(library: Library, path: str) -> bool:
+    """Return whether a file does not exist yet, or the user agrees to overwrite it.
+
+    Raises `UsageError` if it exists and there is no terminal to ask on, and for JP's files.
+    """
+    from pathlib import Path
+
+    from kbtui.workspace.workspace import check_export_path
+
+    check_export_path(library.workspace, Path(path))
+    if not os.path.isfile(path):  # noqa: PTH113  (never raises)
+        return True
+    if not sys.stdin.isatty():
+        hint = "add --force to overwrite it, or choose another file"
+        raise UsageError("the file exists already", where=path, hint=hint)
+    return ask_for_confirmation(f"{path} exists already. Overwrite it?")
 
 
 def _select_turns(conversation: Conversation, ref: Ref, args: Namespace) -> list[Turn]:

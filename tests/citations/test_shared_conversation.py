@@ -142,6 +142,47 @@ def test_the_suffix_of_the_file_chooses_the_format(built: Builder, tmp_path: Pat
     assert done.stdout == (tmp_path / "a.html").read_text()
 
 
+def test_a_file_that_exists_is_overwritten_only_with_force(built: Builder, tmp_path: Path) -> None:
+    target = tmp_path / "talk.html"
+    target.write_text("mine")
+    done = run_command("-w", str(built.root), "export", TALK, "-o", str(target))
+    assert (done.returncode, target.read_text()) == (2, "mine")
+    assert "exists already" in done.stderr
+    assert "--force" in done.stderr
+    assert export(built, TALK, "--force", "-o", str(target)) == ""
+    assert target.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_an_export_with_its_secrets_says_so_on_the_page(built: Builder) -> None:
+    for form, sign in (("html", 'id="unmasked"'), ("markdown", "> Nothing was masked")):
+        assert sign in export(built, TALK, "--format", form, "--no-mask")
+        assert sign not in export(built, TALK, "--format", form)
+    assert json.loads(export(built, TALK, "--format", "json", "--no-mask"))["masked"] is None
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_no_text_of_an_export_acts_on_a_terminal(workspace_root: Path, form: str) -> None:
+    builder = Builder(workspace_root)
+    bad = "a\x1b]0;owned\x07b \x1b[31mred\x1b[0m \x9b2Jc\u202ed\x08"
+    called_with = called(
+        f"id{bad}", f"tool{bad}", bad, error=True, command=bad, nested={bad: [bad]}
+    )
+    reasoning = {"type": "chat_response", "reasoning": bad}
+    turns = [
+        [
+            {**asked(bad), "author": bad},
+            reasoning,
+            *called_with,
+            said(f"`{bad}`\n\n```{bad}\n{bad}\n```"),
+        ]
+    ]
+    builder.conversation(1, turns, title=bad, metadata={"labels": {bad: bad}})
+    for words in ((), ("--no-mask",)):
+        text = export(builder, TALK, "--format", form, *words)
+        assert "red" in text
+        assert [sign for sign in "\x1b\x07\x08\x9b\u202e" if sign in text] == []
+
+
 @pytest.mark.parametrize("text", ["", "0", "a", "3-1", "1,,2", "-2", "1-", "9999999"])
 def test_what_is_no_range_of_turns_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

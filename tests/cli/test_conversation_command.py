@@ -610,7 +610,7 @@ def test_no_export_is_written_under_the_jp_directory(
             assert "cannot export into one of JP's directories" in capsys.readouterr().err
     # A file with another name outside is replaced, and the one that JP has stays.
     os.link(events, hard)
-    assert kbtui("export", str(ID), "-o", str(hard)) == 0
+    assert kbtui("export", str(ID), "-o", str(hard), "--force") == 0
     assert "Where is the needle?" in hard.read_text()
     assert {path: path.read_bytes() for path in before} == before
     assert not other.exists()
