@@ -414,9 +414,15 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         library.update_index()
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
-    versions = library.list_subject_versions(ref)
+    history = library.read_subject_history(ref)
+    versions = history.versions
     print_git_problem(library.workspace)
-    if not versions[0].is_current:
+    if history.ref != ref:
+        print_to_stderr(f"{ref} was renamed to {history.ref}; this is the history under both names")
+        ref = history.ref
+    if history.problem is not None:
+        print_to_stderr(f"the current text of {ref} is not shown: {history.problem}")
+    elif not versions[0].is_current:
         print_to_stderr(f"{ref} no longer exists; these are its earlier versions")
     if args.compare:
         return _compare_subject_versions(ref, versions, args)
@@ -444,6 +450,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             "author": version.author,
             "summary": version.summary,
             "is_current": version.is_current,
+            "has_text": version.has_text,
             "given_to": list(version.given_to),
         }
         if marked := [
@@ -454,10 +461,12 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             fact["marked_turns"] = marked
         if args.diff and index + 1 < len(versions):
             older = versions[index + 1]
-            difference = format_unified_difference(
-                older.text, version.text, names[index + 1], names[index]
-            )
-            lines.append(sanitize(difference))
+            difference = None
+            if version.has_text and older.has_text:
+                difference = format_unified_difference(
+                    older.text, version.text, names[index + 1], names[index]
+                )
+            lines.append(sanitize(difference or ""))
             fact["difference"] = difference
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
@@ -470,6 +479,8 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
     from kbtui.text_difference import format_unified_difference
 
     old, new = (_find_named_version(versions, name) for name in args.compare)
+    if not (versions[old].has_text and versions[new].has_text):
+        raise UsageError("a version whose text is not shown cannot be compared", where="--compare")
     difference = format_unified_difference(
         versions[old].text,
         versions[new].text,
@@ -505,6 +516,8 @@ def _format_subject_version(version: SubjectVersion) -> str:
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"
+    if not version.has_text:
+        kind += ", text not shown"
     time = (format_unix_time_as_iso(version.time) or "no date")[:16].replace("T", " ")
     return f"{time}  {kind}"
 
@@ -596,13 +609,15 @@ def run_cites_command(args: Namespace) -> int:
         found = library.cites(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
         differences = _format_differences(library, cites) if args.diff else None
+        renamed = library.find_renamed_subject(found.ref) if found.gone else None
         marks = library.find_marks_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
         short_refs = library.open_index_reader().shorten_references(named)
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
     if found.gone:
-        print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
+        later = f"; it was renamed to {renamed}" if renamed else ""
+        print_to_stderr(f"{found.ref} cannot be opened: {found.gone}{later}")
     shown = differences or {}
     lines = [
         f"{_format_citation(number, cite, short_refs)}{mark_lines}{sanitize(shown.get(cite, ''))}"

@@ -58,7 +58,11 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
-    from kbtui.library.subject_versions import GivenAndCurrentText, SubjectVersion
+    from kbtui.library.subject_versions import (
+        GivenAndCurrentText,
+        SubjectHistory,
+        SubjectVersion,
+    )
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
     from kbtui.userdata.mark_store import MarkStore
@@ -496,11 +500,29 @@ class Library(ReferenceReader):
     def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
         """Return the texts that a subject had, newest first, each with the turns that were given this text.
 
-        Raises `NothingFound` if there is no such subject, and `KbtuiError` if it cannot be read.
+        Raises the errors of `read_subject_history`.
         """
-        from kbtui.library.subject_versions import list_subject_versions
+        return self.read_subject_history(ref).versions
 
-        return list_subject_versions(self, ref)
+    def find_renamed_subject(self, name: str) -> Ref | None:
+        """Return the reference that a missing subject has now, if Git says that it was renamed; otherwise None."""
+        from kbtui.library.subject_versions import find_renamed_subject
+
+        try:
+            ref = self.parse_entered_reference(name)
+        except UsageError:
+            return None
+        return find_renamed_subject(self, ref) if ref.kind == "subject" else None
+
+    def read_subject_history(self, ref: Ref) -> SubjectHistory:
+        """Return the texts that a subject had, and its reference now if it was renamed.
+
+        Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is
+        known.
+        """
+        from kbtui.library.subject_versions import read_subject_history
+
+        return read_subject_history(self, ref)
 
     def mark(
         self,

@@ -90,12 +90,21 @@ class ReferenceReader(IndexAndEngineAccess):
             brief = f"unknown topic {ref.topic!r}" if similar else error.brief
             raise NothingFound(error.message, hint=similar, brief=brief) from error
         found = knowledge.find_subject(topic.id, ref.slug or "")
-        if found is None or found.disabled:
+        if found is not None and found.disabled:
+            message = f"the subject {ref.slug!r} of the topic {topic.id!r} is disabled"
+            raise NothingFound(
+                message, hint="`disabled` in the configuration of the topic names it"
+            )
+        if found is None:
             hint = (
                 _suggest_similar_subject(knowledge, ref) or f"`kbtui learn {topic.id}` lists them"
             )
             raise NothingFound(f"the topic {topic.id!r} has no subject {ref.slug!r}", hint=hint)
         return found
+
+    def find_subject_of_file(self, path: str) -> Subject | None:
+        """Return the subject with this file, which may be disabled; None if the file is not a subject."""
+        return self._make_citation_target_lookup({}).subjects_by_path.get(path)
 
     def read_subject_text(self, subject: Subject) -> str:
         """Read a subject's text; raises `KbtuiError` with the reason if it cannot be read."""
@@ -391,7 +400,8 @@ class ReferenceReader(IndexAndEngineAccess):
                 return make_subject_ref(subject.topic, subject.slug)
             if name != path and Path(path).is_file():
                 return name
-            if reader.find_citations([name, path]):
+            # The reference of a missing subject is cited, too, but not as a file.
+            if any(row[4] == "file" for row in reader.find_citations([name, path])):
                 return name
         return None
 

@@ -14,6 +14,7 @@ from kbtui.citations.given_text import (
     find_text_given_by_file_tool,
 )
 from kbtui.errors import KbtuiError, NothingFound
+from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_reader import open_cited_subject
 from kbtui.refs import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
@@ -57,7 +58,8 @@ class SubjectVersion(NamedTuple):
 
     `commit`, `author` and `summary` are None for a version that is not committed: the current text, or
     one that only a conversation has preserved. `time` is when the version was committed, changed or
-    first given, in seconds since 1970. `given_to` are the references of the turns that were given this
+    first given, in seconds since 1970. If `has_text` is false, the version is binary or too large, and
+    `text` is empty. `given_to` are the references of the turns that were given this
     version, newest first.
     """
 
@@ -67,7 +69,20 @@ class SubjectVersion(NamedTuple):
     author: str | None = None
     summary: str | None = None
     is_current: bool = False
+    has_text: bool = True
     given_to: tuple[str, ...] = ()
+
+
+class SubjectHistory(NamedTuple):
+    """The versions that a subject had, newest first.
+
+    `ref` is its reference now, which differs from the requested one if the subject was renamed. `problem`
+    says why its current text cannot be read; None if it can be read or does not exist.
+    """
+
+    ref: Ref
+    versions: list[SubjectVersion]
+    problem: str | None = None
 
 
 def find_citation(reader: ReferenceReader, key: CitationKey) -> Citation:
@@ -95,29 +110,33 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
     return GivenAndCurrentText(cite, text, now)
 
 
-def list_subject_versions(reader: ReferenceReader, ref: Ref) -> list[SubjectVersion]:
+def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
     """Return the texts that a subject had, newest first, each with the turns that were given this text.
 
     The texts come from Git if the subject is in a repository, and from the conversations in which a
     turn was given the whole subject. A turn that was given only a part is listed with one version
-    that contains this part: the newest one that is not newer than the turn. If the subject no longer
-    exists, none of the versions is current.
+    that contains this part: the newest one that is not newer than the turn. If Git says that the subject
+    was renamed, the result is the history of the renamed subject. If it no longer exists, none of the
+    versions is current.
 
-    Raises `NothingFound` if the subject does not exist and no version of it is known, and `KbtuiError`
-    if it cannot be read.
+    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is
+    known.
     """
     try:
         subject = reader.find_subject(ref)
     except NothingFound:
         if not _may_have_been_deleted(reader, ref):
             raise
+        if (renamed := find_renamed_subject(reader, ref)) is not None:
+            return read_subject_history(reader, renamed)
         versions, refs, relative = _list_committed_versions_of_deleted_subject(reader, ref)
-        found = _add_given_versions(reader, [ref, *refs], versions, relative)
-        if not found:
+        given = _add_given_versions(reader, [ref, *refs], versions, relative)
+        if not given:
             raise
-        return found
-    versions, refs = _list_current_and_committed_versions(reader, subject)
-    return _add_given_versions(reader, [ref, *refs], versions, subject.relative)
+        return SubjectHistory(ref, given)
+    versions, refs, problem = _list_current_and_committed_versions(reader, subject)
+    versions = _add_given_versions(reader, [ref, *refs], versions, subject.relative)
+    return SubjectHistory(ref, versions, problem)
 
 
 def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
@@ -212,6 +231,8 @@ class _VersionHistory:
         return self._versions[index].time or 0.0
 
     def _has_text(self, index: int, given: GivenText, stored: str) -> bool:
+        if not self._versions[index].has_text:
+            return False
         state = find_state_of_given_text(given.extent, stored, self._texts[index]).state
         if state != "changed":
             return True
@@ -252,44 +273,83 @@ class _VersionHistory:
             del values[latest]
 
 
+def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
+    """Return the reference that a missing subject has now, if Git says that it was renamed; otherwise None."""
+    history = find_git_history(str(reader.workspace.root))
+    path = _find_committed_path_of_deleted_subject(reader, ref, history)
+    later = history.find_later_path(path) if history is not None and path is not None else None
+    if history is None or later is None:
+        return None
+    subject = reader.find_subject_of_file(os.path.join(history.root, later))  # noqa: PTH118
+    if subject is None or subject.disabled:
+        return None
+    return make_subject_ref(subject.topic, subject.slug)
+
+
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
-) -> tuple[list[SubjectVersion], list[Ref]]:
-    """Return the versions, and the references that the subject had in its topic before it was renamed."""
-    text = reader.read_subject_text(subject)
+) -> tuple[list[SubjectVersion], list[Ref], str | None]:
+    """Return the versions, the references that the subject had in its topic before, and why it cannot be read."""
+    text, problem = "", None
+    try:
+        text = reader.read_subject_text(subject)
+    except KbtuiError as error:
+        problem = error.message
     versions: list[SubjectVersion] = []
     refs: list[Ref] = []
+    is_committed = False
     history = find_git_history(str(reader.workspace.root))
     if history is not None and subject.path.is_relative_to(history.root):
         path = str(subject.path.relative_to(history.root))
         directory = path.removesuffix(subject.relative)
         committed = history.find_committed_path(path)
         versions, refs = _list_committed_versions(history, committed, directory, subject.topic)
-    if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
+        is_committed = problem is not None and history.is_file_committed(path)
+    if problem is None and versions and versions[0].has_text:
+        is_committed = ComparableText(versions[0].text).plain == ComparableText(text).plain
+    if is_committed and versions:
         versions[0] = versions[0]._replace(is_current=True)
     else:
-        versions.insert(0, SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True))
-    return versions, refs
+        time, has_text = subject.mtime_ns / 1e9, problem is None
+        versions.insert(0, SubjectVersion(text, time, is_current=True, has_text=has_text))
+    return versions, refs, problem
 
 
 def _list_committed_versions_of_deleted_subject(
     reader: ReferenceReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
     """Return the versions, the earlier references, and the path in the topic; all empty if Git has no such file."""
-    topic = reader.load_knowledge().topics.get(ref.topic or "")
-    root = str(reader.workspace.root)
-    history = find_git_history(root)
-    if topic is None or history is None:
+    history = find_git_history(str(reader.workspace.root))
+    path = _find_committed_path_of_deleted_subject(reader, ref, history)
+    if history is None or path is None:
         return [], [], None
-    directory = os.path.relpath(os.path.join(root, topic.subjects), history.root)  # noqa: PTH118
-    directory = "" if directory == "." else f"{directory}/"
+    directory = _find_directory_in_repository(reader, ref, history)
+    versions, refs = _list_committed_versions(history, path, directory, ref.topic or "")
+    return versions, refs, path.removeprefix(directory)
+
+
+def _find_committed_path_of_deleted_subject(
+    reader: ReferenceReader, ref: Ref, history: GitHistory | None
+) -> str | None:
+    """Return the path in the repository that a missing subject had; None if Git has no such file."""
+    if history is None or ref.topic not in reader.load_knowledge().topics:
+        return None
+    directory = _find_directory_in_repository(reader, ref, history)
     for path in history.list_paths(directory):
-        relative = path.removeprefix(directory)
-        folder, name = os.path.split(os.path.splitext(relative)[0])  # noqa: PTH122
+        folder, name = os.path.split(os.path.splitext(path.removeprefix(directory))[0])  # noqa: PTH122
         if os.path.join(folder, name.removeprefix(".")) == ref.slug:  # noqa: PTH118
-            versions, refs = _list_committed_versions(history, path, directory, topic.id)
-            return versions, refs, relative
-    return [], [], None
+            return path
+    return None
+
+
+def _find_directory_in_repository(reader: ReferenceReader, ref: Ref, history: GitHistory) -> str:
+    """Return the directory of the topic of a reference, relative to the repository, with a slash at its end."""
+    subjects = reader.load_knowledge().topics[ref.topic or ""].subjects
+    directory = os.path.relpath(
+        os.path.join(str(reader.workspace.root), subjects),  # noqa: PTH118
+        history.root,
+    )
+    return "" if directory == "." else f"{directory}/"
 
 
 def _list_committed_versions(
@@ -303,7 +363,13 @@ def _list_committed_versions(
             slugs.append(os.path.splitext(one.path.removeprefix(directory))[0])  # noqa: PTH122
         old = history.read_file(one.commit, one.path)
         if old is not None:
-            versions.append(SubjectVersion(old, one.time, one.commit, one.author, one.summary))
+            has_text = "\0" not in old[:BINARY_BYTES] and not explain_too_large_subject(len(old))
+            text = old if has_text else ""
+            versions.append(
+                SubjectVersion(
+                    text, one.time, one.commit, one.author, one.summary, has_text=has_text
+                )
+            )
     return versions, [make_subject_ref(topic, slug) for slug in dict.fromkeys(slugs)]
 
 

@@ -37,6 +37,8 @@ _KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTE
 _COMMIT_ID_LENGTHS = (40, 64)
 RENAMED_SIMILARITY = 0.5
 """A file is taken for a renamed one if its similarity to a deleted file is at least this, from 0 to 1, as in Git."""
+RENAMES_MAX = 20
+"""At most this many renames of a file are followed from an earlier path to the current one."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
 """At most this many deleted files, each with at most this many bytes, are compared with a new file."""
 
@@ -170,6 +172,65 @@ class GitHistory:
             if matcher.quick_ratio() >= most and (ratio := matcher.ratio()) >= most:
                 best, most = old, ratio
         return best
+
+    def is_file_committed(self, path: str) -> bool:
+        """Return whether the current commit has a file as it is now."""
+        return (
+            self._run_git("cat-file", "-e", f"HEAD:{path}") is not None
+            and self._run_git(
+                "diff", "--quiet", "--no-ext-diff", "--no-textconv", "HEAD", "--", path
+            )
+            is not None
+        )
+
+    def find_later_path(self, path: str) -> str | None:
+        """Return the path that a file has now that was renamed from `path`; None if it was not renamed."""
+        for _ in range(RENAMES_MAX):
+            later = self._find_uncommitted_path(path) or self._find_next_committed_path(path)
+            if later is None:
+                return None
+            if os.path.lexists(os.path.join(self.root, later)):  # noqa: PTH118
+                return later
+            path = later
+        return None
+
+    def _find_next_committed_path(self, path: str) -> str | None:
+        """Return the path to which the last commit that deleted `path` moved the file."""
+        output = self._run_git(
+            "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
+        )
+        commit = (output or b"").decode().strip()
+        if not commit:
+            return None
+        words = self._list_output_words(
+            "diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id",
+            "--no-ext-diff", "--no-textconv", "-z", commit,
+        )  # fmt: skip
+        renamed = {old: next(words, None) for _, old in zip(words, words, strict=False)}
+        return renamed.get(path)
+
+    def _find_uncommitted_path(self, path: str) -> str | None:
+        """Return the path to which a file of the current commit was moved since."""
+        if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
+            return None
+        staged = self._list_output_words(
+            "diff-index",
+            "--cached",
+            "-M",
+            "--diff-filter=A",
+            "--no-renames",
+            "--name-only",
+            "-z",
+            "HEAD",
+        )
+        added = [
+            *staged,
+            *self._list_output_words("ls-files", "--others", "--exclude-standard", "-z"),
+        ]
+        return next(
+            (one for one in added[:COMPARED_FILES_MAX] if self.find_committed_path(one) == path),
+            None,
+        )
 
     def list_paths(self, directory: str) -> list[str]:
         """Return the paths of all files that a directory has had in any commit, the last changed first."""

@@ -176,7 +176,7 @@ def test_the_command_prints_titles_dates_and_what_is_gone(built: Builder) -> Non
     assert line.endswith("may have changed: kbtui cannot read what the tool returned")
     assert "  Waking order  (file, fs_read_file)  " in line
     done = run(built, "cites", "notes/lost.txt")
-    assert (done.returncode, "no longer exists" in done.stderr) == (0, True)
+    assert (done.returncode, "cannot be opened: there is no such file" in done.stderr) == (0, True)
     done = run(built, "cites", "unused.txt")
     assert (done.returncode, "no citations to or from unused.txt" in done.stderr) == (1, True)
 
@@ -354,7 +354,17 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
         [turns[1]],
         first,
     ]
+    for words in (["entry", "history", "guide/limits", "--json"], ["cites", "guide/limits"]):
+        done = run(built, *words)
+        assert "was renamed to guide/bounds" in done.stderr
+    # A version that is not text is listed without its text.
     (path.parent / "bounds.md").unlink()
+    path.write_bytes(b"ten\0")
+    done = run(built, "entry", "history", "guide/limits", "--json")
+    assert "the current text of guide/limits is not shown: it is a binary file" in done.stderr
+    versions = json.loads(done.stdout)["versions"]
+    assert [one["has_text"] for one in versions] == [False, True, True, True]
+    path.unlink()
     gone = run(built, "entry", "history", "guide/limits", "--json")
     assert "guide/limits no longer exists" in gone.stderr
     versions = json.loads(gone.stdout)["versions"]
@@ -367,3 +377,15 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     done = run(built, "entry", "history", "guide/limits")
     assert "say eleven" not in done.stdout
     assert "the history in Git cannot be read and is left out: git: " in done.stderr
+
+
+def test_a_disabled_subject_is_not_said_to_be_missing(built: Builder) -> None:
+    call = called("l", "learn", "Off.", topic="guide", subjects="off")
+    built.conversation(20, [[asked("What is off?"), *call]])
+    built.subject("guide/off.md", "Off.\n")
+    built.topics(guide={"disabled": ["off"]})
+    for words in (["show"], ["entry", "history"], ["cites"]):
+        done = run(built, *words, "guide/off")
+        assert "the subject 'off' of the topic 'guide' is disabled" in done.stderr
+        assert "no such" not in done.stderr
+    assert done.stdout.endswith("  gone\n")

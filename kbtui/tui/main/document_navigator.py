@@ -492,9 +492,11 @@ def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocu
     from kbtui.tui.reader.subject_document import SUBJECT_VIEWS, make_subject_badges
 
     subject = library.find_subject(ref)
-    versions = library.list_subject_versions(ref)
-    marks = library.find_marks_of_turns(turn for one in versions for turn in one.given_to)
-    document = build_history_document(subject.ref, versions, marks, screen_width=width)
+    history = library.read_subject_history(ref)
+    marks = library.find_marks_of_turns(turn for one in history.versions for turn in one.given_to)
+    document = build_history_document(
+        subject.ref, history.versions, marks, history.problem, screen_width=width
+    )
     document.views, document.record = (*SUBJECT_VIEWS, "history"), subject
     document.badges = [*document.badges, *make_subject_badges(subject)]
     return document

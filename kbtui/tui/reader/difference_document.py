@@ -140,16 +140,20 @@ def build_history_document(
     ref: str,
     versions: Sequence[SubjectVersion],
     marks: MarksOfTurns = MarksOfTurns(),  # noqa: B008  (nobody changes it)
+    problem: str | None = None,
     *,
     screen_width: int = 80,
 ) -> ReaderDocument:
     """Build the document that lists the versions of a subject, newest first, and what changed in each.
 
-    Below each version are links to the turns that were given it, with the user's `marks` on these turns.
-    The versions are the blocks of the kind "change".
+    `problem` says why the current text cannot be read. Below each version are links to the turns that were
+    given it, with the user's `marks` on these turns. The versions are the blocks of the kind "change".
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     blocks: list[ReaderBlock] = []
+    if problem is not None:
+        text = f"The current text is not shown: {sanitize_to_one_line(problem)}"
+        blocks.append(ParagraphBlock("problem", [(text, "warning")]))
     starts = []
     for number, version in enumerate(versions):
         starts.append(len(blocks))
@@ -159,7 +163,7 @@ def build_history_document(
             key = f"given:{number}:{turn}"
             blocks.append(HeadingBlock(key, left, link=turn))
             blocks += make_mark_blocks(marks.get_marks(turn), "    ", f"{key}:")
-        if number + 1 < len(versions):
+        if number + 1 < len(versions) and version.has_text and versions[number + 1].has_text:
             compared = compare_paragraphs(versions[number + 1].text.strip(), version.text.strip())
             blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
     if len(versions) == 1:
@@ -233,6 +237,7 @@ def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
     """Return the line above a version: its time, its commit, and who committed it."""
     kind = version.commit[:8] if version.commit else "kept by a conversation"
     kind = "now" if version.is_current else kind
+    kind += "" if version.has_text else ", text not shown"
     left: Spans = [(f"{format_unix_time_as_day(version.time or 0.0)} ", "turn"), (kind, "strong")]
     said = [version.author, version.summary] if version.commit else []
     left += [(f"  {sanitize_to_one_line(one or '')}", "dim") for one in said]
