@@ -392,6 +392,20 @@ def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[
     return _find_places(conversation, wanted)
 
 
+def find_anchored_places(
+    conversation: Conversation, anchors: Mapping[str, MarkAnchor]
+) -> dict[str, MarkPlace]:
+    """Map the name of each anchor to the current place of its turn or call. Anchors without a place are left out.
+
+    The names are references to the turns and calls when the anchors were made.
+    """
+    wanted = [
+        (name, _MarkedText(anchor, parse_conversation_ref(name).call))
+        for name, anchor in anchors.items()
+    ]
+    return _find_places(conversation, wanted)
+
+
 def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
     """Map the id of each mark to the current place of its target, which is in this conversation.
 

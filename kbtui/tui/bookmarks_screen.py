@@ -20,6 +20,7 @@ from kbtui.tui.framework.text_widgets import LeftAndRightTextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.mark_blocks import make_mark_spans
+from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class BookmarksScreen(StyledScreen):
         return self._worker.has_pending_result and key != "escape"
 
     def _read_bookmarks(self) -> tuple[list[Bookmark], MarksOfTurns]:
-        bookmarks = self._userdata.list_bookmarks()
+        bookmarks = BookmarkAnchors(self._library.workspace, self._userdata).list_bookmarks()
         return bookmarks, self._library.find_marks_of_turns(one.ref for one in bookmarks)
 
     def _show_bookmarks(self, found: tuple[list[Bookmark], MarksOfTurns]) -> None:

@@ -199,6 +199,29 @@ class UserData:
                 (ref, title, note, now, now),
             )
 
+    def move_bookmarks(self, moves: Mapping[str, str]) -> None:
+        """Give bookmarks other references. `moves` maps each present reference to the new one.
+
+        If there is a bookmark for the new reference that is not moved itself, its note is added to the
+        note of the moved one.
+        """
+        with self.file.open_write_transaction() as db:
+            select = "SELECT * FROM bookmarks WHERE ref = ?"
+            found = [db.execute(select, (old,)).fetchone() for old in moves]
+            for old in moves:
+                _remove_rows(db, "bookmark", "bookmarks", "ref", "changed", old)
+            for row in filter(None, found):
+                moved = Bookmark(*row)
+                ref = moves[moved.ref]
+                present = db.execute("SELECT note, changed FROM bookmarks WHERE ref = ?", (ref,))
+                note, changed = present.fetchone() or ("", 0.0)
+                now = choose_change_time(db, "bookmark", ref, (max(changed, moved.changed),))
+                notes = dict.fromkeys(filter(None, (moved.note, note)))
+                db.execute(
+                    "INSERT OR REPLACE INTO bookmarks VALUES (?, ?, ?, ?, ?)",
+                    moved._replace(ref=ref, note="\n".join(notes), changed=now),
+                )
+
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
         with self.file.open_write_transaction() as db:

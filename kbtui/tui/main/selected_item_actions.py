@@ -161,22 +161,29 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
+        from kbtui.userdata.bookmark_anchors import BookmarkAnchors
         from kbtui.userdata.user_data_store import UserData
 
         userdata = UserData(self._main.library.workspace)
+        anchors = BookmarkAnchors(self._main.library.workspace, userdata)
         title = self._get_title_for_reference(reference)
 
         def find_bookmark() -> Bookmark | None:
-            return next((mark for mark in userdata.list_bookmarks() if mark.ref == reference), None)
+            return next((mark for mark in anchors.list_bookmarks() if mark.ref == reference), None)
 
         def ask_for_bookmark_note(known: Bookmark | None) -> None:
             def save_bookmark(note: str | None) -> None:
                 if note is None:
                     return
                 done = f"Changed the bookmark: {reference}" if known else f"Bookmarked {reference}"
+
+                def save_and_anchor_bookmark() -> None:
+                    userdata.save_bookmark(reference, title, note)
+                    anchors.list_bookmarks()
+
                 self.run_with_activity_shown(
                     "bookmarking …",
-                    lambda: userdata.save_bookmark(reference, title, note),
+                    save_and_anchor_bookmark,
                     lambda _: self._main.status.flash_message(done),
                     holds_keys=True,
                 )

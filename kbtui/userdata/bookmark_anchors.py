@@ -1,0 +1,124 @@
+"""Keeps bookmarks of turns and calls at their texts, when a conversation's file is rewritten."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, make_target_anchor
+from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
+from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.userdata.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbtui.refs import Ref
+    from kbtui.userdata.user_data_store import Bookmark, UserData
+    from kbtui.workspace import Workspace
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS anchors (
+  ref TEXT PRIMARY KEY, signature TEXT NOT NULL, anchor TEXT NOT NULL
+) WITHOUT ROWID
+"""
+
+
+class _StoredAnchor(NamedTuple):
+    """The anchor of a bookmark, and the signature that its conversation had when the anchor was stored."""
+
+    signature: str
+    anchor: MarkAnchor | None
+
+
+class BookmarkAnchors:
+    """The anchors of the bookmarks of turns and calls.
+
+    A bookmark is stored by its reference, which contains the turn's number. The anchor finds the turn
+    by its event's id, or by its text, when the number has changed.
+    """
+
+    def __init__(self, workspace: Workspace, userdata: UserData) -> None:
+        self._workspace, self._userdata = workspace, userdata
+        self._file = SqliteFile(
+            workspace.data_dir / "bookmark-anchors.sqlite",
+            _TABLES,
+            hint="check the file's permissions and the free space on its disk",
+            sync=False,
+        )
+
+    def list_bookmarks(self) -> list[Bookmark]:
+        """Return all bookmarks, newest first, after each was moved to the turn that has its text now.
+
+        If the anchors cannot be read, the bookmarks are returned as they are stored.
+        """
+        bookmarks = self._userdata.list_bookmarks()
+        turns: dict[str, list[Ref]] = {}
+        for bookmark in bookmarks:
+            if (ref := _parse_turn_ref(bookmark.ref)) is not None:
+                turns.setdefault(str(ref.conversation), []).append(ref)
+        try:
+            has_moved = [self._move_bookmarks(name, refs) for name, refs in turns.items()]
+        except WorkspaceError:
+            return bookmarks
+        return self._userdata.list_bookmarks() if any(has_moved) else bookmarks
+
+    def _move_bookmarks(self, conversation_id: str, refs: list[Ref]) -> bool:
+        """Move the bookmarks `refs` of a conversation. Return whether one of them had another place."""
+        try:
+            info = find_conversation(self._workspace, conversation_id)
+        except KbtuiError:
+            return False
+        stored = self._load_anchors(map(str, refs))
+        if all(str(ref) in stored and stored[str(ref)].signature == info.signature for ref in refs):
+            return False
+        conversation = load_conversation(info)
+        anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
+        places = find_anchored_places(conversation, anchors)
+        now: dict[str, _StoredAnchor] = {}
+        moves: dict[str, str] = {}
+        for ref in refs:
+            name, place = str(ref), places.get(str(ref))
+            if place is None and anchors.get(name) is not None:
+                # The text is gone: keep the anchor, because the text may come back.
+                now[name] = stored[name]._replace(signature=info.signature)
+                continue
+            if place is not None:
+                ref = make_conversation_ref(conversation_id, place.turn, place.call)
+            # A new anchor has the id of the event, which JP may have added since.
+            now[str(ref)] = _StoredAnchor(info.signature, make_target_anchor(conversation, ref))
+            if str(ref) != name:
+                moves[name] = str(ref)
+        if moves:
+            self._userdata.move_bookmarks(moves)
+        self._save_anchors(stored, now)
+        return bool(moves)
+
+    def _load_anchors(self, names: Iterable[str]) -> dict[str, _StoredAnchor]:
+        wanted = set(names)
+        rows = self._file.select_rows("SELECT ref, signature, anchor FROM anchors")
+        found = {}
+        for name, signature, text in rows:
+            if name in wanted:
+                values = json.loads(text)
+                found[name] = _StoredAnchor(signature, MarkAnchor(**values) if values else None)
+        return found
+
+    def _save_anchors(self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]) -> None:
+        rows = [
+            (name, one.signature, json.dumps(one.anchor._asdict() if one.anchor else None))
+            for name, one in anchors.items()
+        ]
+        with self._file.open_write_transaction() as db:
+            db.executemany("DELETE FROM anchors WHERE ref = ?", [(name,) for name in replaced])
+            db.executemany("INSERT OR REPLACE INTO anchors VALUES (?, ?, ?)", rows)
+
+
+def _parse_turn_ref(text: str) -> Ref | None:
+    """Return the reference of a bookmark if it names a turn or call, otherwise None."""
+    try:
+        ref = parse_conversation_ref(text)
+    except (UsageError, NothingFound):
+        return None
+    return ref if ref.turn is not None else None
