@@ -41,7 +41,7 @@ _NOUNS = {
     "kept_session": ("kept session", "kept sessions"),
 }
 _ORDER = list(_NOUNS)
-MAX_CHECKED_REFERENCES = 500
+MAX_CHECKED_REFERENCES = 200
 """At most this many imported references of a workspace are looked up, because each may read a file."""
 MAX_NAMED_REFERENCES = 10
 """At most this many missing references of a workspace are named."""
@@ -312,11 +312,12 @@ def _report_what_was_left_out(
 ) -> None:
     for root, references in missing.items():
         if references:
+            least = "at least " if len(references) == MAX_CHECKED_REFERENCES else ""
             noun = format_counted_noun(len(references), "reference leads", "references lead")
             names = ", ".join(references[:MAX_NAMED_REFERENCES])
             more = " …" if len(references) > MAX_NAMED_REFERENCES else ""
             print_to_stderr(
-                f"{root}: {noun} to nothing on this machine, and stay: {sanitize_to_one_line(names)}{more}"
+                f"{root}: {least}{noun} to nothing on this machine, and stay: {sanitize_to_one_line(names)}{more}"
             )
     skipped = sum(
         one.counts["approval"].skipped for one in report.workspaces if "approval" in one.counts

@@ -113,6 +113,8 @@ def collect_user_data(
 def _identify_workspace(workspace: Workspace, project_key: str) -> WorkspaceData:
     repository, _, directory = project_key.partition("\0")
     root = paths.convert_path_to_utf8(workspace.root)
+    if repository.startswith("jp:"):
+        return WorkspaceData(root, repository.removeprefix("jp:"))
     if repository.startswith("/"):
         # A path on this machine says nothing on another one.
         return WorkspaceData(root, workspace.id)
@@ -357,8 +359,11 @@ class _Import:
             return self._report
         try:
             self._change_files()
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(self._backup, ignore_errors=True)
+            if isinstance(error, WorkspaceError):
+                message = f"{error.message}; nothing was imported"
+                raise WorkspaceError(message, where=error.where, hint=error.hint) from error
             raise
         if self._has_backup:
             self._report.backup = self._backup

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 from claude_sessions import answered, session_id, typed, write_session
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from running import run_command
 from support import Builder, asked, said
 
 from kbtui.cli.main import main
@@ -138,6 +140,9 @@ def test_everything_a_person_made_moves_and_a_second_import_changes_nothing(
     fill(one)
     lines = one.export()
     assert one.file.stat().st_mode & 0o777 == 0o600
+    assert lines[1] | {"worktrees": [], "root": str(one.root)} == {
+        "kind": "workspace", "root": str(one.root), "jp_id": "zoo12", "repository": None, "directory": "", "worktrees": [],
+    }  # fmt: skip
     assert {line["kind"] for line in lines} == {
         "kbtui_data", "workspace", "bookmark", "mark", "saved_search", "approval", "session",
         "kept_session", "copy", "part", "end",
@@ -220,7 +225,6 @@ def merge(known: Sequence[UserRecord], added: Sequence[UserRecord]) -> list[User
 
 
 @given(_FILES, _FILES, _FILES)
-@settings(max_examples=100)
 def test_records_merge_alike_in_any_order(
     one: list[UserRecord], two: list[UserRecord], three: list[UserRecord]
 ) -> None:
@@ -369,7 +373,9 @@ def test_if_one_file_here_is_damaged_nothing_is_imported_anywhere(
         (other.workspace.data_dir / "marks.sqlite").write_bytes(b"not a database" * 100)
     before = other.data_rows()
     other.kbtui("import", str(one.file), code=3)
-    assert "marks.sqlite" in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "marks.sqlite" in err
+    assert "nothing was imported" in err
     assert other.data_rows() == before
     with other.use():
         assert list_kept_sessions() == ([], [])
@@ -399,6 +405,48 @@ def test_a_workspace_that_is_not_here_is_named_and_can_be_mapped(
         assert kept
         assert kept.working_directory == str(other.root)
     other.kbtui("import", str(one.file), "--map", "/nowhere=/tmp", code=2)
+
+
+def test_a_workspace_without_jp_is_recognized_by_its_repository(
+    machines: tuple[Machine, Machine], capfd: pytest.CaptureFixture[str]
+) -> None:
+    one, other = machines
+    for machine, address in (
+        (one, "git@forge.example:zoo/a.git"),
+        (other, "https://forge.example/zoo/a"),
+    ):
+        with machine.use():
+            (machine.root / ".jp").rename(machine.base / "jp")
+            (machine.root / ".git").mkdir()
+            (machine.root / ".git/config").write_text(f'[remote "origin"]\n\turl = {address}\n')
+            machine.data.save_bookmark(f"animals/{machine.base.name}")
+    one.export("--here")
+    other.kbtui("import", str(one.file))
+    assert len(other.summarize()[0]) == 2  # type: ignore[index]
+    with other.use():
+        (other.root / ".git/config").write_text(
+            '[remote "origin"]\n\turl = https://other.example/b\n'
+        )
+    other.kbtui("import", str(one.file), code=1)
+    assert "this workspace is not known here" in capfd.readouterr().err
+
+
+def test_a_running_engine_finds_imported_sessions(
+    machines: tuple[Machine, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    one, other = machines
+    fill(one)
+    one.export()
+    with other.use():
+        assert run_command("index", cwd=other.root).returncode == 0
+        try:
+            assert run_command("data", "import", str(one.file), cwd=other.root).returncode == 0
+            end = time.monotonic() + 30
+            while ID[:15] not in run_command("search", "full", cwd=other.root).stdout:
+                assert time.monotonic() < end
+        finally:
+            run_command("engine", "stop", cwd=other.root)
 
 
 def test_the_log_of_searches_moves_only_on_demand(machines: tuple[Machine, Machine]) -> None:
