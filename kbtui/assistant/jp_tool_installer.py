@@ -108,7 +108,8 @@ class PlannedFileChange:
     it is, and `why` gives the reason:
 
     * `keep`: the file is up to date.
-    * `edited`: the user has edited the file.
+    * `edited`: the user has edited the file. `is_outdated` says whether kbtui would write another
+      text now than the one that was edited; `new` is that text.
     * `taken`: kbtui did not write the file, or another file defines the tool.
     """
 
@@ -117,6 +118,7 @@ class PlannedFileChange:
     new: bytes | None = None
     old: bytes | None = None
     why: str | None = None
+    is_outdated: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -235,11 +237,20 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
     if state == "absent":
         new = add_checksum_comment(body, _list_missing_directories(workspace, path))
         return PlannedFileChange(path, "write", new=new)
-    if state == "ours":
-        new = add_checksum_comment(body, _parse_created_directories(old))
-        same = new == old.replace(b"\r\n", b"\n")
-        return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
-    return PlannedFileChange(path, state, old=old if state == "edited" else None)
+    if state == "taken":
+        return PlannedFileChange(path, state)
+    new = add_checksum_comment(body, _parse_created_directories(old))
+    if state == "edited":
+        is_outdated = _read_checksum(old) != _read_checksum(new)
+        return PlannedFileChange(path, state, new=new, old=old, is_outdated=is_outdated)
+    same = new == old.replace(b"\r\n", b"\n")
+    return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
+
+
+def _read_checksum(data: bytes) -> bytes | None:
+    """Read the checksum of the text that kbtui wrote, which stays when somebody edits the file."""
+    match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
+    return match[1] if match else None
 
 
 def _read_file_and_ownership(

@@ -28,7 +28,7 @@ def declare_tools_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "print the definitions, or install or uninstall them for JP"
     add("action", choices=["schema", "install", "uninstall"], help=text)
     add("--yes", "-y", action="store_true", help="do not ask for confirmation")
-    text = "with install: change nothing; the exit code is 1 if `install` would change files"
+    text = "with install: change nothing; the exit code says whether the files are up to date"
     add("--check", action="store_true", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
@@ -40,7 +40,8 @@ def run_tools_command(args: Namespace) -> int:
     that kbtui did not write or that you have edited. The MCP server needs no installation.
 
     When topics change, the description of `learn` changes, too. `install --check` tells a script whether
-    the installed tools are up to date.
+    the installed tools are up to date, by its exit code: 0 if they are, 1 if `install` would change files,
+    3 if a file of somebody else is in the way, and 4 if only files that you edited are out of date.
     """
     from kbtui.library import open_workspace
 
@@ -151,7 +152,14 @@ def _check_installed_tools(changes: list[PlannedFileChange], *, as_json: bool) -
     if any(change.is_needed for change in changes):
         print_to_stderr("the tools are not up to date; `kbtui tools install` updates them")
         return 1
-    return 3 if any(change.action == "taken" for change in changes) else 0
+    if any(change.action == "taken" for change in changes):
+        return 3
+    if any(change.is_outdated for change in changes):
+        print_to_stderr(
+            "files that you edited are out of date; `kbtui tools install` shows what is new"
+        )
+        return 4
+    return 0
 
 
 def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
@@ -170,6 +178,8 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
 def _format_file_change_headline(change: PlannedFileChange) -> str:
     label = _ACTION_LABELS[change.action]
     shown = f"{label.partition(':')[0]}: {change.why}" if change.why else label
+    if change.is_outdated:
+        shown += "; out of date. Take over what is new, or delete the file and install again"
     return f"{change.path}: {shown}\n"
 
 
@@ -178,7 +188,7 @@ def _format_file_change(change: PlannedFileChange) -> str:
     lines: list[str] = []
     if change.action == "write":
         lines = change.new_text.splitlines()
-    elif change.action == "update":
+    elif change.action == "update" or change.is_outdated:
         from difflib import unified_diff
 
         old, new = change.old_text.splitlines(), change.new_text.splitlines()
@@ -193,7 +203,10 @@ def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[st
             "path": change.path,
             "action": change.action,
             "why": change.why,
-            "text": change.new_text if change.action in ("write", "update") else None,
+            "outdated": change.is_outdated or change.action in ("write", "update", "remove"),
+            "text": change.new_text
+            if change.action in ("write", "update") or change.is_outdated
+            else None,
         }
         for change in changes
     ]

@@ -140,7 +140,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "keywords_only": _format_keywords_only_finding,
     "knowledge_counted": _format_knowledge_counts,
     "learn_tool_missing": "{file} is missing, but topics have subjects to learn; `kbtui tools install` writes it",
-    "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
+    "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it, or shows what is new if you have edited it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
     "marks_unusable": "marks are not shown: {detail}",

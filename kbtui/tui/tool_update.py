@@ -66,6 +66,11 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
             "the tools for JP are not installed", hint="`kbtui tools install` installs them"
         )
     todo = [change for change in changes if change.is_needed]
+    if not todo and any(change.is_outdated for change in changes):
+        raise NothingFound(
+            "you have edited the file of a tool, which is out of date",
+            hint="`kbtui tools install` shows what is new",
+        )
     if not todo:
         raise NothingFound("the tools for JP are up to date")
     return todo

@@ -309,6 +309,29 @@ def test_a_file_that_a_person_edited_is_theirs(
     assert [path.name for path in (built.root / FOLDER).iterdir()] == ["learn.toml"]
 
 
+def test_a_check_tells_an_edited_file_from_one_that_is_also_out_of_date(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command(built.root, "install", "--yes")
+    edited = built.root / FOLDER / "learn.toml"
+    text = edited.read_text().replace('run = "unattended"', 'run = "ask"')
+    edited.write_text(text)
+    assert command(built.root, "install", "--check") == 0
+    built.topics(guide={"title": "Renamed"})
+    capfd.readouterr()
+    assert command(built.root, "install", "--check") == 4
+    shown = capfd.readouterr()
+    assert "because you edited it; out of date" in shown.out
+    assert "files that you edited are out of date" in shown.err
+    assert command(built.root, "install", "--yes") == 0
+    # What is new can be taken over by hand.
+    assert "Renamed" in capfd.readouterr().out
+    assert edited.read_text() == text
+    edited.unlink()
+    command(built.root, "install", "--yes")
+    assert command(built.root, "install", "--check") == 0
+
+
 def test_other_line_ends_are_no_edit(built: Builder) -> None:
     command(built.root, "install", "--yes")
     for path in (built.root / FOLDER).iterdir():
