@@ -24,6 +24,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.cli.command_parser import reword_error_for_command, split_values_at_commas
 from kbtui.cli.export import declare_export_command_arguments
+from kbtui.cli.mark import cut_mark_label
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import (
@@ -625,7 +626,7 @@ class ConversationFormatter:
                         request = cut_to_width(request, max(40, self.width - 16))
                     yield self.style_text(f"        asked: {request}", "dim")
                 for mark in turn.get("marks", ()):
-                    text = self.put_on_one_safe_line(f"mark: {mark['label']}")
+                    text = f"mark: {cut_mark_label(mark['label'])}"
                     yield f"      {self.style_text(text, 'yellow')}"
             if entry["problem"]:
                 yield "    " + self.style_text(self.put_on_one_safe_line(entry["problem"]), "red")
@@ -678,7 +679,7 @@ class ConversationFormatter:
     def _format_marks_of_match(self, hit: ConversationGrepLine, id_: str) -> Iterator[str]:
         turn = hit.line.turn
         for mark in hit.marks:
-            label = self.put_on_one_safe_line(mark["label"])
+            label = cut_mark_label(mark["label"])
             if self.terminal:
                 head = f" {f':{turn}':>4} {'mark':<11} "
                 text = cut_to_width(label, max(20, self.width - measure_text_width(head)))

@@ -116,7 +116,7 @@ def _format_mark(placed: PlacedMark) -> str:
     """Format a mark on one line, with its id at the end. If its text is not found, a second line says why."""
     mark = placed.mark
     title = sanitize_to_one_line(mark.title or "Untitled")
-    lines = [f"{placed.ref}  {placed.label}  ({title}; {mark.id})"]
+    lines = [f"{placed.ref}  {cut_mark_label(placed.label)}  ({title}; {mark.id})"]
     if placed.problem == "conversation":
         lines.append("    the conversation is gone")
     elif placed.problem == "unreadable":
@@ -130,7 +130,14 @@ def _format_mark(placed: PlacedMark) -> str:
 
 def format_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
     """Return a line of text for each mark on a turn; `labels` are the marks, each on one line."""
-    return "".join(f"{indent}mark: {sanitize_to_one_line(label)}\n" for label in labels)
+    return "".join(f"{indent}mark: {cut_mark_label(label)}\n" for label in labels)
+
+
+def cut_mark_label(label: str) -> str:
+    """Cut a mark for a list, so that a long note does not hide the other rows."""
+    from kbtui.conversations.turn_marks import MAX_LISTED_CHARACTERS
+
+    return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
 def print_marks_notice(marks: MarksOfTurns | TurnMarks) -> None:

@@ -364,7 +364,9 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     parent = format_parent_title_suffix(hit.get("parent_title"), hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
     outdated = f" · {KNOWLEDGE_CHANGED}" if hit.get("outdated_subjects") else ""
-    marks = "".join(f" · {sanitize_to_one_line(one['label'])}" for one in hit.get("marks", ()))
+    # In a list of hits, a long note would hide the texts of the hits.
+    labels = (cut_to_width(sanitize_to_one_line(one["label"]), 200) for one in hit.get("marks", ()))
+    marks = "".join(f" · {label}" for label in labels)
     later = f" · again in turn {turn}" if (turn := hit.get("later_turn")) else ""
     others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"

@@ -52,12 +52,15 @@ TargetProblem = Literal["", "changed", "gone"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
-"""Longer passages and longer notes are cut to these numbers of characters."""
+"""The maximum numbers of characters of a passage and of a note."""
+MAX_LISTED_CHARACTERS = 200
+"""Where a mark is one of many lines, its label is cut to this many characters."""
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
 """A mark keeps this many characters of its text, to show them if the text is gone."""
 _TIMES = ("created", "changed")
+_EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
 """The largest number of a turn or call that an exported mark may have."""
@@ -178,6 +181,9 @@ def parse_exported_mark(shape: Any) -> Mark:
         "superseded_by": by_state and _is_reference(mark.superseded_by, of_turn=False),
         "target_anchor": mark.target_anchor is None
         or _is_reference(mark.superseded_by, of_turn=True),
+        "note": len(mark.note) <= MAX_NOTE_CHARACTERS,
+        "passage": len(mark.passage or "") <= MAX_PASSAGE_CHARACTERS,
+        "text": len(mark.text) <= MAX_PASSAGE_CHARACTERS,
         # NaN, which Python reads in JSON, is in no range.
         "created": 0 <= mark.created <= _LATEST_TIME,
         "changed": 0 <= mark.changed <= _LATEST_TIME,
@@ -334,18 +340,25 @@ def make_mark(
     """Make a mark on the turn or call of a reference, or on a passage of it.
 
     `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError`
-    if there is no text to mark, and `NothingFound` if the turn does not exist or does not contain
-    the passage.
+    if there is no text to mark, or if the note or the passage is too long. Raises `NothingFound` if the
+    turn does not exist or does not contain the passage.
     """
+    for name, text, longest in (
+        ("note", note, MAX_NOTE_CHARACTERS),
+        ("passage", passage or "", MAX_PASSAGE_CHARACTERS),
+    ):
+        if len(text) > longest:
+            message = f"it has {len(text):,} characters; the maximum is {longest:,}"
+            raise UsageError(message, where=name)
     if ref.turn is None:
         raise UsageError("only a turn can be marked", where=str(ref), hint=f"write {ref}:TURN")
     turn = conversation.find_turn(ref.turn)
     if turn is None:
         raise NothingFound(f"{ref.conversation} has no turn {ref.turn}")
-    passage = _join_words(passage)[:MAX_PASSAGE_CHARACTERS] if passage else None
+    passage = _join_words(passage) if passage else None
     if passage:
         inside = (one for one in turn.events if ref.call in (None, one.call))
-        event = next((one for one in inside if passage in _join_words(one.text)), None)
+        event = next((one for one in inside if _contains_passage(one.text, passage)), None)
         if event is None:
             hint = "copy a part of one message, result or reasoning"
             raise NothingFound(f"{ref} does not contain this passage", hint=hint)
@@ -363,7 +376,7 @@ def make_mark(
     text = passage or _describe_event(event)
     title = conversation.info.title or ""
     return Mark(
-        mark_id, conversation.info.id, turn.number, call, passage, state, note[:MAX_NOTE_CHARACTERS], superseded_by,
+        mark_id, conversation.info.id, turn.number, call, passage, state, note, superseded_by,
         title, now, now, anchor, target_anchor, replace_surrogates(text[:_MAX_KEPT_CHARACTERS]),
     )  # fmt: skip
 
@@ -429,7 +442,7 @@ class _MarkedText(NamedTuple):
     def is_in(self, event: ConversationEvent) -> bool:
         """Return whether an event has this text."""
         if self.passage is not None:
-            return self.passage in _join_words(event.text)
+            return _contains_passage(event.text, self.passage)
         return _hash_event(event) == self.anchor.digest
 
 
@@ -538,6 +551,15 @@ def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
         event = _find_event_to_mark(turn, None)
         history.update((_hash_event(event) if event else "-").encode())
         yield history.hexdigest()[:32]
+
+
+def _contains_passage(text: str, passage: str) -> bool:
+    """Return whether a text contains a passage, apart from white space and marks of emphasis and code.
+
+    A passage that is copied from the reader lacks these marks.
+    """
+    wanted = _join_words(passage.translate(_EMPHASIS)) or passage
+    return wanted in _join_words(text.translate(_EMPHASIS)) or passage in _join_words(text)
 
 
 def _join_words(text: str) -> str:

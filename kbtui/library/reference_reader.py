@@ -182,7 +182,11 @@ class ReferenceReader(IndexAndEngineAccess):
                 if cites := outdated.get(turn.number):
                     changes = format_knowledge_changes((one.target, one.state) for one in cites)
                     parts.append(f"{changes[0].upper()}{changes[1:]}")
-                parts += [f"Mark: {label}" for label in marks.get_labels(turn.number)]
+            parts += [
+                f"Mark: {mark.label_in_turn}"
+                for mark in marks.by_turn.get(turn.number, ())
+                if ref.call is None or mark.place is None or mark.place.call in (None, ref.call)
+            ]
             for event in turn.events:
                 if ref.call in (None, event.call):
                     who = event.author or event.kind.replace("_", " ")

@@ -93,7 +93,10 @@ class MarkStore:
         if state not in MARK_STATES:
             hint = f"the states are {', '.join(MARK_STATES)}"
             raise UsageError(f"unknown state {state!r}", where="state", hint=hint)
+        from kbtui.conversations.conversation_repository import check_turn_and_call_exist
+
         conversation = self._load_conversation(ref.conversation or "")
+        check_turn_and_call_exist(conversation, ref)
         mark = make_mark(
             conversation,
             ref,

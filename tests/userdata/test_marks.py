@@ -230,9 +230,28 @@ def test_the_command_sets_lists_replaces_and_removes(
         assert main(["mark", *words]) == 2
     for words in (["add", f"{ID}:9", "decided"], ["rm", f"{ID}:3"], ["ls", "--unmatched"]):
         assert main(["mark", *words]) == 1
+    assert main(["mark", "add", f"{ID}:1.9", "decided"]) == 1
+    for option, size in (("--note", 2001), ("--passage", 10_001)):
+        assert main(["mark", "add", f"{ID}:1", "decided", option, "x" * size]) == 2
     for gone in (f"{ID}:9", "jp-c17811111111:1", "topic/slug", "chunk:00"):
         assert main(["mark", "add", f"{ID}:1", "superseded", "--by", gone]) == 1, gone
     assert main(["mark", "add", f"{ID}:2", "decided", "--passage", "not there"]) == 1
+
+
+def test_a_passage_is_found_as_the_reader_shows_it(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built.conversation(2, [[asked("Which?"), said("Use **a `file` lock**,\n*always*.")]])
+    turn = "jp-c17800000002:1"
+    for passage in ("Use a file lock, always.", "**a `file` lock**"):
+        assert kbtui(capsys, "add", turn, "decided", "--passage", passage).startswith(turn)
+    assert main(["mark", "add", turn, "decided", "--passage", "a database lock"]) == 1
+    # A long note does not hide the other rows.
+    capsys.readouterr()
+    kbtui(capsys, "add", f"{ID}:1.1", "rejected", "--note", "ü" * 2000)
+    assert max(map(len, kbtui(capsys, "ls").splitlines())) < 300
+    assert main(["show", f"{ID}:1.1"]) == 0
+    assert f"Mark: call 1 rejected: {'ü' * 2000}" in capsys.readouterr().out
 
 
 def test_a_mark_is_shown_wherever_its_turn_is_printed(

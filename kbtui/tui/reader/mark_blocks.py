@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.turn_marks import MARK_SIGNS
+from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
+from kbtui.text import cut_to_width
 from kbtui.tui.reader.reader_blocks import ParagraphBlock
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ MARK_ROLES: dict[MarkState, str] = {
 """State of a mark -> the style role of its line."""
 
 
-def make_mark_spans(placed: PlacedMark) -> Spans:
-    """Return the line of a mark: its sign, and the whole mark as text."""
-    role = MARK_ROLES[placed.mark.state]
-    return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (placed.label_in_turn, role)]
+def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
+    """Return the line of a mark: its sign, and the mark as text. If `is_cut` is true, a long text is cut."""
+    role, label = MARK_ROLES[placed.mark.state], placed.label_in_turn
+    label = cut_to_width(label, MAX_LISTED_CHARACTERS) if is_cut else label
+    return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (label, role)]
 
 
 def make_mark_blocks(
@@ -32,12 +34,15 @@ def make_mark_blocks(
 ) -> Iterator[ParagraphBlock]:
     """Yield a block for each mark. It links to the reference that supersedes the turn, if there is one.
 
-    The keys of the blocks begin with `key`.
+    The keys of the blocks begin with `key`. With `indent`, the blocks are below a row of a list, so long
+    marks are cut.
     """
     for placed in marks:
         mark = placed.mark
         block = ParagraphBlock(
-            f"{key}mark:{mark.id}", make_mark_spans(placed), link=mark.superseded_by
+            f"{key}mark:{mark.id}",
+            make_mark_spans(placed, is_cut=bool(indent)),
+            link=mark.superseded_by,
         )
         if indent:
             block.lead = [(indent, "")]
