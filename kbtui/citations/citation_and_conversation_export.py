@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.refs import Ref
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
@@ -62,6 +63,43 @@ def format_given_text_remark(cite: Citation) -> str | None:
         "part": "The turn was given only a part of the subject; the rest is not compared.",
     }
     return remarks.get(cite.given.extent) if cite.given else None
+
+
+class CitedDifference(NamedTuple):
+    """What has changed since a citation, in the format of `diff -u`, and a remark on it or None."""
+
+    text: str
+    remark: str | None
+
+    def format_with_remark(self) -> str:
+        """Return the difference, after a line with the remark."""
+        return f"    {self.remark}\n{self.text}" if self.remark else self.text
+
+
+def format_difference_remark(
+    cite: Citation,
+    given: str,
+    now: str | None,
+    *,
+    renamed_to: Ref | None = None,
+    is_disabled: bool = False,
+) -> str | None:
+    """Return why the difference between a given text and the text now is as it is; None if that is clear.
+
+    The parameters are the fields of `GivenAndCurrentText`.
+    """
+    remarks = [format_given_text_remark(cite)]
+    if renamed_to is not None:
+        what = "which still has this text" if given == now else "whose text is compared"
+        remarks.append(f"The subject was renamed to {renamed_to}, {what}.")
+    if now is None:
+        what = "is disabled" if is_disabled else "no longer exists"
+        remarks = [f"The subject {what}, so all that the turn was given is shown as deleted."]
+    elif not now.strip() and cite.given is not None:
+        is_part = cite.given.extent in ("part", "cut")
+        none_left = "None of the paragraphs that the turn was given are in the subject now."
+        remarks.append(none_left if is_part else "The subject is empty now.")
+    return " ".join(filter(None, remarks)) or None
 
 
 def format_conversation_markdown(
@@ -216,18 +254,22 @@ def serialize_citations(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
-    differences: Mapping[Citation, str] | None = None,
+    differences: Mapping[Citation, CitedDifference] | None = None,
     make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
     `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With
-    `differences`, each citation has the key "difference". Its value is None if the mapping lacks the
+    `differences`, each citation has the keys "difference" and "remark". They are None if the mapping lacks the
     citation. `make_mark_fields` returns the fields about the user's marks on the turn of a reference.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:
-        more = {} if differences is None else {"difference": differences.get(cite)}
+        more: dict[str, str | None] = {}
+        if differences is not None:
+            found = differences.get(cite)
+            more["difference"] = found.text if found else None
+            more["remark"] = found.remark if found else None
         return {**make_citation_json(cite), **make_mark_fields(cite.source), **more}
 
     return {

@@ -2,7 +2,8 @@
 
 The text is taken from the stored result of the call, so the state does not depend on how the index
 splits subjects into passages. What `learn` and file tools add around a text (tags, code fences, line
-numbers, notes) is not compared, and neither are line ends or white space around the text.
+numbers, notes) is not compared, and neither are line ends, byte order marks or white space around the
+text.
 """
 
 from __future__ import annotations
@@ -74,13 +75,13 @@ class GivenText(NamedTuple):
 
     def make_stored_form(self) -> str:
         """Return what is stored for a later comparison: a hash, and the text unless it is the whole subject."""
-        digest = _hash_text(_normalize_text(self.result))
+        digest = _hash_text(normalize_text(self.result))
         return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
 
     @property
     def text_without_fence(self) -> str:
         """The text without the code fence around it, if there is one."""
-        plain = _normalize_text(self.text)
+        plain = normalize_text(self.text)
         fenced = re.fullmatch(_FENCED, plain)
         return fenced[2] if fenced and fenced[1] == fenced[3] else plain
 
@@ -108,12 +109,12 @@ class ComparableText:
     @cached_property
     def _lines(self) -> str:
         text = self._text if isinstance(self._text, str) else self._text()
-        return text.replace("\r\n", "\n")
+        return _normalize_line_ends(text)
 
     @property
     def plain(self) -> str:
-        """The text with LF line ends and without white space around it."""
-        return _normalize_text(self._lines)
+        """The text with LF line ends, without byte order marks, and without white space around it."""
+        return normalize_text(self._lines)
 
     @cached_property
     def digests(self) -> str:
@@ -126,7 +127,7 @@ class ComparableText:
         # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
         from kbtui.knowledge.subject_files import format_file_text_for_assistant
 
-        learned = _normalize_text(format_file_text_for_assistant(self._lines, self._relative))
+        learned = normalize_text(format_file_text_for_assistant(self._lines, self._relative))
         return " ".join(dict.fromkeys(map(_hash_text, (self.plain, learned))))
 
     @property
@@ -140,8 +141,14 @@ class ComparableText:
         return _compact_text(self.plain)
 
 
-def _normalize_text(text: str) -> str:
-    return replace_surrogates(text.replace("\r\n", "\n").strip())
+def normalize_text(text: str) -> str:
+    """Return a text as texts are compared: with LF line ends, without byte order marks and white space around it."""
+    return replace_surrogates(_normalize_line_ends(text).strip())
+
+
+def _normalize_line_ends(text: str) -> str:
+    # A byte order mark can also follow the first line of a code fence.
+    return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _compact_text(text: str) -> str:
@@ -226,15 +233,15 @@ def find_current_part_of_given_text(given: str, extent: GivenTextExtent, now: st
 
     `now` is the current text, and `given` the text that the turn was given. If the turn was given the
     whole subject, the result is all of `now`. Otherwise, the result begins with the first paragraph of
-    `now` that corresponds to a paragraph of `given`, and ends with the last one.
+    `now` that corresponds to a paragraph of `given`, and ends with the last one; it is "" if there is none.
     """
     if extent not in ("part", "cut"):
         return now
     from kbtui.text_difference import compare_paragraphs
 
     compared = compare_paragraphs(given, now)
-    while compared and compared[0].old is None:
-        compared.pop(0)
-    while compared and compared[-1].old is None:
-        compared.pop()
-    return "\n\n".join(one.new for one in compared if one.new is not None)
+    pairs = [n for n, one in enumerate(compared) if one.old is not None and one.new is not None]
+    if not pairs:
+        return ""
+    within = compared[pairs[0] : pairs[-1] + 1]
+    return "\n\n".join(one.new for one in within if one.new is not None)

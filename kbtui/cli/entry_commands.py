@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.citations import Citation
+    from kbtui.citations.citation_and_conversation_export import CitedDifference
     from kbtui.cli.command_parser import CommandParser
     from kbtui.index.entry_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -464,7 +465,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             difference = None
             if version.has_text and older.has_text:
                 difference = format_unified_difference(
-                    older.text, version.text, names[index + 1], names[index]
+                    older.comparable_text, version.comparable_text, names[index + 1], names[index]
                 )
             lines.append(sanitize(difference or ""))
             fact["difference"] = difference
@@ -482,8 +483,8 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
     if not (versions[old].has_text and versions[new].has_text):
         raise UsageError("a version whose text is not shown cannot be compared", where="--compare")
     difference = format_unified_difference(
-        versions[old].text,
-        versions[new].text,
+        versions[old].comparable_text,
+        versions[new].comparable_text,
         _format_subject_version(versions[old]),
         _format_subject_version(versions[new]),
     )
@@ -618,15 +619,15 @@ def run_cites_command(args: Namespace) -> int:
     if found.gone:
         later = f"; it was renamed to {renamed}" if renamed else ""
         print_to_stderr(f"{found.ref} cannot be opened: {found.gone}{later}")
-    shown = differences or {}
+    shown = {cite: sanitize(one.format_with_remark()) for cite, one in (differences or {}).items()}
     lines = [
-        f"{_format_citation(number, cite, short_refs)}{mark_lines}{sanitize(shown.get(cite, ''))}"
+        f"{_format_citation(number, cite, short_refs)}{mark_lines}{shown.get(cite, '')}"
         for (number, cite), mark_lines in zip(
             enumerate(found.uses, 1), _format_marks_once(found.uses, marks), strict=True
         )
     ]
     lines += [
-        f"cited by {format_citing_turn(cite, short_refs)}\n{mark_lines}{sanitize(shown.get(cite, ''))}"
+        f"cited by {format_citing_turn(cite, short_refs)}\n{mark_lines}{shown.get(cite, '')}"
         for cite, mark_lines in zip(
             found.used_by, _format_marks_once(found.used_by, marks), strict=True
         )
@@ -652,14 +653,26 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
         seen.add(cite.source)
 
 
-def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, str]:
-    """Return what has changed since each citation, in the format of `diff -u`."""
+def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, CitedDifference]:
+    """Return what has changed since each citation."""
+    from kbtui.citations.citation_and_conversation_export import (
+        CitedDifference,
+        format_difference_remark,
+    )
+
     differences = {}
     for cite in cites:
         if cite.state in ("changed", "gone"):
             with suppress(KbtuiError):
                 texts = library.read_given_and_current_text(cite)
-                differences[cite] = texts.format_as_unified_difference()
+                remark = format_difference_remark(
+                    cite,
+                    texts.given,
+                    texts.now,
+                    renamed_to=texts.renamed_to,
+                    is_disabled=texts.is_disabled,
+                )
+                differences[cite] = CitedDifference(texts.format_as_unified_difference(), remark)
     return differences
 
 

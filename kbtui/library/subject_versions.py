@@ -12,6 +12,7 @@ from kbtui.citations.given_text import (
     find_current_part_of_given_text,
     find_state_of_given_text,
     find_text_given_by_file_tool,
+    normalize_text,
 )
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
@@ -37,18 +38,21 @@ class GivenAndCurrentText(NamedTuple):
     """The text of a subject that a turn was given, and its text now (None if the subject is gone).
 
     Tags, code fences, line numbers and notes around the text are removed from both. If the turn was
-    given only a part, `now` is only the part of the subject that corresponds to it.
+    given only a part, `now` is only the part of the subject that corresponds to it. If the subject was
+    renamed, `renamed_to` is its reference now, and `now` its text. `is_disabled` says why it is gone.
     """
 
     cite: Citation
     given: str
     now: str | None
+    renamed_to: Ref | None = None
+    is_disabled: bool = False
 
     def format_as_unified_difference(self) -> str:
         """Return the difference in the format of `diff -u`; "" if both texts are equal."""
         from kbtui.text_difference import format_unified_difference
 
-        now_name = "/dev/null" if self.now is None else self.cite.target
+        now_name = "/dev/null" if self.now is None else str(self.renamed_to or self.cite.target)
         given_name = f"{self.cite.target} (given to {self.cite.source})"
         return format_unified_difference(self.given, self.now or "", given_name, now_name)
 
@@ -71,6 +75,11 @@ class SubjectVersion(NamedTuple):
     is_current: bool = False
     has_text: bool = True
     given_to: tuple[str, ...] = ()
+
+    @property
+    def comparable_text(self) -> str:
+        """The text with LF line ends, without byte order marks, and without white space around it."""
+        return normalize_text(self.text)
 
 
 class SubjectHistory(NamedTuple):
@@ -102,12 +111,19 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
     given = cite.given or find_citation(reader, cite.key).given
     if given is None:
         raise NothingFound("it is not known what the turn was given", where=cite.source)
-    subject = open_cited_subject(reader.load_knowledge(), cite.target)
+    knowledge = reader.load_knowledge()
+    subject, renamed = open_cited_subject(knowledge, cite.target), None
+    if subject is None:
+        topic, _, slug = cite.target.partition("/")
+        if knowledge.find_subject(topic, slug) is not None:
+            return GivenAndCurrentText(cite, given.text_without_fence, None, is_disabled=True)
+        renamed = find_renamed_subject(reader, make_subject_ref(topic, slug))
+        subject = renamed and open_cited_subject(knowledge, str(renamed))
     if subject is None:
         return GivenAndCurrentText(cite, given.text_without_fence, None)
-    text = given.text.strip() if subject.is_prose else given.text_without_fence
+    text = normalize_text(given.text) if subject.is_prose else given.text_without_fence
     now = find_current_part_of_given_text(text, given.extent, subject.plain)
-    return GivenAndCurrentText(cite, text, now)
+    return GivenAndCurrentText(cite, text, now, renamed)
 
 
 def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
@@ -245,7 +261,7 @@ class _VersionHistory:
         is_prose = (
             self._relative is not None and ComparableText(given.text, self._relative).is_prose
         )
-        return given.text.strip() if is_prose else given.text_without_fence
+        return normalize_text(given.text) if is_prose else given.text_without_fence
 
     def list_versions(self) -> list[SubjectVersion]:
         """Return the versions, newest first, each with the turns that were given it, newest first."""

@@ -12,7 +12,11 @@ from test_citing import make_call, make_conversation
 
 from kbtui.assistant.assistant_tools import escape_citation_headers
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.given_text import ComparableText, find_citation_state
+from kbtui.citations.given_text import (
+    ComparableText,
+    find_citation_state,
+    find_current_part_of_given_text,
+)
 from kbtui.index.chunk_splitter import split_subject_into_chunks
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge
@@ -26,7 +30,8 @@ texts = st.lists(
     max_size=12,
 ).map("\n\n".join)
 names = st.sampled_from(["a.md", "a.txt", "a.py", "a.toml"])
-line_ends = st.sampled_from(["\n", "\r\n"])
+line_ends = st.sampled_from(["\n", "\r\n", "\r"])
+byte_order_marks = st.sampled_from(["", "\ufeff"])
 
 
 def load(root: Path, name: str, text: str) -> KnowledgeBase:
@@ -52,15 +57,26 @@ def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arg
 
 
 @settings(max_examples=60, deadline=None)
-@given(texts, texts, names, line_ends, st.sampled_from(["a", "*", ["b", "a"]]), st.booleans())
+@given(
+    texts, texts, names, line_ends, byte_order_marks, byte_order_marks,
+    st.sampled_from(["a", "*", ["b", "a"]]), st.booleans(),
+)  # fmt: skip
 def test_what_learn_returned_is_compared_with_the_text_and_not_with_its_form(
-    then: str, now: str, name: str, line_end: str, subjects: Any, stripped: bool
+    then: str,
+    now: str,
+    name: str,
+    line_end: str,
+    mark_then: str,
+    mark_now: str,
+    subjects: Any,
+    stripped: bool,
 ) -> None:
     with TemporaryDirectory() as root:
-        knowledge = load(Path(root), name, then.replace("\n", line_end))
+        knowledge = load(Path(root), name, mark_then + then.replace("\n", line_end))
         result = knowledge.learn("guide", subjects).text
         result = result.strip() if stripped else result
-        state = find_state(knowledge, now, "learn", result, topic="guide", subjects=subjects)
+        current = mark_now + now
+        state = find_state(knowledge, current, "learn", result, topic="guide", subjects=subjects)
     assert state.state == ("unchanged" if then == now else "changed")
 
 
@@ -173,3 +189,14 @@ def test_a_note_about_a_cut_that_is_part_of_the_subject_itself_changes_nothing(t
         result = knowledge.learn("guide", "a").text
         state = find_state(knowledge, then, "learn", result, topic="guide", subjects="a")
     assert state.state == "unchanged"
+
+
+def test_the_difference_of_a_part_has_no_paragraphs_from_outside_the_part() -> None:
+    now = "# Head\n\nBefore it.\n\nOne two three.\n\nAfter it."
+    for part, expected in (
+        ("Gone with the rest.\n\nOne two three.", "One two three."),
+        ("One two four.", "One two three."),
+        ("Nothing alike here.", ""),
+    ):
+        assert find_current_part_of_given_text(part, "part", now) == expected
+    assert find_current_part_of_given_text("Nothing alike here.", "whole", now) == now

@@ -214,6 +214,8 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."
+    assert cite["remark"].startswith("The subject no longer exists, so all")
+    assert f"    {cite['remark']}\n--- guide/limits" in run(built, "cites", turn, "--diff").stdout
 
 
 def test_the_marks_of_a_turn_are_shown_by_every_command_that_shows_the_turn(

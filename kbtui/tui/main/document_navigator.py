@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
     from kbtui.dates import Clock
     from kbtui.library import Library
+    from kbtui.library.subject_versions import GivenAndCurrentText
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
@@ -443,7 +444,7 @@ def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
     """Make the document that compares the text of a subject that a turn was given with the current text."""
-    from kbtui.citations.citation_and_conversation_export import format_given_text_remark
+    from kbtui.citations.citation_and_conversation_export import format_difference_remark
     from kbtui.tui.reader.difference_document import build_difference_document
     from kbtui.tui.reader.mark_blocks import make_mark_blocks
 
@@ -452,20 +453,32 @@ def _make_difference_document(
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = (
         f"given to turn {found.turn}{when}",
-        "no longer exists" if texts.now is None else "current text",
+        _name_current_text(texts),
     )
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
     head = [HeadingBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
     title = f"{cite.target}: given text and current text"
-    remark = format_given_text_remark(found)
+    remark = format_difference_remark(
+        found,
+        texts.given,
+        texts.now,
+        renamed_to=texts.renamed_to,
+        is_disabled=texts.is_disabled,
+    )
     document = build_difference_document(
         key, title, texts.given, texts.now, names, remark, head=head, screen_width=width
     )
-    document.ref = cite.target if texts.now is not None else None
-    topic, _, slug = cite.target.partition("/")
+    document.ref = str(texts.renamed_to or cite.target) if texts.now is not None else None
+    topic, _, slug = (document.ref or cite.target).partition("/")
     document.record = library.load_knowledge().find_subject(topic, slug)
     return document
+
+
+def _name_current_text(texts: GivenAndCurrentText) -> str:
+    if texts.now is None:
+        return "disabled" if texts.is_disabled else "no longer exists"
+    return f"current text of {texts.renamed_to}" if texts.renamed_to else "current text"
 
 
 def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocument:

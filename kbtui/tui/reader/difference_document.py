@@ -164,7 +164,9 @@ def build_history_document(
             blocks.append(HeadingBlock(key, left, link=turn))
             blocks += make_mark_blocks(marks.get_marks(turn), "    ", f"{key}:")
         if number + 1 < len(versions) and version.has_text and versions[number + 1].has_text:
-            compared = compare_paragraphs(versions[number + 1].text.strip(), version.text.strip())
+            compared = compare_paragraphs(
+                versions[number + 1].comparable_text, version.comparable_text
+            )
             blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
     if len(versions) == 1:
         text = "No earlier version is known, neither from Git nor from a conversation."
