@@ -190,6 +190,8 @@ def format_notice(notice: Notice) -> str:
             return f"keywords only: {reason}" if reason else "keywords only"
         case "filter_of_other_input":
             values = {**values, "inputs": " and the ".join(values["inputs"])}
+        case "unknown_filter" if not values["suggestion"]:
+            return f"{values['word']}: is no filter; it was searched for as a word"
         case "near_spellings":
             return _format_near_spellings(values)
         case "filters_leave_nothing":

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         SubjectVersion,
     )
     from kbtui.refs import Ref
+    from kbtui.search.entries_of_filter import EntriesOfFilter
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
     from kbtui.userdata.mark_store import MarkStore
     from kbtui.userdata.marks_of_turns import MarksOfTurns
@@ -258,6 +259,20 @@ class Library(ReferenceReader):
             hidden=hidden,
             limit=limit,
             per_entry=per_entry,
+        )
+
+    def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesOfFilter:
+        """Return the subjects and conversations, also archived ones, that a filter such as `file:main.py` selects.
+
+        Raises `IndexUnavailable` if there is no index.
+        """
+        from kbtui.search.entries_of_filter import find_entries_of_filter
+        from kbtui.userdata.marks_of_turns import list_marked_turns
+
+        request = SearchRequest(text, mode="lexical", hidden=hidden, archived=True)
+        request = request._replace(marked=list_marked_turns(self.workspace, request))
+        return self._query_index_with_repair(
+            lambda reader: find_entries_of_filter(self.workspace, reader, request)
         )
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:

@@ -58,7 +58,8 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list of
-    entries apply the filter. If one of these attributes is empty, the filter cannot be used there.
+    entries apply the filter. If one of these attributes is empty, the filter cannot be used there, with one
+    exception: the library pane looks up the filters of searches that it cannot apply itself in the index.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class FilterDefinition:
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """Returns whether a conversation in the library pane matches. None if that pane lacks this filter."""
+        """Returns whether a conversation in the library pane matches. None if the pane cannot tell by itself."""
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
@@ -113,7 +114,7 @@ class FilterDefinition:
 
     def is_accepted_in_input(self, filter_input: FilterInput) -> bool:
         """Return whether the filter can be typed in an input, such as the search."""
-        return bool(getattr(self, filter_input))
+        return bool(getattr(self, filter_input) or (filter_input == "library" and self.search))
 
     @property
     def option_names(self) -> str:
@@ -252,7 +253,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         library=lambda _, summary, name: any(name in tool.casefold() for tool in summary.tools),
         needs_summary=True,
     ),
-    FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", example="arg:path=a.md", search="arg", term="arg"),
+    FilterDefinition("arg", "only calls with this argument: arg:topic=guide", "argument", example="arg:topic=guide", search="arg", term="arg"),
     FilterDefinition(
         "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",), example="after:2w",
         search="since", entries="since", library=_is_conversation_active_since,
@@ -269,15 +270,15 @@ FILTERS: tuple[FilterDefinition, ...] = (
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(
-        "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",), example="label:area=ui",
+        "label", "only conversations with this label: label:area, label:area=search", "label", ("labels",), example="label:area=search",
         search="label", term="entry", library=_has_conversation_label,
     ),
     FilterDefinition(
-        "file", "only turns with a call that names this file: file:src/main.py, file:main.py", "file", ("files",), example="file:src/main.py",
+        "file", "only turns with a call that names this file: file:src/reader.py, file:reader.py", "file", ("files",), example="file:reader.py",
         search="file",
     ),
     FilterDefinition(
-        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",), example="project:site",
+        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",), example="project:demo",
         search="project",
     ),
     FilterDefinition(
@@ -291,13 +292,14 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
-        "agent", "only conversations with this agent: jp, claude-code, … or a prefix", "agent", ("agents",), example="agent:claude",
+        "agent", "only conversations with this agent: jp, claude-code, … or a prefix", "agent", ("agents",), example="agent:jp",
         search="agents", term="agent", entries="agents", options=("--agent",), metavar="NAME",
         library=lambda info, _, name: info.agent == name,
     ),
     FilterDefinition(
         "is", f"only conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
-        ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
+        ("status",), search="is", term="entry", example="is:pinned",
+        library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
         "is", f"only entries with this status: {', '.join(ENTRY_STATUSES)}", "choice", ("status",),

@@ -411,6 +411,10 @@ class KeywordSearch:
         """Return how many chunks contain a word of the query and pass its filters."""
         return sum(side.count_matching_chunks() for side in self.sides)
 
+    def list_entry_chunks(self) -> list[int]:
+        """Return the number of one matching chunk of each entry with a match."""
+        return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
+
     @property
     def tolerance(self) -> float:
         """The relative difference up to which two scores count as equal."""
@@ -532,6 +536,22 @@ class _KeywordIndexQuery:
         if query is None:
             query = self._build_tantivy_query([], selects_all=True)
         return int(self.searcher.search(query, limit=1, count=True).count)
+
+    def list_entry_chunks_of_index(self) -> list[int]:
+        """Return the number of one matching chunk of each entry of this index with a match."""
+        if not self.searcher.num_docs:
+            return []
+        query = self.query or self._build_tantivy_query([], selects_all=True)
+        hits = self.searcher.search(query, limit=self.searcher.num_docs, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = self.searcher.fast_field_values("chunk", addresses)
+        places = self.searcher.fast_field_values("place", addresses)
+        found = {
+            get_entry_number_of_place(place): number
+            for number, place in zip(numbers, places, strict=True)
+            if number is not None
+        }
+        return [*found.values()]
 
     def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
         """Return the best `limit` chunks of this index. If they belong to few entries, add chunks of other entries.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kbtui.search.filter_definitions import (
@@ -16,8 +17,9 @@ from kbtui.search.filter_definitions import (
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
     from kbtui.search.filter_definitions import FilterInput
@@ -49,19 +51,52 @@ class QueryCompletion:
 
 
 def list_query_completions(
-    text: str, cursor: int, knowledge: KnowledgeBase, reader: IndexReader | None = None
+    text: str,
+    cursor: int,
+    knowledge: KnowledgeBase,
+    reader: IndexReader | None = None,
+    *,
+    filter_input: FilterInput = "search",
+    conversations: Sequence[ConversationInfo] = (),
+    summaries: Collection[ConversationToolsAndModels] = (),
+    projects: Sequence[str] = (),
 ) -> list[QueryCompletion]:
-    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor.
+    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor, in the search or the library.
 
-    Values that begin with the typed text come first. Types, tools and arguments come from the index of
-    visible entries, if there is one.
+    Values that begin with the typed text come first. Types, arguments and files come from the index of
+    visible entries, if there is one; labels and worktrees come from `conversations`; tools, models and
+    agents come from the index, or from `conversations` and their `summaries`.
     """
-    return list_filter_completions(
-        text,
-        cursor,
-        "search",
-        lambda row, part: _list_filter_values(row, part, knowledge, reader),
-    )
+
+    def list_values(row: FilterDefinition, part: str) -> list[tuple[str, str]]:
+        counted = _count_values_of_conversations(row, conversations, summaries)
+        if row.kind == "project":
+            return [*((name, "project") for name in projects), *counted]
+        return counted or _list_filter_values(row, part, knowledge, reader)
+
+    return list_filter_completions(text, cursor, filter_input, list_values)
+
+
+def _count_values_of_conversations(
+    row: FilterDefinition,
+    conversations: Sequence[ConversationInfo],
+    summaries: Collection[ConversationToolsAndModels],
+) -> list[tuple[str, str]]:
+    """Return the values that occur in conversations, the most frequent first, each with their number."""
+    counts: Counter[str] = Counter()
+    if row.key == "label":
+        for info in conversations:
+            counts.update(info.labels.keys())
+            counts.update(f"{key}={value}" for key, value in info.labels.items() if value)
+    elif row.key == "agent":
+        counts.update(info.agent for info in conversations if info.parent is None)
+    elif row.key == "project":
+        counts.update(info.worktree for info in conversations if info.worktree)
+    elif row.key in {"tool", "model"}:
+        for summary in summaries:
+            counts.update(summary.tools if row.key == "tool" else summary.models)
+    order = sorted(counts, key=lambda one: (-counts[one], one))
+    return [(one, format_counted_noun(counts[one], "conversation")) for one in order]
 
 
 def list_filter_completions(
@@ -132,5 +167,5 @@ def list_fixed_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:
         groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
         return [(name, "" if " " not in text else text) for name, text in groups.items()]
     if row.kind == "date":
-        return list(DATE_COMPLETIONS.items())
+        return [*DATE_COMPLETIONS.items(), (datetime.now().date().isoformat(), "a day")]
     return []

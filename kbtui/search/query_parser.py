@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
-_FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
+_FILTER_LIKE = re.compile(r"([a-z]{2,12}):(?![:/\\])(\S+)")
 
 
 class QueryFilter(NamedTuple):
@@ -78,8 +78,9 @@ class ParsedQuery(NamedTuple):
 
     @property
     def filter_like_word_notices(self) -> tuple[Notice, ...]:
-        """The notices about words that look like filters."""
-        return tuple(word.notice for word in self.almost_filters)
+        """The notices about words that look like filters. Words that are like no filter are only marked on screens."""
+        notices = (word.notice for word in self.almost_filters)
+        return tuple(one for one in notices if one.values.get("suggestion") != "")
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
@@ -159,6 +160,8 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
             return Notice("filter_of_other_input", {"word": match[1], "inputs": inputs})
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
+        if match[1] not in known and not match[2].isdigit():
+            return Notice("unknown_filter", {"word": match[1], "suggestion": ""})
     return None
 
 
@@ -373,6 +376,12 @@ class _QueryFilterApplier:
         elif row.kind == "label":
             entries = self._find_conversations_by_label(row, values)
             terms = sorted(entries)
+        elif row.key == "is":
+            states = [state for value in values for state in row.parse_choice_value(value)]
+            entries = self._find_conversations_by_library_filter(row, states)
+            terms = sorted(entries)
+            if "archived" in states and not part.excluded:
+                self._request = self._request._replace(archived=True)
         elif row.kind == "argument":
             terms = [_parse_argument_filter(value) for value in values]
         else:
@@ -381,7 +390,7 @@ class _QueryFilterApplier:
             self._without_marks += terms
         elif part.excluded:
             self._without.append((row.term, tuple(terms)))
-        elif row.kind in {"title", "label"}:
+        elif row.kind in {"title", "label"} or row.key == "is":
             self._entries = entries if self._entries is None else self._entries & entries
         elif row.kind == "argument":
             self._args.append(tuple(terms))
@@ -506,16 +515,34 @@ class _QueryFilterApplier:
         files, because the index does not contain them.
         """
         from kbtui.conversations.conversation_repository import list_conversations
+
+        found = self._find_conversations_by_library_filter(row, values)
+        if not found:
+            infos = list_conversations(self._workspace, counts=False)
+            known = Counter(
+                name
+                for info in infos
+                for key, value in info.labels.items()
+                for name in ((key, f"{key}={value}") if value else (key,))
+            )
+            raise row.make_unknown_value_error(values[0], [name for name, _ in known.most_common()])
+        return found
+
+    def _find_conversations_by_library_filter(
+        self, row: FilterDefinition, values: Sequence[str]
+    ) -> set[str]:
+        """Return the ids of the conversations that match one of the values in the library pane."""
+        from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.models import ConversationToolsAndModels
 
         assert row.library is not None
-        infos = list_conversations(self._workspace, counts=False)
         wanted, unused = [value.casefold() for value in values], ConversationToolsAndModels()
-        found = {info.id for info in infos for text in wanted if row.library(info, unused, text)}
-        if not found:
-            known = Counter(key for info in infos for key in info.labels)
-            raise row.make_unknown_value_error(values[0], [key for key, _ in known.most_common()])
-        return found
+        return {
+            info.id
+            for info in list_conversations(self._workspace, counts=False)
+            for text in wanted
+            if row.library(info, unused, text)
+        }
 
     def _find_entries_by_title(self, text: str) -> set[str]:
         """Return the ids of the entries whose title contains all words of `text`."""

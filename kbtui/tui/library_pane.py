@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rich.highlighter import Highlighter
 from textual import on
 from textual.actions import SkipAction
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from kbtui.dates import Clock, format_age_or_day
+from kbtui.errors import KbtuiError
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
+from kbtui.search.entries_of_filter import EntriesOfFilter
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import QueryMistake
@@ -28,21 +28,21 @@ from kbtui.tui.framework.text_widgets import (
     CompletingInput,
     LabeledInput,
     PaneInput,
+    QueryErrorHighlighter,
     WrappedParagraphs,
 )
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from rich.text import Text
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.knowledge.models import Subject
-    from kbtui.search.query_completion import QueryCompletion
+    from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
@@ -50,12 +50,17 @@ if TYPE_CHECKING:
 class LibraryFilterCondition(NamedTuple):
     """A condition on conversations: at least one of `values` must match.
 
-    If `excluded` is true, none of them may match.
+    If `excluded` is true, none of them may match. A condition that the pane cannot check has the text
+    `lookup`, from the offset `start` of the filter line on. The index says which `entries` it selects; until
+    then, `entries` is None, and the condition does not match.
     """
 
     filter: FilterDefinition
     values: tuple[Any, ...]
     excluded: bool
+    lookup: str = ""
+    start: int = 0
+    entries: frozenset[str] | None = None
 
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
@@ -64,18 +69,24 @@ class LibraryFilterCondition(NamedTuple):
 
         `summary` is None while it is unknown. Until then, a condition that needs it does not match.
         """
+        if self.lookup:
+            return self.matches_entry(info.id)
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
         found = any(condition(info, summary, value) for value in self.values)  # type: ignore[arg-type]
         return found != self.excluded
 
+    def matches_entry(self, entry_id: str) -> bool:
+        """Return whether the index says that an entry matches. Conditions on conversations match no subject."""
+        return self.entries is not None and (entry_id in self.entries) != self.excluded
+
 
 class LibraryFilter(NamedTuple):
     """A parsed filter of the library pane.
 
-    A title or slug matches if it contains all `words` and none of the words in `without`. A
-    conversation must also fulfil the conditions `parts`. `errors` are the mistakes in the text of the
+    A title or slug matches if it contains all `words` and none of the words in `without`. An entry must
+    also fulfil the conditions `parts`. `errors` are the mistakes in the text of the
     filter.
     """
 
@@ -91,6 +102,39 @@ class LibraryFilter(NamedTuple):
     def needs_tools_and_models(self) -> bool:
         """Whether a condition needs summaries. For these, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
+
+    @property
+    def awaits_lookup(self) -> bool:
+        """Whether the index has not yet said which entries a condition selects."""
+        return any(part.lookup and part.entries is None for part in self.parts)
+
+    def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryFilter:
+        """Return the filter with the entries that its conditions select. `found` maps lookups to their results.
+
+        A condition with a mistake becomes an error.
+        """
+        parts: list[LibraryFilterCondition] = []
+        errors = [*self.errors]
+        for part in self.parts:
+            selected = found.get(part.lookup)
+            if selected is None:
+                parts.append(part)
+            elif selected.mistakes:
+                mistake = selected.mistakes[0]
+                end = part.start + len(part.lookup)
+                errors.append(mistake._replace(start=part.start, end=end))
+            else:
+                parts.append(part._replace(entries=selected.entries))
+        return self._replace(parts=tuple(parts), errors=tuple(sorted(errors)))
+
+    def matches_subject(self, subject: Subject) -> bool:
+        """Return whether a subject fulfils all conditions."""
+        if not self.parts:
+            return True
+        from kbtui.index.entries_and_chunks import make_subject_id
+
+        entry_id = make_subject_id(subject.topic, subject.slug)
+        return all(part.matches_entry(entry_id) for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
         """Return whether a title or slug contains all words and none of the excluded words."""
@@ -117,7 +161,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     errors = [_make_filter_mistake(word) for word in query.almost_filters]
     for part in query.filters:
         try:
-            parts.append(_parse_filter_condition(part, now))
+            parts.append(_parse_filter_condition(text, part, now))
         except FilterValueError as error:
             if not part.unfinished:
                 errors.append(QueryMistake(part.start, part.end, error.message, error.hint))
@@ -137,8 +181,12 @@ def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
     return QueryMistake(word.start, word.end, "needs a value", about)
 
 
-def _parse_filter_condition(part: QueryFilter, now: datetime) -> LibraryFilterCondition:
+def _parse_filter_condition(text: str, part: QueryFilter, now: datetime) -> LibraryFilterCondition:
     row = map_filters_by_key("library")[part.key]
+    if row.library is None and any(part.values):
+        start = part.start + part.excluded
+        lookup = text[start : part.end]
+        return LibraryFilterCondition(row, part.values, part.excluded, lookup, start)
     values: list[Any] = []
     for value in filter(None, part.values):
         if row.kind == "date":
@@ -190,7 +238,8 @@ def make_library_rows(
 ) -> list[ListRow]:
     """Return all rows of the pane, from top to bottom."""
     # Conditions such as `tool:` apply to conversations only, so no subject can match.
-    topics = [] if state.filter.parts else _make_topics_section(contents, state)
+    has_subjects = all(part.lookup for part in state.filter.parts)
+    topics = _make_topics_section(contents, state) if has_subjects else []
     return [*topics, *_make_conversations_section(contents, state, present)]
 
 
@@ -213,7 +262,7 @@ def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneChoices) -
         yield _make_note_row("no-topics", "none yet")
     rows = [row for one in contents.listings for row in _make_topic_rows(one, contents, state)]
     yield from rows
-    if state.filter and contents.listings and not rows:
+    if state.filter and contents.listings and not rows and not state.filter.awaits_lookup:
         yield _make_note_row("no-subject", "nothing matches")
     yield ListRow("blank:topics", [], selectable=False)
 
@@ -234,8 +283,13 @@ def _make_topic_rows(
     topic, unreadable = listing.topic, contents.unreadable
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
-        subjects = [s for s in subjects if state.filter.matches_title(f"{topic.name} {s.slug}")]
-        if not subjects and not state.filter.matches_title(topic.name):
+        subjects = [
+            s
+            for s in subjects
+            if state.filter.matches_title(f"{topic.name} {s.slug}")
+            and state.filter.matches_subject(s)
+        ]
+        if not subjects and (state.filter.parts or not state.filter.matches_title(topic.name)):
             return
     key = f"topic:{topic.id}"
     is_open = state.is_row_unfolded(key)
@@ -355,6 +409,8 @@ def _make_conversations_section(
         yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
+    elif state.filter.awaits_lookup:
+        yield _make_note_row("lookup", "looking it up in the index …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
     pinned = [info for info in infos if info.pinned_at and not info.archived]
@@ -477,43 +533,19 @@ UPDATE_SECONDS = 10.0
 """The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
 
 
-def list_library_filter_completions(
-    text: str, cursor: int, contents: LibrarySnapshot
-) -> list[QueryCompletion]:
-    """Return completions of the text of the filter.
-
-    For agents, labels, tools and models, the values that occur in `contents` are suggested.
-    """
-    from kbtui.search.query_completion import list_filter_completions, list_fixed_filter_values
-
-    def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:
-        infos, summaries = contents.conversations, contents.summaries.values()
-        found: dict[str, Iterable[str]] = {
-            "agent": (info.agent for info in contents.main_conversations),
-            "label": (key for info in infos for key in info.labels),
-            "tool": (name for summary in summaries for name in summary.tools),
-            "model": (name for summary in summaries for name in summary.models),
-        }
-        if row.key not in found:
-            return list_fixed_filter_values(row)
-        counts = Counter(found[row.key])
-        return [(name, format_counted_noun(n, "conversation")) for name, n in counts.most_common()]
-
-    return list_filter_completions(text, cursor, "library", list_values)
-
-
 class LibraryPane(BorderOnlyPane, Vertical):
     """A list of topics, subjects and conversations."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("library")]
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")
+        self._library = library
         self.border_title = "Library"
         self.contents: LibrarySnapshot | None = None
         self.state = LibraryPaneChoices()
         self.list = RowList("library-list")
-        self._errors = _FilterErrorHighlighter()
+        self._errors = QueryErrorHighlighter()
         self.filter = LabeledInput("filter", "filter", self._errors, CompletingInput)
         self.error_lines = WrappedParagraphs(self.list)
         self._shown_at: datetime | None = None
@@ -521,6 +553,12 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.empty_text = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._worker = LatestOnlyWorker(self)
+        self._parsed = LibraryFilter()
+        """The filter as typed, without the entries that the index selects."""
+        self._is_typing_filter = False
+        self._lookups: dict[str, EntriesOfFilter] = {}
+        """The results of lookups in the index since the last snapshot."""
+        self._lookup_worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
         """Yield the filter and the list. The errors of the filter are later shown between them."""
@@ -537,6 +575,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if must_unfold:
             self._unfold_topics_that_fit(contents)
         self.update_library_rows()
+        self._look_up_filter_again()
 
     def unfold_rows_of_saved_session(self, unfolded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
@@ -653,6 +692,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Show or hide the hidden subjects. Return whether they are shown now."""
         self.state.hidden = not self.state.hidden
         self.update_library_rows()
+        self._look_up_filter_again()
         return self.state.hidden
 
     def action_switch_sort_order(self) -> None:
@@ -678,7 +718,46 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def _apply_filter_text(self, text: str, *, typing: bool) -> None:
         """Show the rows that match the filter `text`. Mistakes in the filter are shown too."""
-        found = parse_library_filter(text, self._clock(), partial=typing)
+        self._parsed = parse_library_filter(text, self._clock(), partial=typing)
+        self._is_typing_filter = typing
+        self._look_up_filter(self._lookups)
+        self._show_filter()
+
+    def _look_up_filter_again(self) -> None:
+        """Look up the filter in the index again, because files or the shown subjects have changed."""
+        self._look_up_filter({})
+
+    def _look_up_filter(self, known: Mapping[str, EntriesOfFilter]) -> None:
+        wanted = {part.lookup for part in self._parsed.parts if part.lookup} - known.keys()
+        hidden = self.state.hidden
+        if not wanted:
+            self._lookup_worker.discard_pending_results()
+            return
+
+        def look_up(text: str) -> EntriesOfFilter:
+            try:
+                return self._library.find_entries_of_filter(text, hidden=hidden)
+            except KbtuiError as error:
+                mistake = QueryMistake(0, len(text), error.message, error.hint or "")
+                return EntriesOfFilter(mistakes=(mistake,))
+
+        def add_results(found: dict[str, EntriesOfFilter]) -> None:
+            self._lookups = {**known, **found}
+            self._show_filter()
+
+        self._lookup_worker.submit_call(
+            lambda: {text: look_up(text) for text in wanted}, add_results
+        )
+
+    def _show_filter(self) -> None:
+        """Show the rows that match the filter, and its mistakes."""
+        text = self.filter.input.value
+        found = self._parsed.add_looked_up_entries(self._lookups)
+        if self._is_typing_filter:
+            # The value at the end may be unfinished.
+            is_new = {*found.errors} - {*self._parsed.errors}
+            kept = [one for one in found.errors if one not in is_new or one.end < len(text)]
+            found = found._replace(errors=tuple(kept))
         self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()
         lines: list[Spans] = []
@@ -701,14 +780,3 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.filter.hide_input()
         else:
             raise SkipAction
-
-
-class _FilterErrorHighlighter(Highlighter):
-    """Underlines the mistakes in the filter line."""
-
-    def __init__(self) -> None:
-        self.spans: list[tuple[int, int]] = []
-
-    def highlight(self, text: Text) -> None:
-        for start, end in self.spans:
-            text.stylize("bold underline", start, end)

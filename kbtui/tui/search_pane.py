@@ -39,6 +39,7 @@ from kbtui.tui.framework.styled_widget import (
 from kbtui.tui.framework.text_widgets import (
     CompletingInput,
     LeftAndRightTextLine,
+    QueryErrorHighlighter,
     WrappedParagraphs,
 )
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
@@ -79,6 +80,12 @@ class SearchInput(CompletingInput):
 
     recalled = ""
     """The earlier query that the user recalled last, or "" if there is none."""
+
+    def __init__(self) -> None:
+        self.errors = QueryErrorHighlighter()
+        super().__init__(
+            id="search", placeholder=PLACEHOLDER, compact=True, highlighter=self.errors
+        )
 
     def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
@@ -126,7 +133,7 @@ class SearchBar(Horizontal):
         """Yield the label of the key that starts a search, the input, and the workspace's name."""
         self._set_sign(False)
         yield self._sign
-        yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
+        yield SearchInput()
         name = LeftAndRightTextLine(id="workspace")
         name.left = [(sanitize_to_one_line(self._workspace), "strong"), (" kbtui", "dim")]
         if self._former:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, said
 
+from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
@@ -98,6 +99,9 @@ CHAT, READ, LEARN = "jp-c17800000001:1", "jp-c17800000001:1.1", "jp-c17800000001
         ("label:area", {CHAT, READ, LEARN}),
         ("label:area=INDEX label:draft", {CHAT, READ, LEARN}),
         ("-label:area", {GUIDE, NOTE}),
+        ("is:live", {CHAT, READ, LEARN}),
+        ("-is:live", {GUIDE, NOTE}),
+        ("is:pinned", set()),
         ("file:docs/notes/lance.md", {CHAT, READ, LEARN}),
         ("file:lance.md role:tool", {READ, LEARN}),
         ("file:nce.md", set()),
@@ -260,6 +264,10 @@ def test_an_unknown_topic_among_the_options_is_a_mistake_too(
         ("arg:path=la", "path=lance.md"),
         ("before:yes", "yesterday"),
         ("file:la", "lance.md"),
+        ("label:ar", "area"),
+        ("label:area=", "area=index"),
+        ("project:", "site"),
+        ("after:20", datetime.now().date().isoformat()),
         ("proj", "project:"),
     ],
 )
@@ -268,7 +276,12 @@ def test_what_is_begun_is_completed(
 ) -> None:
     builder, reader = held
     suggestion = list_query_completions(
-        typed, len(typed), load_knowledge(builder.workspace), reader
+        typed,
+        len(typed),
+        load_knowledge(builder.workspace),
+        reader,
+        conversations=list_conversations(builder.workspace),
+        projects=["site"],
     )[0]
     assert suggestion.text == first
     completed = typed[: suggestion.start] + suggestion.text + typed[suggestion.end :]

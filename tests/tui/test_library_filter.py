@@ -79,7 +79,8 @@ def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
         ("is:blue", "is:blue", "pinned"),
         ("tool: engine", "tool:", "needs a value"),
         ("modle:opus", "modle:opus", "did you mean model:?"),
-        ("role:user", "role:user", "only in the search"),
+        ("from:3d", "from:3d", "only in the entries"),
+        ("speaker:bob", "speaker:bob", "speaker: is no filter"),
     ],
 )
 def test_a_mistake_is_pointed_at_and_the_rest_still_filters(
@@ -90,7 +91,7 @@ def test_a_mistake_is_pointed_at_and_the_rest_still_filters(
     assert word in str(found.errors[0])
     # An unknown filter is also a word.
     words = tuple(w for w in text.split() if w != part)
-    assert found.words == words or part.startswith(("modle", "role"))
+    assert found.words == words or part.startswith(("modle", "from", "speaker"))
 
 
 def test_what_is_still_being_typed_is_no_mistake_yet() -> None:

@@ -192,6 +192,10 @@ async def test_conversations_filter_by_label_tool_model_and_date_and_a_mistake_i
         def shown() -> set[str]:
             return {row.key for row in pane.list.rows if row.key.startswith("jp-c")}
 
+        def listed() -> set[str]:
+            starts = ("jp-c", "project/")
+            return {row.key for row in pane.list.rows if row.key.startswith(starts)}
+
         await tui.press("f")
         await tui.type("tool:shell")
         await tui.until(lambda: shown() == {"jp-c17800000001"})
@@ -204,6 +208,17 @@ async def test_conversations_filter_by_label_tool_model_and_date_and_a_mistake_i
         ):
             pane.filter.input.value = text
             await tui.until(lambda expected=expected: shown() == expected)
+        # These conditions are looked up in the index, and apply to subjects, too.
+        for text, subjects, expected in (
+            ("topic:project style", {"project/style"}, set()),
+            ("-topic:project in:conversations tool:shell", set(), {"jp-c17800000001"}),
+            ("role:tool-call ", set(), {"jp-c17800000001"}),
+        ):
+            pane.filter.input.value = text
+            wanted = subjects | expected
+            await tui.until(lambda wanted=wanted: listed() == wanted)
+        pane.filter.input.value = "topic:nosuch "
+        await tui.until("unknown topic")
         pane.filter.input.value = "after:never"
         await tui.press("enter")
         await tui.until("is not a ")

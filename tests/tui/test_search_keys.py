@@ -130,7 +130,7 @@ async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_f
     async with running(book.root, size=(120, 50)) as tui:
         await tui.press("slash")
         await tui.until("FILTERS")
-        for wanted in ("EARLIER SEARCHES", "BOOKMARKS", "project/style", "after:2w", "file:src/"):
+        for wanted in ("EARLIER SEARCHES", "BOOKMARKS", "project/style", "after:2w", "file:reader"):
             assert wanted in tui.text
         await tui.press("enter")
         await tui.until(lambda: asked(tui) == "make tests")

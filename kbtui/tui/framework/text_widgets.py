@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.highlighter import Highlighter
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
@@ -23,7 +24,7 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
-    from rich.highlighter import Highlighter
+    from rich.text import Text
     from textual import events
     from textual.binding import BindingType
     from textual.geometry import Size
@@ -164,6 +165,17 @@ class CompletingInput(PaneInput):
             self.action_cursor_right()
         else:
             await self.screen.run_action("focus_next_pane(1)")
+
+
+class QueryErrorHighlighter(Highlighter):
+    """Underlines the mistakes in an input, at the offsets in `spans`."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+
+    def highlight(self, text: Text) -> None:
+        for start, end in self.spans:
+            text.stylize("bold underline", start, end)
 
 
 class LabeledInput(Horizontal):

@@ -25,7 +25,6 @@ from kbtui.tui.command_table import (
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
-from kbtui.tui.library_pane import list_library_filter_completions
 from kbtui.tui.library_snapshot import LibrarySnapshot
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
@@ -454,14 +453,13 @@ class MainScreen(StyledScreen):
     @on(Input.Changed, "#search")
     def _search_while_typing(self, event: Input.Changed) -> None:
         self.search.show_completion_suggestions(event.input)
+        self.search.mark_unknown_filters(self.query_one("#search", SearchInput))
         self.search.search_and_show_results(event.value)
         self._show_equivalent_command()
 
     @on(Input.Changed, "#filter")
     def _suggest_filters_while_typing(self, event: Input.Changed) -> None:
-        text, cursor, contents = event.value, event.input.cursor_position, self.navigator.contents
-        found = list_library_filter_completions(text, cursor, contents) if contents and text else []
-        self.hints.show_completions(event.input, text, cursor, found)
+        self.search.show_completion_suggestions(event.input, "library")
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:

@@ -61,7 +61,7 @@ class PaneLayout:
 
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
         self._screen = screen
-        self.library = LibraryPane(clock)
+        self.library = LibraryPane(library, clock)
         self.results = SearchResultsPane(clock)
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.errors import format_error_on_one_line
+from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.library import CallCancellation
 from kbtui.refs import Ref, parse_ref
 from kbtui.search.search_request_and_answer import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from kbtui.notices import Notice
+    from kbtui.search.filter_definitions import FilterInput
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -354,6 +355,7 @@ class SearchController:
                 self._main.status.describe_index_wait(has_answer=True)
             )
         self._answered_query = self.query
+        self.mark_unknown_filters(self._search_input)
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         if self._expression is not None:
             self._answered_request = None  # a matching line has no rank to explain
@@ -652,23 +654,62 @@ class SearchController:
             show_explanation_document,
         )
 
-    def show_completion_suggestions(self, entry: Input) -> None:
-        """Show completions of the query: the best one in the input, all of them in the key hints."""
+    def show_completion_suggestions(
+        self, entry: Input, filter_input: FilterInput = "search"
+    ) -> None:
+        """Show completions of the text in an input: the best one in the input, all of them in the key hints."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()
             self._hints.show_completions(entry, text, cursor, [])
             return
         self._suggestion_worker.submit_call(
-            lambda: self._find_query_completions(text, cursor),
+            lambda: self._find_query_completions(text, cursor, filter_input),
             lambda found: self._hints.show_completions(entry, text, cursor, found),
             lambda error: self._hints.show_completions(entry, text, cursor, []),
         )
 
-    def _find_query_completions(self, text: str, cursor: int) -> list[QueryCompletion]:
+    def _find_query_completions(
+        self, text: str, cursor: int, filter_input: FilterInput
+    ) -> list[QueryCompletion]:
         from kbtui.search.query_completion import list_query_completions
 
-        # Until a search has returned an answer, suggest only filters and topics, because other suggestions need an index.
-        has_index = self._pane.answer is not None
-        reader = self._library.open_index_reader(0.0) if has_index else None
-        return list_query_completions(text, cursor, self._library.load_knowledge(), reader)
+        contents = self._main.navigator.contents
+        # Until a search has returned an answer, there may be no index yet.
+        has_index = self._pane.answer is not None or filter_input == "library"
+        try:
+            reader = self._library.open_index_reader(0.0) if has_index else None
+        except KbtuiError:
+            reader = None  # Values that only the index has are not suggested yet.
+        return list_query_completions(
+            text,
+            cursor,
+            self._library.load_knowledge(),
+            reader,
+            filter_input=filter_input,
+            conversations=contents.conversations if contents else (),
+            summaries=[*contents.summaries.values()] if contents else (),
+            projects=self._list_project_names() if "project" in text else (),
+        )
+
+    def _list_project_names(self) -> list[str]:
+        from kbtui.conversations.project_directories import identify_project
+        from kbtui.userdata.workspace_registry import list_registered_workspaces
+
+        names = [identify_project(str(self._library.workspace.root)).name]
+        if self.searches_all_projects:
+            names += [one.project for one in list_registered_workspaces(self._library.settings)]
+        return [*dict.fromkeys(names)]
+
+    def mark_unknown_filters(self, entry: SearchInput) -> None:
+        """Underline the words of the query that look like filters but are none, and invalid filters."""
+        from kbtui.search.query_parser import parse_query
+
+        text = entry.value
+        spans = [(word.start, word.end) for word in parse_query(text, partial=True).almost_filters]
+        answer = self._pane.answer
+        if answer is not None and answer.query == text:
+            spans += [(one.start, one.end) for one in answer.mistakes if one.start >= 0]
+        if spans != entry.errors.spans:
+            entry.errors.spans = spans
+            entry.refresh()
