@@ -470,7 +470,9 @@ async def test_a_narrow_table_has_whole_headings_and_tags_without_separators(
             (30, "title"),
         ):
             await tui.pilot.resize_terminal(width, 24)
-            await tui.pilot.pause()
-            [line] = [line for line in tui.text.splitlines() if "cited 30d" in line]
-            assert "…" not in line
-            assert line.strip("│ ").split("  ")[0] == heading
+
+            def has_heading(heading: str = heading) -> bool:
+                [line] = [line for line in tui.text.splitlines() if "cited 30d" in line]
+                return "…" not in line and line.strip("│ ").split("  ")[0] == heading
+
+            await tui.until(has_heading)

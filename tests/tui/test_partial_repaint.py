@@ -72,6 +72,21 @@ async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Buil
                 assert seen == tui.text, key
 
 
+async def test_a_pane_that_is_shown_or_folded_leaves_all_widgets_with_their_right_styles(
+    book: Builder,
+) -> None:
+    keys = "1 2 3 3 z 1 1 2 O tab 3 slash t escape 3 z ="
+    async with running(book.root, size=(60, 24)) as tui:
+        for width in (60, 90):
+            await tui.pilot.resize_terminal(width, 24)
+            for key in keys.split():
+                await tui.press(key)
+                widgets = list(tui.main.walk_children(with_self=True))
+                seen = [widget.styles.base.get_rules() for widget in widgets]
+                tui.main.update_node_styles(animate=False)
+                assert seen == [widget.styles.base.get_rules() for widget in widgets], (width, key)
+
+
 async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> None:
     async with running(book.root) as tui:
         rows = tui.main.library_pane.list
@@ -91,6 +106,8 @@ async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> No
 
 async def assert_painted(tui: Tui) -> None:
     """Assert that repainting every widget changes nothing on the screen."""
+    # Nothing may arrive in between.
+    await tui.until(lambda: "searching by meaning" not in tui.text)
     seen = tui.text
     for widget in tui.main.walk_children():
         widget.refresh()

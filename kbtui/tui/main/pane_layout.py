@@ -10,6 +10,8 @@ from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import SearchResultsPane
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.geometry import Size
     from textual.screen import Screen
     from textual.widget import Widget
@@ -99,8 +101,19 @@ class PaneLayout:
             classes["outlining"] = name == "outline"
         elif self._screen.has_class("-one") or self._screen.has_class("-two"):
             classes["outlining"] = False
-        # Change all classes at once, because each change recomputes the styles of all widgets.
-        self._screen.update_classes(classes)
+        self.update_layout_classes(classes)
+
+    def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
+        """Set or remove layout classes of the screen: a mapping of class -> whether it is set.
+
+        For these classes, `kbtui.tcss` has rules only about the panes. Textual's `update_classes` would
+        compute the styles of all widgets of the screen, which takes nine times as long.
+        """
+        before = self._screen.classes
+        self._screen.update_classes(classes, update=False)
+        if self._screen.classes != before:
+            panes = self._screen.query_one("#panes").children
+            self._screen.app.stylesheet.update_nodes(panes, animate=False)
 
     def focus_next_pane(self, step: int) -> None:
         """Focus the next (`step` 1) or previous (-1) pane."""
@@ -129,7 +142,7 @@ class PaneLayout:
     def close_outline(self) -> None:
         """Close the outline, and focus the reader. The library appears again."""
         self.focus_widget("#document")
-        self._screen.remove_class("outlining")
+        self.update_layout_classes({"outlining": False})
         self.apply_pane_widths()
 
     # folding
@@ -145,19 +158,19 @@ class PaneLayout:
             return False
         screen = self._screen
         if not screen.has_class("-one"):
-            screen.remove_class("zoomed")
+            classes = {"zoomed": False}
             if name == "citations":
-                screen.remove_class("citing")
+                classes["citing"] = False
             if name != "citations" or not screen.has_class("-two"):
-                screen.add_class(f"no-{name}")
+                classes[f"no-{name}"] = True
+            self.update_layout_classes(classes)
         self.focus_widget("#document")
         self.apply_pane_widths()
         return True
 
     def restore_pane_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
         """Fold and resize the panes as in the saved session."""
-        for name in folded:
-            self._screen.add_class(f"no-{name}")
+        self.update_layout_classes({f"no-{name}": True for name in folded})
         if self.focused_pane_id in folded and not self._screen.has_class("-one"):
             self.focus_widget("#document")  # A hidden pane cannot keep the focus.
         self.extra_widths = dict(extra_widths)
@@ -165,7 +178,7 @@ class PaneLayout:
 
     def toggle_pane_zoom(self) -> None:
         """Show the focused pane alone, or all panes again."""
-        self._screen.toggle_class("zoomed")
+        self.update_layout_classes({"zoomed": not self._screen.has_class("zoomed")})
         self.apply_pane_widths()
 
     # widths
@@ -255,7 +268,7 @@ class PaneLayout:
 
     def reset_pane_layout(self) -> None:
         """Reset the widths of the panes, and unfold them."""
-        self._screen.remove_class("zoomed", *(f"no-{name}" for name in FOLDABLE))
+        self.update_layout_classes({"zoomed": False, **{f"no-{name}": False for name in FOLDABLE}})
         self.extra_widths.clear()
         self.apply_pane_widths()
 

@@ -145,7 +145,7 @@ class SearchController:
             self._remember_focused_pane()
             screen.set_focus(self._search_input)
             self._search_input.action_select_all()
-        screen.add_class("searching")
+        self._main.panes.update_layout_classes({"searching": True})
         if not self.query:
             self._load_suggestions()
 
@@ -159,7 +159,7 @@ class SearchController:
 
     def _show_and_focus_results(self) -> None:
         self._remember_focused_pane()
-        self._main.screen.add_class("searching")
+        self._main.panes.update_layout_classes({"searching": True})
         self._main.panes.focus_widget("#results-list")
 
     def _remember_focused_pane(self) -> None:
@@ -188,7 +188,7 @@ class SearchController:
         if self._preview_timer:
             self._preview_timer.stop()
         self._must_open_first = self._is_opening_hit = False
-        self._main.screen.remove_class("searching")
+        self._main.panes.update_layout_classes({"searching": False})
 
     # searching
 
@@ -196,7 +196,7 @@ class SearchController:
         """Search for a text and show the results. If the text is empty, hide them."""
         self.search_new_query(text)
         is_typing = self._main.screen.focused is self._search_input
-        self._main.screen.set_class(bool(self.query) or is_typing, "searching")
+        self._main.panes.update_layout_classes({"searching": bool(self.query) or is_typing})
         if self.query:
             self._main.panes.show_pane("results")
         else:
