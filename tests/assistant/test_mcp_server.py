@@ -14,17 +14,14 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import psutil
 import pytest
 from assistant_support import LIVE, MIXED
-from mcp import Client, StdioServerParameters
-from mcp.shared.exceptions import MCPError
 from support import Builder, end_engine, tree_hash
 
-from kbtui.assistant import mcp_server as server
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
 from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.engine.engine_launcher import get_engine_socket_path
@@ -32,14 +29,19 @@ from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_workspace_at_root
 
+if TYPE_CHECKING:
+    from mcp import Client
+
 COMMAND = [sys.executable, "-m", "kbtui.cli.main"]
 
 
 @asynccontextmanager
 async def connected(
     command: list[str], root: Path, *words: str, mode: str = "auto"
-) -> AsyncIterator[Client]:
+) -> AsyncIterator["Client"]:
     """Connect the SDK's client to a server."""
+    from mcp import Client, StdioServerParameters
+
     parameters = StdioServerParameters(
         command=command[0],
         args=[*command[1:], "mcp", "-w", str(root), *words],
@@ -141,6 +143,8 @@ async def test_bad_arguments_are_the_tools_error_and_an_unknown_tool_the_protoco
     built: Builder,
     stand_in: list[str],
 ) -> None:
+    from mcp.shared.exceptions import MCPError
+
     async with connected(stand_in, built.root) as client:
         result = await client.call_tool("conversation_list", {"limit": "many"})
         assert result.is_error
@@ -495,6 +499,8 @@ def test_calls_run_side_by_side(wire: Wire, hung: HungEngine) -> None:
 async def test_after_a_rest_the_index_and_the_engine_are_let_go(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kbtui.assistant import mcp_server as server
+
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.05)
     closed = asyncio.Event()
     close = library.close

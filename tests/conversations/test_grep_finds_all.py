@@ -99,7 +99,7 @@ def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
 )
 @given(
     elements=st.lists(_ELEMENT, max_size=7),

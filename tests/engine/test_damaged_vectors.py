@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import numpy as np
 import pytest
 from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.vector_store import VECTORS_VERSION
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
@@ -81,6 +79,10 @@ def folder(workspace_root: Path) -> Path:
 
 def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     """Start a worker; return the vector table's rows, the numbers that a query finds, and the log."""
+    import lancedb
+
+    from kbtui.index.vector_store import VECTORS_VERSION
+
     logged: list[str] = []
     semantic = make_worker(builder, logged)
     semantic.request_model_loading()

@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from support import Builder, asked, end_engine, kill_engine, said
@@ -481,13 +483,34 @@ def test_without_an_export_the_quick_embedder_says_so() -> None:
         OnnxEmbedder(find_embedding_model(""))
 
 
-def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_export: Path) -> None:
+TEXTS = [
+    "a short one",
+    "The quick brown fox. " * 60,
+    "日本語のテキスト",
+    "",
+    "\ud800 alone",
+    "x" * 9,
+]
+
+
+@pytest.fixture(scope="module")
+def exact_vectors() -> Any:
+    """The vectors of `TEXTS` by the most exact method. Importing torch takes seconds."""
+    return TorchEmbedder(find_embedding_model("")).embed_texts(TEXTS)
+
+
+def test_in_16_bits_torch_gives_the_same_vectors_up_to_rounding(exact_vectors: Any) -> None:
+    rounded = TorchEmbedder(find_embedding_model(""), is_bfloat16=True).embed_texts(TEXTS)
+    assert not np.array_equal(rounded, exact_vectors)
+    assert (rounded * exact_vectors).sum(axis=1).min() > 0.9998
+
+
+def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(
+    with_export: Path, exact_vectors: Any
+) -> None:
     model = find_embedding_model("")
     path = with_export
-    texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
-    near = (OnnxEmbedder(model).embed_texts(texts) * TorchEmbedder(model).embed_texts(texts)).sum(
-        axis=1
-    )
+    near = (OnnxEmbedder(model).embed_texts(TEXTS) * exact_vectors).sum(axis=1)
     assert near.min() > 0.9999
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

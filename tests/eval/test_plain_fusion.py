@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from eval.__main__ import PlainFusion
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import SemanticRanker, run_search_and_build_answer
@@ -14,6 +13,8 @@ from kbtui.workspace import Settings
 
 
 def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: Path) -> None:
+    from eval.__main__ import PlainFusion
+
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/heron.md", "# Heron\n\nThe heron fishes.\n")

@@ -23,7 +23,6 @@ from kbtui.index.embedding_model import (
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
-    TorchEmbedder,
     find_embedding_model,
     split_texts_into_batches,
 )
@@ -242,14 +241,6 @@ def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPa
     assert not get_embedding_method_path(model).exists()
     service.embed_passages(["one"] * SAMPLE_TEXTS)
     assert read_embedding_method(model) == "onnxruntime"
-
-
-def test_in_16_bits_torch_gives_the_same_vectors_up_to_rounding() -> None:
-    model = find_embedding_model("")
-    rounded = TorchEmbedder(model, is_bfloat16=True).embed_texts(TEXTS)
-    exact = TorchEmbedder(model).embed_texts(TEXTS)
-    assert not np.array_equal(rounded, exact)
-    assert (rounded * exact).sum(axis=1).min() > 0.9998
 
 
 def test_batches_have_each_text_once_and_little_padding() -> None:

@@ -16,7 +16,6 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.entries_without_vectors import is_index_fully_embedded
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
@@ -42,6 +41,8 @@ class Bed:
     """An index of a workspace, with the objects that an embedding queue needs."""
 
     def __init__(self, builder: Builder) -> None:
+        from kbtui.index.vector_store import VectorStore
+
         self.builder = builder
         self.index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
         self.index.refresh_index()

@@ -2,25 +2,38 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from kbtui.index import vector_store
-from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+if TYPE_CHECKING:
+    from kbtui.index.vector_store import VectorStore
 
 DIMENSION = 32
+
+
+def open_store(*arguments: Any, **options: Any) -> "VectorStore":
+    """Open a store. The import takes a second, which processes of other tests do not need."""
+    from kbtui.index.vector_store import VectorStore
+
+    return VectorStore(*arguments, **options)
+
+
+def make_filter(**options: Any) -> str | None:
+    from kbtui.index.vector_store import make_vector_filter_sql
+
+    return make_vector_filter_sql(**options)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lower the sizes at which indexes are built to what a test can create."""
-    monkeypatch.setattr(vector_store, "EXACT_ROWS", 400)
-    monkeypatch.setattr(vector_store, "APPROXIMATE_ROWS", 2000)
-    monkeypatch.setattr(vector_store, "PARTITION_ROWS", 100)
-    monkeypatch.setattr(vector_store, "PROBED_PARTITIONS", 8)
-    monkeypatch.setattr(vector_store, "NARROW_ROWS", 300)
+    monkeypatch.setattr("kbtui.index.vector_store.EXACT_ROWS", 400)
+    monkeypatch.setattr("kbtui.index.vector_store.APPROXIMATE_ROWS", 2000)
+    monkeypatch.setattr("kbtui.index.vector_store.PARTITION_ROWS", 100)
+    monkeypatch.setattr("kbtui.index.vector_store.PROBED_PARTITIONS", 8)
+    monkeypatch.setattr("kbtui.index.vector_store.NARROW_ROWS", 300)
     return
 
 
@@ -55,7 +68,7 @@ def exact(held: Any, query: Any, count: int) -> list[int]:
 
 def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> None:
     random = np.random.default_rng(1)
-    store = VectorStore(tmp_path, "m", DIMENSION)
+    store = open_store(tmp_path, "m", DIMENSION)
     held = made(random, 4000)
     queries = made(random, 40)
     recalls = {}
@@ -63,8 +76,7 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
         store.add_vectors(rows(range(start, end)), held[start:end])
         store.compact_vector_table(force=True)
         found = [
-            store.search_nearest_chunks(query, make_vector_filter_sql(), 10)
-            for query in queries.tolist()
+            store.search_nearest_chunks(query, make_filter(), 10) for query in queries.tolist()
         ]
         recalls[end] = np.mean(
             [
@@ -75,10 +87,8 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     assert recalls[300] == recalls[1500] == 1.0
     assert recalls[4000] >= 0.95
     # After reopening, the table's index is still recognised.
-    again = VectorStore(tmp_path, "m", DIMENSION)
-    assert (
-        again.search_nearest_chunks(queries[0].tolist(), make_vector_filter_sql(), 10) == found[0]
-    )
+    again = open_store(tmp_path, "m", DIMENSION)
+    assert again.search_nearest_chunks(queries[0].tolist(), make_filter(), 10) == found[0]
 
 
 @pytest.mark.parametrize("dimension", [32, 30])
@@ -86,7 +96,7 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
     tmp_path: Path, small: None, dimension: int
 ) -> None:
     random = np.random.default_rng(4)
-    store = VectorStore(tmp_path, "m", dimension)
+    store = open_store(tmp_path, "m", dimension)
     held = made(random, 3600)[:, :dimension]
     store.add_vectors(rows(range(3000)), held[:3000])
     store.compact_vector_table(force=True)
@@ -97,9 +107,7 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
         number
         in {
             near
-            for near, _ in store.search_nearest_chunks(
-                held[number].tolist(), make_vector_filter_sql(), 10
-            )
+            for near, _ in store.search_nearest_chunks(held[number].tolist(), make_filter(), 10)
         }
         for number in range(0, 3600, 20)
     ]
@@ -109,13 +117,13 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
 
 def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None) -> None:
     random = np.random.default_rng(2)
-    store = VectorStore(tmp_path, "m", DIMENSION)
+    store = open_store(tmp_path, "m", DIMENSION)
     held = made(random, 3000)
     store.add_vectors(rows(range(2950)), held[:2950])
     store.add_vectors(rows(range(2950, 3000), topic="rare"), held[2950:])
     store.compact_vector_table(force=True)
     query = made(random, 1)[0]
-    found = store.search_nearest_chunks(query.tolist(), make_vector_filter_sql(topics=["rare"]), 50)
+    found = store.search_nearest_chunks(query.tolist(), make_filter(topics=["rare"]), 50)
     assert [number for number, _ in found] == [
         2950 + number for number in exact(held[2950:], query, 50)
     ]
@@ -125,10 +133,10 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Lance creates fewer partitions than requested if they would be small.
-    monkeypatch.setattr(vector_store, "PARTITION_ROWS", 4000)
-    monkeypatch.setattr(vector_store, "PROBED_PARTITIONS", 1)
+    monkeypatch.setattr("kbtui.index.vector_store.PARTITION_ROWS", 4000)
+    monkeypatch.setattr("kbtui.index.vector_store.PROBED_PARTITIONS", 1)
     random = np.random.default_rng(3)
-    store = VectorStore(tmp_path, "m", DIMENSION)
+    store = open_store(tmp_path, "m", DIMENSION)
     query = made(random, 1)[0]
     # Opposite to the query, so that hardly any is in the partition nearest to it.
     far = 0.1 * random.standard_normal((1000, DIMENSION)) - query
@@ -136,7 +144,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     store.add_vectors(rows(range(19_000)), made(random, 19_000))
     store.add_vectors(rows(range(19_000, 20_000), topic="far"), far)
     store.compact_vector_table(force=True)
-    narrowed = make_vector_filter_sql(topics=["far"])
+    narrowed = make_filter(topics=["far"])
     assert len(store.find_nearest_vector_rows(query.tolist(), narrowed, 500, 1)) < 50
     found = [
         number - 19_000 for number, _ in store.search_nearest_chunks(query.tolist(), narrowed, 100)
@@ -153,8 +161,10 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
 @pytest.mark.parametrize("size", [2_000, 12_000])
 def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int) -> None:
     """Two saves a day, each replacing an entry's twenty chunks."""
+    from kbtui.index import vector_store
+
     random = np.random.default_rng(3)
-    store = VectorStore(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
+    store = open_store(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
     store.add_vectors(rows(range(size)), vectors_of)
     store.compact_vector_table(force=True)
@@ -204,7 +214,7 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
     # Equal texts have equal vectors; only their ids differ.
     texts[400:800] = texts[:400]
     order = random.permutation(1200)
-    followed, held = VectorStore(tmp_path / "followed", "m", DIMENSION), []
+    followed, held = open_store(tmp_path / "followed", "m", DIMENSION), []
     for start, end in ((0, 600), (600, 900), (900, 1200)):
         fresh = numbered(order[start:end], start)
         followed.add_vectors(fresh, texts[order[start:end]])
@@ -215,14 +225,14 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
         gone, held = held[: end // 10], held[end // 10 :]
         followed.remove_vectors_of_chunks(row["number"] for row in gone)
     left = np.array(sorted(row["tie"] for row in held))
-    new = VectorStore(tmp_path / "new", "m", DIMENSION)
+    new = open_store(tmp_path / "new", "m", DIMENSION)
     new.add_vectors(numbered(left, 5000), texts[left])
     names = {row["number"]: row["tie"] for row in [*held, *numbered(left, 5000)]}
     for query in (*made(random, 20).tolist(), *texts[left[:20]].tolist()):
         for where in (
             "",
-            make_vector_filter_sql(),
-            make_vector_filter_sql(entries=["e3", "e4", "e23", "e24"]),
+            make_filter(),
+            make_filter(entries=["e3", "e4", "e23", "e24"]),
         ):
             one, other = (
                 [(names[number], round(score, 4)) for number, score in found]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 from support import Builder, asked, kill_engine, said
 
 import kbtui
@@ -67,6 +66,8 @@ def headers(text: str) -> list[tuple[str, float]]:
 
 
 async def by_mcp(builder: Builder, questions: list[str]) -> list[list[tuple[str, float]]]:
+    from mcp import Client, StdioServerParameters
+
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "kbtui.cli.main", "mcp", "-w", str(builder.root)],

@@ -21,7 +21,6 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.vector_store import VectorStore, move_vector_towards
 from kbtui.library import Library
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
@@ -78,6 +77,8 @@ class Bed:
         self.refresh()
 
     def refresh(self) -> None:
+        from kbtui.index.vector_store import VectorStore
+
         self._index.refresh_index()
         self._index.remove_stale_documents()
         folder = self._index.folder
@@ -112,6 +113,8 @@ class Bed:
         ]
 
     def _semantic(self, text: str) -> Any:
+        from kbtui.index.vector_store import move_vector_towards
+
         vector = WordVectors().embed_texts([text])[0].tolist()
 
         def ranked(question: SearchRequest, generation: str) -> SemanticRanking:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 from support import Builder, asked, called, kill_engine, said
 from tui_support import Tui, running
 
@@ -34,6 +33,8 @@ def wide(book: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
 
 
 async def search_by_mcp(builder: Builder, query: str) -> str:
+    from mcp import Client, StdioServerParameters
+
     parameters = StdioServerParameters(
         command=sys.executable,
         args=["-m", "kbtui.cli.main", "mcp", "-w", str(builder.root)],

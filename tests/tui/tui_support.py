@@ -12,6 +12,7 @@ from unittest import mock
 
 from support import FIRST_ID, Builder, asked, called, said
 from textual._compositor import Compositor
+from textual.css.stylesheet import Stylesheet
 from textual.geometry import Region
 from textual.pilot import Pilot
 
@@ -25,6 +26,18 @@ from kbtui.workspace import load_settings
 
 # The day after the conversations that `Builder` writes.
 PRESENT = datetime.fromtimestamp(FIRST_ID / 10 + 86_400, UTC).replace(hour=12, minute=0)
+
+
+PARSE_RULES = Stylesheet._parse_rules
+PARSED: dict[object, Any] = {}
+
+
+def parse_rules_once(sheet: Stylesheet, css: str, **place: Any) -> Any:
+    """Parse styles as Textual does, but only once for all applications of this process."""
+    key = (css, frozenset(place.items()), frozenset(sheet._variables.items()))
+    if key not in PARSED:
+        PARSED[key] = PARSE_RULES(sheet, css, **place)
+    return PARSED[key]
 
 
 def clock() -> datetime:
@@ -125,6 +138,7 @@ async def running(
 
     Nobody sees the headless screen between two steps of a test, so it is painted after each step
     only, not sixty times a second; and Textual looks every 4 ms, not every 20, whether it is idle.
+    All applications have the same styles, which are parsed for the first one.
     """
     from kbtui.workspace import open_workspace_at_root
 
@@ -133,6 +147,7 @@ async def running(
     app.animation_level = "none"
     quick = ExitStack()
     quick.enter_context(mock.patch.object(Compositor, "render_update", return_value=None))
+    quick.enter_context(mock.patch.object(Stylesheet, "_parse_rules", parse_rules_once))
     quick.enter_context(mock.patch("textual.screen.UPDATE_PERIOD", 1 / 120))
     quick.enter_context(mock.patch("textual._wait.SLEEP_GRANULARITY", 1 / 250))
     quick.enter_context(mock.patch("textual._wait.SLEEP_IDLE", 1 / 2500))

@@ -14,7 +14,6 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entry_query import EntryFilter, query_entry_page
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.vector_store import VectorStore
 
 
 class Choking:
@@ -30,6 +29,8 @@ class Choking:
 
 
 def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
+    from kbtui.index.vector_store import VectorStore
+
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
