@@ -8,9 +8,10 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.files import publish_staged_file
 from kbtui.foreground_program import run_program_in_terminal
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
@@ -20,6 +21,7 @@ from kbtui.knowledge.subject_files import (
     validate_slug,
     write_new_file,
 )
+from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_base import KnowledgeBase
@@ -255,12 +257,26 @@ def find_editor_command(*, or_installed: bool = False) -> list[str]:
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, for example EDITOR=nano")
 
 
-def move_subject_to_trash(subject: Subject) -> None:
-    """Move a subject's file to the system's trash; raises `TrashUnavailableError` or `NothingFound`."""
+class TrashedFile(NamedTuple):
+    """A subject's file that was moved to the trash. `path` is where it was, and `trashed` where it is now."""
+
+    subject: Subject
+    path: Path
+    trashed: Path
+
+
+def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
+    """Move a subject's file to the system's trash, and return where it is there.
+
+    The result is None if it is not found there, for example because the trash is on another disk. Raises
+    `TrashUnavailableError` or `NothingFound`.
+    """
     from send2trash import send2trash
 
-    if not os.path.lexists(subject.path):
-        raise NothingFound("the file no longer exists", where=str(subject.path))
+    try:
+        status = subject.path.lstat()
+    except OSError:
+        raise NothingFound("the file no longer exists", where=str(subject.path)) from None
     try:
         with contextlib.redirect_stdout(None):
             send2trash(os.fspath(subject.path))
@@ -269,6 +285,55 @@ def move_subject_to_trash(subject: Subject) -> None:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         message = f"the file cannot be moved to the trash: {reason}"
         raise TrashUnavailableError(message, where=str(subject.path)) from error
+    trashed = _find_file_in_trash(subject.path.parent, status)
+    return TrashedFile(subject, subject.path, trashed) if trashed else None
+
+
+def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
+    """Find the file with this inode in the trash directories for files of `directory`.
+
+    send2trash does not say where it moved a file, and renames a file whose name the trash already has. A
+    file that is moved on one disk keeps its inode.
+    """
+    from send2trash.plat_other import HOMETRASH, find_mount_point
+
+    volume, user = Path(find_mount_point(os.fspath(directory))), os.getuid()
+    for folder in (
+        Path(HOMETRASH, "files"),
+        volume / ".Trash" / str(user) / "files",
+        volume / f".Trash-{user}" / "files",
+        Path(get_user_home(), ".Trash"),
+    ):
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                found = entry.stat(follow_symlinks=False)
+                if (found.st_ino, found.st_dev) == (status.st_ino, status.st_dev):
+                    return Path(entry.path)
+    return None
+
+
+def restore_trashed_file(trashed: TrashedFile) -> None:
+    """Move a subject's file from the trash back to its place.
+
+    Raises `KbtuiError` if another file has its name now, or if the trash no longer has it.
+    """
+    where = str(trashed.path)
+    try:
+        if trashed.subject.root is not None:
+            create_directory_inside_workspace(trashed.subject.root, trashed.path.parent)
+        publish_staged_file(trashed.trashed, trashed.path)
+    except FileExistsError:
+        hint = f"the removed file is {trashed.trashed}"
+        raise KbtuiError("there is another file now", where=where, hint=hint) from None
+    except FileNotFoundError:
+        raise NothingFound("the file is no longer in the trash", where=where) from None
+    except OSError as error:
+        message = f"the file cannot be moved back: {error.strerror}"
+        raise KbtuiError(message, where=where) from error
+    # On Linux, the trash has a description of each file.
+    info = trashed.trashed.parent.parent / "info" / f"{trashed.trashed.name}.trashinfo"
+    with contextlib.suppress(OSError):
+        info.unlink()
 
 
 def delete_subject(subject: Subject) -> None:

@@ -227,6 +227,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
         define_command("remove", "d,delete", "delete", "Move the entry to the trash (asks first).", 3, action="remove_subject"),
+        define_command("undo", "u", "undo", "Move the entry that was deleted last back from the trash.", 6, needs="trashed", action="restore_removed_subject"),
         define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address", action="open_web_address"),
         define_command("retry", "R", "retry", "Retry failed entries.", 9, needs="errors", action="retry_failed_entries"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry.", action="copy_reference"),

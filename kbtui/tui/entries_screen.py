@@ -442,6 +442,7 @@ class EntriesScreen(ListDetailScreen):
         return {
             "address": bool(entry and entry.source_url),
             "errors": bool(loaded and loaded.page.by_status.get("error")),
+            "trashed": self.subject_actions.has_trashed_subject,
         }
 
     def list_hinted_commands(self) -> list[TuiCommand]:
@@ -666,6 +667,9 @@ class EntriesScreen(ListDetailScreen):
     def action_remove_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
             self.subject_actions.remove_subject(self._parse_entry_ref(entry))
+
+    def action_restore_removed_subject(self) -> None:
+        self.subject_actions.restore_last_trashed_subject()
 
     def _require_selected_subject(self) -> EntryRow | None:
         """Return the selected subject. For a conversation, show a message and return None."""

@@ -1,4 +1,4 @@
-"""Create subject files from the TUI, open them in the user's editor, and move them to the trash."""
+"""Create subject files from the TUI, open them in the user's editor, and move them to the trash and back."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ class SubjectFileActions:
         self._screen, self._library = screen, library
         self._show_message, self._on_written = show_message, on_written
         self._worker = LatestOnlyWorker(screen)
+        self._trashed: list[subject_editing.TrashedFile] = []
+        """The files that were moved to the trash, the last one at the end."""
 
     def _show_error(self, error: Exception) -> None:
         self._show_message(self._describe_error(error), "error")
@@ -188,7 +190,7 @@ class SubjectFileActions:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.move_subject_to_trash, subject),
-                    lambda _: self._report_subject_removal("moved to the trash:", subject),
+                    partial(self._report_trashed_file, subject),
                     partial(self._ask_to_delete_subject, subject),
                 )
 
@@ -210,6 +212,32 @@ class SubjectFileActions:
         question = f"{error.message}. Delete {subject.path} permanently?"
         dialog = ConfirmDialog(question, {"D": "delete it permanently"})
         self._screen.app.push_screen(dialog, delete_if_confirmed)
+
+    def _report_trashed_file(
+        self, subject: Subject, trashed: subject_editing.TrashedFile | None
+    ) -> None:
+        if trashed is not None:
+            self._trashed.append(trashed)
+        self._report_subject_removal("moved to the trash:", subject)
+
+    def restore_last_trashed_subject(self) -> None:
+        """Move the subject that was moved to the trash last back to its place."""
+        if not self._trashed:
+            self._show_message("nothing to undo", "warning")
+            return
+        trashed = self._trashed.pop()
+
+        def report_restored_subject(_: None) -> None:
+            self._show_message(f"moved back: {trashed.subject.ref}", "inserted")
+            self._on_written(trashed.subject.ref)
+
+        restore = partial(subject_editing.restore_trashed_file, trashed)
+        self._worker.submit_call(restore, report_restored_subject, self._show_error)
+
+    @property
+    def has_trashed_subject(self) -> bool:
+        """Whether a subject that this object moved to the trash can be moved back."""
+        return bool(self._trashed)
 
     def _report_subject_removal(self, verb: str, subject: Subject) -> None:
         self._show_message(f"{verb} {subject.ref}", "inserted")

@@ -322,6 +322,7 @@ async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
 
 async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
     path = book.root / "docs/project/style.md"
+    text = path.read_bytes()
     async with paged(book, "E", EntriesScreen) as (tui, screen, library):
         await read(tui, screen)
         await detailed(tui, screen, "project/style")
@@ -337,6 +338,31 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         library.refresh()
         screen.handle_files_changed({})
         await tui.until(lambda: "project/style" not in refs(screen))
+        # A key brings it back, and does nothing more when pressed again.
+        await tui.press("u")
+        await tui.until(path.exists)
+        await tui.until("Moved back: project/style")
+        assert path.read_bytes() == text
+        library.refresh()
+        screen.handle_files_changed({})
+        await tui.until(lambda: "project/style" in refs(screen))
+        await tui.press("u")
+        await tui.until("Nothing to undo")
+
+
+async def test_what_was_deleted_does_not_replace_a_new_file(book: Builder) -> None:
+    path = book.root / "docs/project/style.md"
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        await tui.press("d")
+        await tui.until("y move it")
+        await tui.press("y")
+        await tui.until("Moved to the trash: project/style")
+        path.write_text("# New")
+        await tui.press("u")
+        await tui.until("there is another file now")
+        assert path.read_text() == "# New"
 
 
 async def test_where_there_is_no_trash_another_question_is_asked(
