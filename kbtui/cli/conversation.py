@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -246,6 +247,10 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         raise UsageError(f"must be at least 1, not {limit}", where="--limit")
     if args.all and ids is not None:
         raise UsageError("cannot be combined with --all", where="--id")
+    if args.lists_conversations and args.context is not None:
+        raise UsageError("cannot be combined with --list", where="--context")
+    if any(":" in one.removeprefix("jp://") for one in split_values_at_commas(args.ids) or ()):
+        print_to_stderr("--id: whole conversations are searched; the turn is ignored")
 
     def grep_workspace(workspace: Workspace) -> ConversationGrepAnswer:
         short_ids.update(shorten_conversation_ids(list_conversation_signatures(workspace)))
@@ -290,7 +295,13 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     if args.format == "text" and sys.stdout.isatty() and not (answer.count or answer.notices):
         advice = "" if args.archived else "; --archived searches archived conversations"
         print_to_stderr(f"no matches{advice}")
+    last = args.pattern[-1]
+    if not answer.count and len(args.pattern) > 1 and _ID_OR_STANDARD_INPUT.fullmatch(last):
+        print_to_stderr(f"no line has {pattern!r}; to search one conversation, write `-i {last}`")
     return 0 if answer.count else 1
+
+
+_ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 
 
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
