@@ -13,7 +13,7 @@ from kbtui.cli.command_output import (
     write_output_file,
 )
 from kbtui.cli.command_parser import reword_error_for_command, split_values_at_commas
-from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +93,11 @@ def export_conversation(library: Library, args: Namespace) -> int:
         conversation = load_conversation(
             find_conversation(library.workspace, ref.conversation or "")
         )
+        if not conversation.turns and conversation.problems:
+            reason = "; ".join(map(str, conversation.problems[:3]))
+            raise WorkspaceError(
+                f"the conversation is damaged: {reason}", where=conversation.info.ref
+            )
         turns = _select_turns(conversation, ref, args)
         citations = [
             cite

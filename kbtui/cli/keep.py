@@ -156,6 +156,7 @@ def _is_part_of(id_: str, chosen: set[str], parents: dict[str, str | None]) -> b
 
 def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import (
+        find_copy_damage,
         get_archive_directory,
         list_kept_sessions,
         measure_archive,
@@ -172,6 +173,8 @@ def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
     lines = []
     for one in kept:
         state = "only the copy is left" if one.is_original_missing else "the agent has it"
+        if damage := find_copy_damage(one, verified=False):
+            state += f"; {damage.reason}"
         title = sanitize_to_one_line(one.title or "Untitled")
         lines.append(f"{one.id}  {title}  ({one.kept_size:,} of {one.size:,} bytes; {state})\n")
     print_text_or_json("".join(lines), shape, args.json)

@@ -175,6 +175,10 @@ def test_damaged_files_are_named_and_the_others_stay_readable(
         assert "the kept copy is damaged" in load(workspace, one).problems[0]
     assert [text for _, text in texts(load(workspace, ids[3]))] == ["question 4"]
     monkeypatch.chdir(workspace.root)
+    assert main(["export", ids[0]]) == 3
+    assert "the conversation is damaged: the kept copy is damaged" in capsys.readouterr().err
+    assert main(["keep", "ls"]) == 0
+    assert "the kept copy is damaged: it has another size" in capsys.readouterr().out
     assert main(["keep", "check", "--json"]) == 3
     damage = json.loads(capsys.readouterr().out)["damaged"]
     assert {one["path"] for one in damage} == {str(copies[0]), str(copies[1]), str(record)}

@@ -81,7 +81,8 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
         finally:
             os.close(file)
     except FileNotFoundError:
-        raise WorkspaceError("there is no such file", where=path) from None
+        message = "the kept copy is missing" if is_kept_file(path) else "there is no such file"
+        raise WorkspaceError(message, where=path) from None
     except IsADirectoryError:
         raise WorkspaceError("it is not a regular file", where=path) from None
     except MemoryError:
