@@ -79,29 +79,40 @@ class MergedTopicDeclarations:
 
 
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
-    """Merge the `kb` table of a configuration layer."""
-    kb = layer.data.get("kb")
+    """Merge the tables `assistant.kb` and `kb` of a configuration layer.
+
+    JP's draft D01 declares topics in `kb`, and considers moving this table into `assistant`.
+    """
+    assistant = layer.data.get("assistant")
+    if isinstance(assistant, dict):
+        _merge_kb_table(declared, layer.path, "assistant.kb", assistant.get("kb"))
+    _merge_kb_table(declared, layer.path, "kb", layer.data.get("kb"))
+
+
+def _merge_kb_table(declared: MergedTopicDeclarations, where: Path, name: str, kb: Any) -> None:
+    """Merge a table of topics; `name` is its name in the file."""
     if kb is None:
         return
     if not isinstance(kb, dict):
-        declared.add_problem("must be a table", layer.path, "kb")
+        declared.add_problem("must be a table", where, name)
         return
     for key in kb:
         if key != "topic":
-            hint = "topics are declared as [kb.topic.ID]"
-            declared.add_problem(f"unknown key {key!r}", layer.path, f"kb.{key}", hint=hint)
+            hint = f"topics are declared as [{name}.topic.ID]"
+            declared.add_problem(f"unknown key {key!r}", where, f"{name}.{key}", hint=hint)
     topics = kb.get("topic")
     if isinstance(topics, dict):
-        for name, table in topics.items():
-            _merge_topic_table(declared, layer.path, str(name), table)
+        for topic, table in topics.items():
+            _merge_topic_table(declared, where, f"{name}.topic", str(topic), table)
     elif topics is not None:
-        declared.add_problem("must be a table of topics", layer.path, "kb.topic")
+        declared.add_problem("must be a table of topics", where, f"{name}.topic")
 
 
 def _merge_topic_table(
-    declared: MergedTopicDeclarations, where: Path, name: str, table: Any
+    declared: MergedTopicDeclarations, where: Path, parent: str, name: str, table: Any
 ) -> None:
-    key = f"kb.topic.{name}"
+    """Merge the table of one topic; `parent` is the name of the table that contains it."""
+    key = f"{parent}.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
     if not name or "/" in name or not name.isprintable():

@@ -131,6 +131,14 @@ def test_only_the_kb_table_is_our_business(build: Build, workspace: Workspace) -
     assert build('other = 1\n[kb.topic.a]\nsubjects = "a"\n', FILES).problems == []
 
 
+def test_topics_below_assistant_are_read_too(build: Build, workspace: Workspace) -> None:
+    config = '[assistant.kb.topic.a]\nsubjects = "a"\n[assistant.kb.topic.bad]\nwrong = 1\n'
+    write(workspace.root, {".jp/config.toml": config})
+    knowledge = build('[kb.topic.b]\nsubjects = "b"\n', FILES)
+    assert set(knowledge.topics) == {"a", "b"}
+    assert "assistant.kb.topic.bad.wrong" in {problem.key for problem in knowledge.problems}
+
+
 def test_a_broken_kb_toml_leaves_other_layers(build: Build, workspace: Workspace) -> None:
     write(workspace.root, {".jp/config.yaml": "kb: {topic: {a: {subjects: a}}}"})
     knowledge = build("[kb.topic.b\n", FILES)

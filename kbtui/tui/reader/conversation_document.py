@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -619,19 +619,20 @@ class _ConversationReaderDocumentBuilder:
             name = block.title or block.name or block.kind
             words: Spans = [("attachment  ", "tool")]
             if block.state:
-                # A narrow reader leaves out the right side, which has the reason in more words.
                 words.append((f"{CONTENT_STATE_LABELS[block.state]}  ", "warning"))
             words.append((sanitize_to_one_line(name), ""))
-            described = describe_content_block(replace(block, title=None, name=None))
-            right: Spans = [(sanitize_to_one_line(described), "dim")]
+            # A narrow reader cuts the end of the line, so the size is not a part of it.
+            readers = f"for {', '.join(block.recipients)}" if block.recipients else ""
+            described = ", ".join(filter(None, (block.media_type, readers)))
+            words.append((f"  {sanitize_to_one_line(described)}", "dim"))
+            size = f"{block.size:,} bytes" if block.size is not None else ""
             if not block.text:
                 above = 0 if self.after_fold else 1
-                self._append_blocks(HeadingBlock(key, words, right, above=above))
+                self._append_blocks(HeadingBlock(key, words, [(size, "dim")], above=above))
                 self.after_fold, self.space_above = True, 0
                 continue
-            size = format_text_length(block.text)
-            right = [*right, (f", {size}" if described else size, "dim")]
-            self._add_fold_heading(key, "tool", words, right, ends_with_path=_looks_like_path(name))
+            size = size or format_text_length(block.text)
+            self._add_fold_heading(key, "tool", words, [(size, "dim")])
             if block.name and block.title:
                 self._add_note_paragraph(f"{key}:name", sanitize_to_one_line(block.name), "dim")
             self._add_source_text_blocks(key, block.text, language=_find_block_language(block))

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import struct
 import tempfile
 from functools import cache
@@ -95,11 +96,39 @@ def blob(data: bytes) -> None:
         {"type": "tool_call_response", "id": "x", "is_error": False, "content": [block]},
     ]
     try:
-        for stored in (data, gzip.compress(data)):
+        for stored in (gzip.compress(data), *([data] if data.startswith(b"\x1f\x8b") else [])):
             path.write_bytes(stored)
             events(json.dumps(elements).encode())
     finally:
         path.unlink()
+
+
+def pointer(data: bytes) -> None:
+    """A file `.jp` that names JP's directory, and a workspace that is looked for below it."""
+    from kbtui.conversations.conversation_repository import list_conversations
+    from kbtui.workspace import find_workspace
+
+    root = workspace().root / "pointers"
+    (root / "src").mkdir(parents=True, exist_ok=True)
+    (root / ".jp").write_bytes(data)
+    with contextlib.suppress(KbtuiError):
+        found = find_workspace(root / "src")
+        list_conversations(found, counts=False)
+
+
+def nested(data: bytes) -> None:
+    """The metadata of a conversation inside another one, which names its parent."""
+    from kbtui.assistant.conversation_tools import answer_conversation_list
+
+    folder = workspace().root / f".jp/conversations/{ID}/conversations/{ID + 1}"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        for parent in (data, json.dumps({"parent_id": _text(data)}, ensure_ascii=True).encode()):
+            (folder / "metadata.json").write_bytes(parent)
+            (folder / "events.json").write_bytes(b"[]")
+            answer_conversation_list(workspace()).as_json()
+    finally:
+        shutil.rmtree(folder.parent)
 
 
 def metadata(data: bytes) -> None:
@@ -288,7 +317,7 @@ def _library() -> Library:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        events, blob, metadata, front_matter, markdown, toml, settings, globs, query, reference, message,
+        events, blob, pointer, nested, metadata, front_matter, markdown, toml, settings, globs, query, reference, message,
         arguments, shown,
     )
 }  # fmt: skip
@@ -302,7 +331,7 @@ SEEDS: dict[str, list[bytes]] = {
         b'"message": "b", "timestamp": "2026-01-01 00:00:04.0"}]',
         b'[{"type": "compaction", "from": 0, "to": 1, "timestamp": 1}]',
         b'[{"type": "chat_request", "content": "a", "author": "Jean", "event_id": "k3f9a1z", "timestamp": "2026-01-01 00:00:01.0", '
-        b'"resources": [{"uri": "file:///a.rs", "mimeType": "text/x-rust", "text": "Zm4="}, {"uri": "external:x", "title": "t"}, "u"]}, '
+        b'"participant": "dev", "recipients": 1, "resources": [{"uri": "file:///a.rs", "mimeType": "text/x-rust", "text": "Zm4="}, {"uri": "external:x", "title": "t"}, "u"]}, '
         b'{"type": "tool_call_response", "id": "x", "isError": false, "timestamp": "2026-01-01 00:00:03.0", "content": ['
         b'{"type": "text", "content": {"$blob": "%s", "size": 2}}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}, '
         b'{"type": "question", "question": {"id": "q", "text": "?", "schema": {"enum": ["y", 1]}, "default": {}}}, '
@@ -310,6 +339,8 @@ SEEDS: dict[str, list[bytes]] = {
         % (b"ab" * 32),
     ],
     "blob": [b"fn main() {}", b"\x89PNG\0", b"age-encryption.org/v1\n-> X25519 a", b"\x1f\x8b\x08\0"],
+    "pointer": [b"/nowhere/at/all\n", b"src", b"~/storage", b"a\nb\n"],
+    "nested": [b"jp-c17800000001", b'{"parent_id": "jp-c17800000002"}', b'{"parent_id": 17800000001}'],
     "metadata": [
         b'{"title": "t", "last_activated_at": "2026-01-01 00:00:00.0", "labels": {"a": "b"}, "expires_at": null}'
     ],
@@ -322,7 +353,7 @@ SEEDS: dict[str, list[bytes]] = {
     "settings": [b'model = "off"\nengine_idle = 1\n[keys]\nsearch = "x"\n'],
     "globs": [b"**/a*[b-d]?\nx/ab", b"[!a]**/**/*\nq"],
     "query": [b'otters "a note" -x type:note after:2026-01-01 topic:notes "unclosed', b"title:one OR in:x", b"type:\x80"],
-    "reference": [b"notes/one:1-2", b"jp-c17800000001:1.2", b"chunk:abc", b"jp://jp-c17800000001"],
+    "reference": [b"notes/one:1-2", b"jp-c17800000001:1.2", b"chunk:abc", b"jp://jp-c17800000001", b"jp://jp-c17800000001#k3m9x2a@/content:t=Y2hva2Vz"],
     "message": [b'{"id": 1, "op": "search", "question": {"hidden": true}, "wait": 1e9}'],
     "arguments": [b'learn\n{"topic": "notes", "subjects": ["*"]}', b'knowledge_search\n{"query": "a", "limit": 5.0}'],
     "shown": [b"\x1b]0;x\x07a\xe2\x80\xaeb api_key = 'aB3dE5fG7hJ9kL1m'", b"-----BEGIN PRIVATE KEY-----"],
