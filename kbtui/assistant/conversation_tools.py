@@ -694,6 +694,10 @@ def _make_conversation_read_answer(
         more |= make_mark_json_fields(
             marks.by_turn.get(turn.number, ()), is_short=limit is not None
         )
+        if limit is not None:
+            for event_json in events:
+                # Assistants name turns by their numbers, and the ids would cost tokens.
+                event_json.pop("event_id", None)
         # The long texts come last.
         turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
     if masked:

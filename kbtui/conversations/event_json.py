@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
         event_kind: Required[str]
         timestamp: Required[str | None]
+        event_id: str | None
         author: str | None
         name: str | None
         call: int | None
@@ -46,6 +47,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
     shape: EventJson = {
         "event_kind": event.kind,
         "timestamp": format_timestamp(event.timestamp),
+        "event_id": event.event_id,
         "author": event.author,
         "name": event.name,
         "call": event.call,

@@ -362,6 +362,15 @@ class Turn:
         """The number of attachments of the turn's requests."""
         return sum(event.kind == "attachment" for event in self.events)
 
+    def find_event_id(self, call: int | None = None) -> str | None:
+        """Return an id that names this turn, or tool call number `call` of it; None if the file has none."""
+        if call is None:
+            ids = (self.event_id, *(event.event_id for event in self.events))
+        else:
+            calls = (one for one in self.events if one.arguments is not None and one.call == call)
+            ids = tuple(event.event_id for event in calls)
+        return next(filter(None, ids), None)
+
 
 def count_unrewound_turns(turns: Iterable[Turn]) -> int:
     """Return the number of turns that are not rewound."""

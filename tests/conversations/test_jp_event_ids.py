@@ -1,9 +1,10 @@
 """References by the ids that JP gives to events since its RFD 097."""
 
+import json
 from pathlib import Path
 
 import pytest
-from jp_files import ID, Stream, jp_id, workspace_at, write
+from jp_files import ID, Stream, jp_id, load, workspace_at, write
 
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import parse_entered_reference
@@ -71,3 +72,14 @@ def test_commands_accept_the_id_of_an_event(
         assert "Question 2" in out, command
         assert "Question 1" not in out, command
     assert main(["c", "read", f"jp-c{ID}#gone"]) == 1
+    capsys.readouterr()
+    assert main(["c", "read", f"{NAME}:2", "--json"]) == 0
+    [turn] = json.loads(capsys.readouterr().out)["turns"]
+    assert [event["event_id"] for event in turn["events"]] == ["ask2", "call2", "say2"]
+
+
+def test_a_turn_and_a_call_have_lasting_names_if_the_file_has_ids(jp: Path) -> None:
+    write(jp, make_stream(1).elements[1:] + Stream().turn().ask("No id").elements)
+    first, second = load(jp.parent).turns
+    assert (first.find_event_id(), first.find_event_id(1)) == ("ask1", "call1")
+    assert (second.find_event_id(), second.find_event_id(1)) == (None, None)

@@ -158,9 +158,18 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
         found.append(("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).jp_link:
             found.append(("j", "JP link", link, lambda: link))
+        if lasting := _make_reference_by_event_id(document, parse_ref(reference)):
+            found.append(("e", "reference by event id", lasting, lambda: lasting))
     if command := build_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
+
+
+def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | None:
+    """Return a reference to a turn or call that contains its event's id; None if JP's file has no id of it."""
+    turn = document.record.find_turn(ref.turn) if ref.turn and document.turns_total else None
+    event_id = turn.find_event_id(ref.call) if turn else None
+    return f"{ref.conversation}#{event_id}" if event_id else None
 
 
 def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
