@@ -565,7 +565,7 @@ class Library(ReferenceReader):
                     message = f"{other} contains the marked turn, so it cannot supersede it"
                     raise UsageError(message, where=superseded_by, hint="name a turn")
                 if passage is None and other == target:
-                    raise UsageError(f"{other} cannot supersede itself", where=superseded_by)
+                    raise UsageError("a turn cannot supersede itself", where=superseded_by)
             superseded_by = str(other)
         elif state == "superseded":
             hint = "name what applies instead, such as jp-c17457886043:3 or topic/slug; `rejected` needs no reference"

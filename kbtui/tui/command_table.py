@@ -76,7 +76,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns", action="toggle_folds_of_kind('reasoning','reasoning')"),
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
-        define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output.", 5, needs="views", action="request_next_view"),
+        define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output; of changes: in order, by file.", 5, needs="views", action="request_next_view"),
         define_command("changes", "C", "changes", "Show everything that the conversation changed in files as one diff, or the versions of the subject and which turns were given them; again: go back.", needs="turns", action="show_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),

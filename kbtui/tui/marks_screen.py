@@ -148,12 +148,12 @@ class MarksScreen(StyledScreen):
         self._update_key_hints()
         self._read_marks_after(lambda: None)
 
-    def _update_key_hints(self) -> None:
+    def _update_key_hints(self, message: str = "") -> None:
         pairs = [("Enter", "open"), ("e", "change"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
             ref = self._contents.shorten_reference(self._removed.ref)
             pairs.insert(0, ("u", f"undo the removal of {ref}"))
-        self._hints.set_edge_texts(format_key_hints(pairs))
+        self._hints.set_edge_texts(format_key_hints(pairs), [(message, "strong")])
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the marks have been read or changed."""
@@ -226,6 +226,7 @@ class MarksScreen(StyledScreen):
         def act(chosen: str | None) -> None:
             if chosen == _COPY:
                 copy_text_to_clipboards(self.app, "\n".join(filter(None, (text, mark.note))))
+                self._update_key_hints("copied")
             elif chosen == _REMOVE:
                 self.action_remove_mark()
             elif chosen is not None:

@@ -1,5 +1,6 @@
 """What a turn did, below its citations, and the commands on a file that a call changed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,27 @@ async def test_the_changes_of_a_conversation_are_shown_as_one_diff(changed: Buil
         await tui.press("C")
         await tui.until(lambda: "fs_modify_file" in tui.text)
         assert "jp-c17800000001:1.2" in tui.text
+
+
+async def test_the_changes_are_also_shown_file_by_file(changed: Builder) -> None:
+    calls = [
+        *called("a", "fs_create_file", "File created.", path="x.py", content="1\n"),
+        *called("b", "fs_create_file", "File created.", path="y.py", content="1\n"),
+        *called("c", "fs_modify_file", DIFF.replace("src/a.py", "x.py"), path="x.py"),
+    ]
+    changed.conversation(900, [[asked("More"), *calls]])
+    async with running(changed.root, size=(120, 40)) as tui:
+
+        def list_calls() -> list[str]:
+            return re.findall(r"turn 1, call (\d)", tui.text)
+
+        await tui.open("jp-c17800000900")
+        await tui.press("2", "C")
+        await tui.until(lambda: list_calls() == ["1", "2", "3"])
+        await tui.press("v")
+        await tui.until(lambda: list_calls() == ["1", "3", "2"])
+        await tui.press("C")
+        await tui.until("fs_create_file")
 
 
 async def test_lists_of_turns_show_the_marks_of_the_turns(changed: Builder) -> None:

@@ -24,7 +24,11 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.reader.reader_blocks import HeadingBlock, TextRangeBlock
-from kbtui.tui.reader.reader_document import ReaderDocument, is_start_position_loaded
+from kbtui.tui.reader.reader_document import (
+    CHANGES_VIEWS,
+    ReaderDocument,
+    is_start_position_loaded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -331,8 +335,8 @@ class DocumentNavigator:
         """
         key, ref = target.key, target.ref
         try:
-            if ref and ref.conversation and target.view == "changes":
-                made = _make_changes_document(self._library, ref.conversation)
+            if ref and ref.conversation and target.view in CHANGES_VIEWS:
+                made = _make_changes_document(self._library, ref.conversation, target.view)
             elif ref and ref.conversation:
                 made = self._make_conversation_document(
                     ref.conversation, contents, show_beginning, shown
@@ -481,7 +485,7 @@ def _name_current_text(texts: GivenAndCurrentText) -> str:
     return f"current text of {texts.renamed_to}" if texts.renamed_to else "current text"
 
 
-def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocument:
+def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
     """Make the document that shows what a conversation changed in files."""
     from kbtui.library.file_history import collect_turn_activities
     from kbtui.refs import make_conversation_ref
@@ -496,7 +500,10 @@ def _make_changes_document(library: Library, conversation_id: str) -> ReaderDocu
     ]
     info = conversation.info
     marks = library.map_marks_by_turn(conversation)
-    return build_changes_document(info.ref, f"Changes of {info.name}", changes, marks)
+    title = f"Changes of {info.name}"
+    return build_changes_document(
+        info.ref, title, changes, marks, is_by_file=view == CHANGES_VIEWS[1]
+    )
 
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:

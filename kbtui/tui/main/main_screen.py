@@ -42,6 +42,7 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
+from kbtui.tui.reader.reader_document import CHANGES_VIEWS
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
 
@@ -409,9 +410,9 @@ class MainScreen(StyledScreen):
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
             target = target._replace(view=view, mark=None, words=(), text="")
-            if view == "changes" and target.ref is not None:
+            if view in CHANGES_VIEWS and target.ref is not None:
                 target = target._replace(ref=target.ref._replace(turn=None, call=None))
-            elif document.view == "changes" and (
+            elif document.view in CHANGES_VIEWS and (
                 reference := self.reader_pane.viewport.current_reference
             ):
                 target = target._replace(ref=parse_ref(reference))

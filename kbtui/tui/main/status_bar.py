@@ -270,7 +270,7 @@ FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
     "edit": ("edit file", 11),
-    "reader.next": ("next change", 10),
+    "reader.view": ("by file, in order", 9),
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }

@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
-from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
 from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 if TYPE_CHECKING:
@@ -183,8 +183,12 @@ def build_changes_document(
     title: str,
     changes: Sequence[tuple[str, int, TurnFileAction]],
     marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
+    *,
+    is_by_file: bool = False,
 ) -> ReaderDocument:
     """Build the document that shows what a conversation did to files as one diff, in the order of its calls.
+
+    If `is_by_file` is true, all changes of a file are together.
 
     `changes` are the actions other than reading, each with the reference of its call and the number of
     its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
@@ -207,6 +211,8 @@ def build_changes_document(
         blocks.append(row)
     starts = []
     shown: set[int] = set()
+    if is_by_file:
+        changes = [change for found in by_path.values() for change in found]
     for number, (source, turn, one) in enumerate(changes):
         starts.append(len(blocks))
         moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
@@ -222,8 +228,8 @@ def build_changes_document(
     if not changes:
         text = "No turn of this conversation changed a file."
         blocks.append(ParagraphBlock("none", [(text, "dim")]))
-    document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref, view="changes")
-    document.views = ("changes",)
+    document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref)
+    document.views, document.view = CHANGES_VIEWS, CHANGES_VIEWS[is_by_file]
     document.badges = [(format_counted_noun(len(changes), "change"), "dim")]
     document.block_indices_by_kind["change"] = starts
     return document

@@ -29,6 +29,10 @@ For a longer one, a background thread does this, so that keys are not delayed.
 """
 
 
+CHANGES_VIEWS = ("changes", "by-file")
+"""The views of what a conversation changed in files: in the order of its calls, and file by file."""
+
+
 @dataclass(eq=False)
 class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
@@ -108,7 +112,7 @@ class ReaderDocument:
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
             # A diff of a conversation's changes, each with the call that made it.
-            "calls": self.view == "changes" and bool(self.block_indices_by_kind.get("change")),
+            "calls": self.view in CHANGES_VIEWS and bool(self.block_indices_by_kind.get("change")),
             # The command that needs "folds" also opens links.
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,

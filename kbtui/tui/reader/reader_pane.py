@@ -37,6 +37,7 @@ from kbtui.tui.navigation_target import (
 )
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
+    CHANGES_VIEWS,
     compile_pattern_for_terms,
     describe_missing_line,
     describe_missing_turn_or_line,
@@ -291,9 +292,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             for view in document.views:
                 left += [(" ", "")] if left else []
                 left.append((view, "key" if view == document.view else "dim"))
+            if document.view in CHANGES_VIEWS:
+                left += self._make_next_change_hint("  ")
         elif document.block_indices_by_kind.get("change"):
-            key = find_key_label_of_command("reader.next", get_configured_keys(self))
-            left = [(key, "key"), (" next change", "dim")]
+            left = self._make_next_change_hint()
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
         if self._new_event_count and viewport.is_last_line_visible:
@@ -304,6 +306,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         header = self.query_one("#where", ReaderHeader)
         header.set_header_texts(left, self._make_right_header_versions())
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
+
+    def _make_next_change_hint(self, space: str = "") -> Spans:
+        key = find_key_label_of_command("reader.next", get_configured_keys(self))
+        return [(space, ""), (key, "key"), (" next change", "dim")]
 
     def _make_right_header_versions(self) -> list[Spans]:
         """Return the versions of the header's right side, the longest first.
@@ -632,7 +638,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         If this is shown already, show the conversation or subject again.
         """
         document = self.viewport.document
-        if document.view in ("changes", "history"):
+        if document.view in (*CHANGES_VIEWS, "history"):
             self.post_message(self.ViewChangeRequested("read"))
         elif document.turns_total:
             self.post_message(self.ViewChangeRequested("changes"))
