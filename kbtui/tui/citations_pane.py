@@ -348,11 +348,13 @@ class CitationsPane(BorderOnlyPane, Vertical):
         parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
         name: Spans = [(sanitize_to_one_line(cite.source_title or cite.source), "")]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
-        state = next((found for one in cites if (found := _describe_citation_state(one))), None)
+        outdated = next((one for one in cites if one.state in ("changed", "gone")), cite)
+        described = map(_describe_citation_state, [outdated, *cites])
+        state = next(filter(None, described), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
-        self._cites_of_rows[key] = next((one for one in cites if one.state == "changed"), cite)
+        self._cites_of_rows[key] = outdated
         return ListRow(key, name, below=[below, *states, *self._list_mark_rows(cite)], data=place)
 
     def _list_mark_rows(self, cite: Citation) -> Iterator[Spans]:

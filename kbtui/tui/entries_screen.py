@@ -343,6 +343,8 @@ def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str 
 
 
 def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[ReaderBlock]:
+    from kbtui.citations.citation_and_conversation_export import format_citation_state
+
     since = now - timedelta(days=CITATION_DAYS)
     found = library.find_citing_turns(library.parse_entered_reference(row.ref))
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
@@ -361,6 +363,10 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         left = [(source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
+        if state := format_citation_state(citation):
+            # Not after the title, where a narrow screen would cut it.
+            role = "warning" if citation.state in ("changed", "gone") else "dim"
+            blocks.append(ParagraphBlock(f"{key}:state", [(f"  {state}", role)]))
         blocks += make_mark_blocks(marks.get_marks(citation.source), "  ", f"{key}:")
     if len(citations) > MAX_CITATIONS:
         more = f"and {len(citations) - MAX_CITATIONS:,} more"
