@@ -134,6 +134,9 @@ def complete_line(line: str, shell: str = "fish", breaks: str = "", cwd: Path | 
 def _become(words: Sequence[str], names: int) -> NoReturn:
     """Run a command in this forked process, and send the names of the modules it imported."""
     code = 70
+    # That package looks up the trash of the user when it is imported, and an earlier test had another.
+    for name in [one for one in sys.modules if one.startswith("send2trash")]:
+        del sys.modules[name]
     known = set(sys.modules)
     try:
         for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
@@ -184,7 +187,6 @@ def _code(pid: int, names: int) -> int:
     """The exit code of a command; what it imported is imported here, so that no later one imports it again."""
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     for name in os.read(names, 65536).decode().split():
-        # That package looks up the trash of the user when it is imported.
         if not name.startswith("send2trash"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
