@@ -12,7 +12,7 @@ from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kbtui.refs import Ref
     from kbtui.userdata.user_data_store import Bookmark, UserData
@@ -104,6 +104,16 @@ class BookmarkAnchors:
                 values = json.loads(text)
                 found[name] = _StoredAnchor(signature, MarkAnchor(**values) if values else None)
         return found
+
+    def read_anchors(self) -> dict[str, MarkAnchor]:
+        """Return the anchors of the bookmarks, by reference. Raises `WorkspaceError`."""
+        stored = self._load_anchors(one.ref for one in self._userdata.list_bookmarks())
+        return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
+
+    def add_imported_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
+        """Store the anchors of bookmarks from another machine, by reference. Raises `WorkspaceError`."""
+        # No conversation has an empty signature, so the next list of bookmarks looks for the texts.
+        self._save_anchors(anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()})
 
     def _save_anchors(self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]) -> None:
         rows = [

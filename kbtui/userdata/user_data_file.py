@@ -19,6 +19,7 @@ import orjson
 
 from kbtui.conversations.formats.kept_file import is_kept_file, iterate_kept_file_blocks
 from kbtui.conversations.session_archive import KeptSession, is_valid_kept_session
+from kbtui.conversations.turn_marks import MarkAnchor
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.files import iterate_regular_file_blocks
 from kbtui.userdata.user_records import (
@@ -54,7 +55,8 @@ class WorkspaceData:
 
     `root` is its path on the machine that exported it. `repository` is the address of its Git repository, and
     `directory` its path in the repository ("" for the repository's root). `worktrees` has the root of each
-    worktree that was seen, and the path of the workspace in it.
+    worktree that was seen, and the path of the workspace in it. `anchors` has what identifies the text of
+    bookmarks of turns, by reference.
     """
 
     root: str
@@ -63,6 +65,7 @@ class WorkspaceData:
     directory: str = ""
     worktrees: list[list[str]] = field(default_factory=list)
     records: list[UserRecord] = field(default_factory=list)
+    anchors: dict[str, MarkAnchor] = field(default_factory=dict)
 
 
 class LeftOut(NamedTuple):
@@ -110,7 +113,9 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
     writer = _LineWriter(target)
     writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
     for workspace in sorted(data.workspaces, key=lambda one: one.root):
-        header = {name: one for name, one in vars(workspace).items() if name != "records"}
+        header = {
+            name: one for name, one in vars(workspace).items() if name not in ("records", "anchors")
+        }
         header["worktrees"] = sorted(workspace.worktrees)
         order = {kind: number for number, kind in enumerate(RECORD_KINDS)}
         records = sorted(workspace.records, key=lambda one: (order[one.kind], one.id))
@@ -125,6 +130,10 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
                 left_out.append(LeftOut(f"{record.kind} {record.id!r}", reason))
             else:
                 writer.write_line(record.as_json())
+        for name, anchor in sorted(workspace.anchors.items()):
+            line = {"kind": "bookmark_anchor", "ref": name, **anchor._asdict()}
+            if all(one is None or is_identifier(one) for one in line.values()):
+                writer.write_line(line)
     for name, removed_at in sorted(data.kept_removals.items()):
         writer.write_line({"kind": "kept_removal", "id": name, "removed_at": removed_at})
     copies: dict[str, KeptSession] = {}
@@ -215,6 +224,7 @@ class _FileReader:
         sections: dict[str, Callable[[dict[str, Any]], None]] = {
             "workspace": self._add_workspace,
             **dict.fromkeys(RECORD_KINDS, self._add_record),
+            "bookmark_anchor": self._add_anchor,
             "kept_removal": self._add_kept_removal,
             "kept_session": self._add_kept_session,
             "copy": self._add_copy,
@@ -304,6 +314,23 @@ class _FileReader:
         self._check_is_new(record.kind, workspace.root, record.id)
         workspace.records.append(record)
 
+    def _add_anchor(self, shape: dict[str, Any]) -> None:
+        del shape["kind"]
+        checks: dict[str, Callable[[object], bool]] = {
+            "ref": is_identifier,
+            "digest": is_identifier,
+            "event_id": _is_identifier_or_none,
+            "timestamp": _is_identifier_or_none,
+            "history": is_identifier,
+        }
+        check_fields(shape, checks, "anchor of a bookmark")
+        if not self._data.workspaces:
+            raise ValueError("an anchor is before the first workspace")
+        self._count_bytes(shape)
+        workspace, name = self._data.workspaces[-1], shape.pop("ref")
+        self._check_is_new("bookmark_anchor", workspace.root, name)
+        workspace.anchors[name] = MarkAnchor(**shape)
+
     def _count_bytes(self, shape: dict[str, Any]) -> None:
         self._record_bytes += len(orjson.dumps(shape))
         if self._record_bytes > MAX_RECORD_BYTES:
@@ -369,14 +396,15 @@ class _FileReader:
             raise ValueError("a kept session has another size than its record says")
 
 
+def _is_identifier_or_none(value: object) -> bool:
+    return value is None or is_identifier(value)
+
+
 def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
     """Parse the heading of a workspace. Raises `ValueError`."""
 
     def is_path(value: object) -> bool:
         return is_identifier(value) and str(value).startswith("/")
-
-    def is_name_or_none(value: object) -> bool:
-        return value is None or is_identifier(value)
 
     def is_list_of_worktrees(value: object) -> bool:
         return isinstance(value, list) and all(map(is_worktree, value))
@@ -391,8 +419,8 @@ def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
 
     checks: dict[str, Callable[[object], bool]] = {
         "root": is_path,
-        "jp_id": is_name_or_none,
-        "repository": is_name_or_none,
+        "jp_id": _is_identifier_or_none,
+        "repository": _is_identifier_or_none,
         "directory": lambda value: value == "" or is_identifier(value),
         "worktrees": is_list_of_worktrees,
     }

@@ -36,6 +36,7 @@ from kbtui.conversations.turn_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.refs import make_conversation_ref
+from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.sqlite_file import commit_all_or_none
 from kbtui.userdata.user_data_file import (
     ExportedData,
@@ -43,7 +44,7 @@ from kbtui.userdata.user_data_file import (
     WorkspaceData,
     read_user_data_file,
 )
-from kbtui.userdata.user_data_store import Bookmark
+from kbtui.userdata.user_data_store import Bookmark, UserData
 from kbtui.userdata.user_records import (
     SourceApproval,
     make_record_files,
@@ -106,6 +107,8 @@ def collect_user_data(
             section = _identify_workspace(workspace, project_key)
             section.worktrees = read_remembered_worktrees(workspace)
             section.records = records
+            with suppress(WorkspaceError):  # bookmarks can be used without them
+                section.anchors = BookmarkAnchors(workspace, UserData(workspace)).read_anchors()
             data.workspaces.append(section)
     return data, left_out
 
@@ -407,6 +410,7 @@ class _Import:
                 )
                 raise
             remove_unused_copies()
+        self._add_bookmark_anchors()
 
     def _iterate_record_files(
         self,
@@ -507,6 +511,21 @@ class _Import:
                 old = path.read_bytes() if path.exists() else None
                 changes.append(FileWriteOrRemoval(path, old, data))
         return changes
+
+    def _add_bookmark_anchors(self) -> None:
+        """Store what identifies the texts of the bookmarks that were added or changed."""
+        for one in self._report.workspaces:
+            added = set(one.references)
+            anchors = {
+                name: anchor
+                for data in self._matches[one.root]
+                for name, anchor in data.anchors.items()
+                if name in added
+            }
+            if anchors:
+                workspace = self._workspaces[one.root]
+                with suppress(WorkspaceError):  # bookmarks can be used without them
+                    BookmarkAnchors(workspace, UserData(workspace)).add_imported_anchors(anchors)
 
     def _make_backup_path(self, name: str) -> Path:
         path = self._backup / name

@@ -19,7 +19,7 @@ from claude_sessions import answered, session_id, typed, write_session
 from hypothesis import given
 from hypothesis import strategies as st
 from running import run_command
-from support import Builder, asked, said
+from support import Builder, asked, said, write_json
 
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import find_conversation, list_conversations
@@ -32,6 +32,7 @@ from kbtui.conversations.session_archive import (
     plan_archive_merge,
 )
 from kbtui.library import open_workspace
+from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.mark_store import MarkStore
 from kbtui.userdata.user_data_store import Bookmark, SavedSearch, UserData
 from kbtui.userdata.user_records import SourceApproval, UserRecord, make_record, merge_records
@@ -447,6 +448,22 @@ def test_a_running_engine_finds_imported_sessions(
                 assert time.monotonic() < end
         finally:
             run_command("engine", "stop", cwd=other.root)
+
+
+def test_a_bookmark_of_a_turn_stays_with_its_text(machines: tuple[Machine, Machine]) -> None:
+    one, other = machines
+    with one.use():
+        Builder(one.root).conversation(2, [[asked("first")], [asked("second")]])
+        one.data.save_bookmark("jp-c17800000002:2", "second")
+        BookmarkAnchors(one.workspace, one.data).list_bookmarks()
+    one.export("--here")
+    other.kbtui("import", str(one.file))
+    with other.use():
+        folder = Builder(other.root).conversation(2, [[asked("first")], [asked("second")]])
+        events = json.loads((folder / "events.json").read_text())
+        write_json(folder / "events.json", events[2:])  # the first turn is gone
+        (bookmark,) = BookmarkAnchors(other.workspace, other.data).list_bookmarks()
+        assert bookmark.ref == "jp-c17800000002:1"
 
 
 def test_the_log_of_searches_moves_only_on_demand(machines: tuple[Machine, Machine]) -> None:
