@@ -167,6 +167,15 @@ def _compare_models(args: Namespace) -> int:
         ),
     ]
     lines = [f"{name:20}  {first:>12}  {second:>12}" for name, first, second in rows]
+    if quality := found["quality"]:
+        kinds = (quality["current"], quality["other"])
+        count = format_counted_noun(quality["queries"], "query", "queries")
+        lines += [
+            "",
+            f"hits that you opened after {count}:",
+            f"{'nDCG@10':20}  {kinds[0]['ndcg']:>12.3f}  {kinds[1]['ndcg']:>12.3f}",
+            f"{'hit rate@10':20}  {kinds[0]['hit_rate']:>12.0%}  {kinds[1]['hit_rate']:>12.0%}",
+        ]
     queries = format_counted_noun(len(found["queries"]), "query", "queries")
     lines += [
         "",

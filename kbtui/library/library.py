@@ -65,7 +65,12 @@ if TYPE_CHECKING:
     )
     from kbtui.refs import Ref
     from kbtui.search.entries_of_filter import EntriesOfFilter
-    from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
+    from kbtui.search.search_request_and_answer import (
+        Hit,
+        Mode,
+        SearchAnswer,
+        SearchAnswerEngineMessage,
+    )
     from kbtui.userdata.mark_store import MarkStore
     from kbtui.userdata.marks_of_turns import MarksOfTurns
 
@@ -483,6 +488,16 @@ class Library(ReferenceReader):
         return log_search_answer(
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )
+
+    def log_opened_hit(self, answered: SearchAnswer, hit: Hit) -> None:
+        """Log that the user opened a hit of an answer, if searches are logged. Never raises."""
+        from kbtui.userdata.query_log import OpenedHit, QueryLog
+
+        ranks = {one.chunk_id: rank for rank, one in enumerate(answered.hits, 1)}
+        if self.settings.query_log and answered.query.strip() and hit.chunk_id in ranks:
+            log = QueryLog(self.workspace.data_dir / "queries.sqlite")
+            opened = OpenedHit(answered.query, hit.ref, hit.chunk_id, ranks[hit.chunk_id])
+            log.log_opened_hit(opened)
 
     def cites(self, ref: str | Ref) -> Citations:
         """Find the turns that cite a reference's target, and what the target itself cites.

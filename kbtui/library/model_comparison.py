@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,14 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from kbtui.errors import NothingFound
+from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
+from kbtui.index.embedding_model import (
+    EmbeddingModelUnavailable,
+    TorchEmbedder,
+    find_embedding_model,
+)
 from kbtui.search.query_parser import parse_query
+from kbtui.text import extract_line_expression
 from kbtui.userdata.query_log import QueryLog
+from kbtui.workspace.paths import expand_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
     from kbtui.index.index_reader import IndexReader
@@ -24,7 +31,8 @@ if TYPE_CHECKING:
 
 BEST_HITS = 10
 """How many hits of each model are compared for a query."""
-SECONDS_PER_DAY = 86_400
+PROGRESS_SECONDS = 5.0
+"""How many seconds pass between two reports of the progress."""
 
 
 class ModelFactsJson(TypedDict):
@@ -57,13 +65,35 @@ class ComparedQueryJson(TypedDict):
     other: list[str]
 
 
+class ModelQualityJson(TypedDict):
+    """How well a model ranks the passages that the user opened, from 0 to 1, as means over queries.
+
+    `ndcg` is nDCG@10. `hit_rate` is the share of queries with an opened passage among the best ten.
+    """
+
+    ndcg: float
+    hit_rate: float
+
+
+class OpenedHitsQualityJson(TypedDict):
+    """The quality of both models on the `queries` after which the user opened hits that still exist."""
+
+    queries: int
+    current: ModelQualityJson
+    other: ModelQualityJson
+
+
 class ModelComparisonJson(TypedDict):
-    """A comparison of the current model with another one. Of `all_passages` passages, `passages` were embedded."""
+    """A comparison of the current model with another one. Of `all_passages` passages, `passages` were embedded.
+
+    `quality` is None if the query log has no opened hit that still exists.
+    """
 
     passages: int
     all_passages: int
     agreement: float
     same_best: float
+    quality: OpenedHitsQualityJson | None
     current: ModelFactsJson
     other: ModelFactsJson
     queries: list[ComparedQueryJson]
@@ -78,6 +108,7 @@ class _MeasuredModel(NamedTuple):
 class _SampledPassage(NamedTuple):
     ref: str
     text: str
+    chunk_id: str
 
 
 def compare_models(
@@ -92,58 +123,122 @@ def compare_models(
 ) -> ModelComparisonJson:
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
-    `setting` and `other` are values of the setting `model`. Of a large index, every n-th passage is taken, so
-    that at most `max_passages` are embedded. `report` is called with what is being done.
+    `setting` is a value of the setting `model`, and `other` is the directory of a model. Of a large index, every
+    n-th passage is taken, so that at most `max_passages` are embedded, and those that the user opened. `report` is
+    called with what is being done.
 
-    Raises `EmbeddingModelUnavailable` if a model cannot be loaded, and `NothingFound` if there are no queries or
-    no passages.
+    Raises `UsageError` if `other` is no directory with a model, `EmbeddingModelUnavailable` if the current model
+    cannot be loaded, and `NothingFound` if there are no queries or no passages.
     """
-    models = [find_embedding_model(one) for one in (setting, other)]
-    queries = _list_logged_queries(workspace, max_queries)
-    passages, total = _sample_passages(reader, max_passages)
+    log = QueryLog(workspace.data_dir / "queries.sqlite")
+    opened = _list_opened_chunks(log)
+    queries = _list_logged_queries(log, [*opened], max_queries)
+    passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
+    # Load both models first: a model that cannot be loaded is reported before the long part.
+    loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
     measured = []
-    for model in models:
-        report(f"embedding {len(passages):,} passages with {model.source}")
-        measured.append(_measure_model(model, queries, passages, total))
+    for one in loaded:
+        report(f"embedding {len(passages):,} passages with {one.source.source}")
+        measured.append(_measure_model(one, queries, passages, total, report))
     first, second = measured
+    ranks = (_rank_passages(first), _rank_passages(second))
     compared = [
         _compare_hits(query, passages, ranks_first, ranks_second)
-        for query, ranks_first, ranks_second in zip(
-            queries, _rank_passages(first), _rank_passages(second), strict=True
-        )
+        for query, ranks_first, ranks_second in zip(queries, *ranks, strict=True)
     ]
     return {
         "passages": len(passages),
         "all_passages": total,
         "agreement": sum(one["agreement"] for one in compared) / len(compared),
         "same_best": sum(one["same_best"] for one in compared) / len(compared),
+        "quality": _measure_quality(queries, passages, opened, ranks),
         "current": first.facts,
         "other": second.facts,
         "queries": sorted(compared, key=lambda one: one["agreement"]),
     }
 
 
-def _list_logged_queries(workspace: Workspace, limit: int) -> list[str]:
-    """Return the words of the most frequent queries of the last year, without their filters."""
-    log = QueryLog(workspace.data_dir / "queries.sqlite")
-    logged = log.compute_search_statistics(days=365, limit=limit).top
-    spoken = dict.fromkeys(parse_query(one.query).spoken for one in logged)
-    found = [query for query in spoken if query]
-    if not found:
-        raise NothingFound("the query log has no queries", hint="search first, then compare")
+class _LoadedModel(NamedTuple):
+    source: EmbeddingModelSource
+    embedder: TorchEmbedder
+    seconds: float
+
+
+def _load_current_model(setting: str) -> _LoadedModel:
+    if setting == "off":
+        raise EmbeddingModelUnavailable(
+            "the model is switched off, so there is nothing to compare with",
+            where="model",
+            hint="`KBTUI_MODEL= kbtui model compare PATH` compares with the packaged model",
+        )
+    return _load_model(find_embedding_model(setting))
+
+
+def _load_other_model(folder: str) -> _LoadedModel:
+    path = Path(expand_user(folder))
+    hint = (
+        "name a directory in the layout of sentence-transformers, with modules.json and the weights"
+    )
+    if not path.is_dir():
+        raise UsageError("there is no such directory", where=str(path), hint=hint)
+    try:
+        return _load_model(find_embedding_model(str(path.resolve())))
+    except EmbeddingModelUnavailable as error:
+        if error.where is None:  # a package cannot be imported
+            raise
+        raise UsageError(error.message, where=str(path), hint=hint) from error
+
+
+def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
+    began = time.perf_counter()
+    embedder = TorchEmbedder(source)
+    return _LoadedModel(source, embedder, time.perf_counter() - began)
+
+
+def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
+    """Map the words of queries to the ids of the chunks that the user opened after them."""
+    found: dict[str, set[str]] = {}
+    for hit in log.list_opened_hits():
+        if spoken := parse_query(hit.query).spoken:
+            found.setdefault(spoken, set()).add(hit.chunk_id)
     return found
 
 
-def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_SampledPassage], int]:
-    """Return evenly spaced passages that get a vector, at most `limit`, and how many there are in all."""
+def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> list[str]:
+    """Return at most `limit` queries without their filters: `first`, then the most frequent of the last year."""
+    logged = log.compute_search_statistics(days=365, limit=limit).top
+    texts = [one.query for one in logged if extract_line_expression(one.query) is None]
+    spoken = dict.fromkeys([*first, *(parse_query(text).spoken for text in texts)])
+    found = [query for query in spoken if query][:limit]
+    if not found:
+        raise NothingFound(
+            "the query log has no queries",
+            hint="search first, then compare; the setting `query_log` must be on",
+        )
+    return found
+
+
+def _sample_passages(
+    reader: IndexReader, limit: int, wanted: Collection[str]
+) -> tuple[list[_SampledPassage], int]:
+    """Return evenly spaced passages that get a vector, at most `limit`, and how many there are in all.
+
+    The chunks in `wanted` that still exist are added to them.
+    """
     with closing(CatalogDatabase(Path(reader.folder) / "catalog.sqlite")) as catalog:
         numbers = [number for number, _, _ in catalog.iterate_chunks_to_embed()]
         step = max(1, -(-len(numbers) // max(1, limit)))
         chunks = catalog.get_chunks_by_number(numbers[::step])
+        known = {chunk.id for chunk, _ in chunks.values()}
+        for chunk_id in sorted({*wanted} - known):
+            if opened := catalog.get_chunk_by_id(chunk_id):
+                chunks[opened[0].number] = opened
         entries = catalog.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
         found = [
             _SampledPassage(
-                str(entries[entry_id].make_ref(chunk)), f"{entries[entry_id].title}\n{chunk.text}"
+                str(entries[entry_id].make_ref(chunk)),
+                f"{entries[entry_id].title}\n{chunk.text}",
+                chunk.id,
             )
             for chunk, entry_id in chunks.values()
             if entry_id in entries
@@ -153,27 +248,76 @@ def _sample_passages(reader: IndexReader, limit: int) -> tuple[list[_SampledPass
     return found, len(numbers)
 
 
+def _measure_quality(
+    queries: Sequence[str],
+    passages: Sequence[_SampledPassage],
+    opened: Mapping[str, Collection[str]],
+    ranks: tuple[Any, Any],
+) -> OpenedHitsQualityJson | None:
+    positions = {passage.chunk_id: at for at, passage in enumerate(passages)}
+    judged = {
+        number: relevant
+        for number, query in enumerate(queries)
+        if (relevant := {positions[one] for one in opened.get(query, ()) if one in positions})
+    }
+    if not judged:
+        return None
+
+    def measure(rows: Any) -> ModelQualityJson:
+        gains = [
+            [position in relevant for position in rows[number].tolist()]
+            for number, relevant in judged.items()
+        ]
+        ideal = [min(BEST_HITS, len(relevant)) for relevant in judged.values()]
+        return {
+            "ndcg": sum(
+                _sum_discounted_gains(gain) / _sum_discounted_gains([True] * best)
+                for gain, best in zip(gains, ideal, strict=True)
+            )
+            / len(judged),
+            "hit_rate": sum(map(any, gains)) / len(judged),
+        }
+
+    return {"queries": len(judged), "current": measure(ranks[0]), "other": measure(ranks[1])}
+
+
+def _sum_discounted_gains(gains: Sequence[bool]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
 def _measure_model(
-    model: EmbeddingModelSource,
+    model: _LoadedModel,
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     total: int,
+    report: Callable[[str], None],
 ) -> _MeasuredModel:
-    began = time.perf_counter()
-    embedder = TorchEmbedder(model)
+    embedder = model.embedder
+
+    def embed_and_report(
+        embed: Callable[[list[int]], Matrix], batches: list[list[int]]
+    ) -> Iterator[Matrix]:
+        done, reported = 0, time.perf_counter()
+        for batch in batches:
+            yield embed(batch)
+            done += len(batch)
+            if time.perf_counter() - reported > PROGRESS_SECONDS:
+                reported = time.perf_counter()
+                report(f"embedded {done:,} of {len(passages):,}")
+
     loaded = time.perf_counter()
-    of_passages = embedder.embed_texts([one.text for one in passages])
+    of_passages = embedder.embed_texts([one.text for one in passages], embed_and_report)
     embedded = time.perf_counter()
     of_queries = np.concatenate([embedder.embed_query(query) for query in queries])
     ended = time.perf_counter()
     speed = len(passages) / max(1e-9, embedded - loaded)
-    folder = Path(model.source)
+    folder = Path(model.source.source)
     sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
     facts: ModelFactsJson = {
-        "source": model.source,
+        "source": model.source.source,
         "size": sum(sizes) if folder.is_dir() else 0,
         "dimension": embedder.dimension,
-        "load_seconds": loaded - began,
+        "load_seconds": model.seconds,
         "passages_per_second": speed,
         "query_milliseconds": 1000 * (ended - embedded) / len(queries),
         "seconds_for_all": total / speed,

@@ -1,4 +1,4 @@
-"""The query log: one row for each search, in an SQLite file of its own."""
+"""The query log: one row for each search and each hit that was opened, in an SQLite file of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,11 @@ CREATE TABLE IF NOT EXISTS searches (
   is_gap INTEGER NOT NULL DEFAULT 0, origin TEXT NOT NULL CHECK (origin IN ('sdk', 'dashboard', 'cli', 'mcp')),
   caller TEXT, milliseconds REAL, is_meaning_only INTEGER NOT NULL DEFAULT 0
 );
-CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
+CREATE INDEX IF NOT EXISTS searches_at ON searches (at);
+CREATE TABLE IF NOT EXISTS opened_hits (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, ref TEXT NOT NULL,
+  chunk TEXT NOT NULL, rank INTEGER NOT NULL
+)
 """
 _UPGRADES = (
     # Version 0.1 counted the hits that contained a word of the query.
@@ -50,6 +54,13 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 """,
     # Version 0.2 did not record whether any hit contained the words of the query.
     "ALTER TABLE searches ADD COLUMN is_meaning_only INTEGER NOT NULL DEFAULT 0",
+    # Version 0.3 did not record which hits the user opened.
+    """
+CREATE TABLE opened_hits (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, ref TEXT NOT NULL,
+  chunk TEXT NOT NULL, rank INTEGER NOT NULL
+)
+""",
 )
 
 
@@ -87,6 +98,15 @@ class LoggedQuery(NamedTuple):
         }
 
 
+class OpenedHit(NamedTuple):
+    """A hit that the user opened. `rank` is its place among the hits, from 1 on."""
+
+    query: str
+    ref: str
+    chunk_id: str
+    rank: int
+
+
 class SearchStatistics(NamedTuple):
     """A summary of the searches of several days. `gaps` are the queries without a good match."""
 
@@ -122,7 +142,7 @@ def log_search_answer(
 
 
 class QueryLog:
-    """The logged searches of one workspace. While another process writes, searches are not logged."""
+    """The logged searches of one workspace, and the hits that were opened. While another process writes, searches are not logged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -190,12 +210,31 @@ class QueryLog:
                 return str(error)
         return None
 
+    def log_opened_hit(self, hit: OpenedHit, at: float | None = None) -> None:
+        """Log that the user opened a hit; `at` is the time in Unix seconds, None for now. Never raises."""
+        texts = [replace_surrogates(text) for text in (hit.query[:QUERY_CHARACTERS], hit.ref)]
+        with (
+            contextlib.suppress(ValueError, OverflowError, WorkspaceError),
+            self.file.open_write_transaction(LOG_SECONDS) as db,
+        ):
+            db.execute(
+                "INSERT INTO opened_hits (at, query, ref, chunk, rank) VALUES (?, ?, ?, ?, ?)",
+                (time.time() if at is None else at, *texts, hit.chunk_id, hit.rank),
+            )
+
+    def list_opened_hits(self) -> list[OpenedHit]:
+        """Return the hits that the user opened, newest first. Raises `WorkspaceError` if the log cannot be read."""
+        rows = self.file.select_rows(
+            "SELECT query, ref, chunk, rank FROM opened_hits ORDER BY id DESC"
+        )
+        return [OpenedHit(*row) for row in rows]
+
     def check_query_log_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged."""
         self.file.check_database_file()
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches older than `days` days; return how many were removed. Never raises.
+        """Remove searches and opened hits older than `days` days; return how many searches were removed. Never raises.
 
         Also removes searches that a wrong clock has dated more than `days` days in the future.
         """
@@ -204,11 +243,12 @@ class QueryLog:
         times = (now - span, now + span + DAY_SECONDS)
         if self.path.exists():
             with contextlib.suppress(WorkspaceError), self.file.open_write_transaction() as db:
+                db.execute("DELETE FROM opened_hits WHERE at < ? OR at > ?", times)
                 return db.execute("DELETE FROM searches WHERE at < ? OR at > ?", times).rowcount
         return 0
 
     def delete_all_logged_searches(self) -> int:
-        """Erase all searches from the disk. Return how many there were.
+        """Erase all searches and opened hits from the disk. Return how many searches there were.
 
         A damaged file is deleted, and its searches are not counted.
         """
@@ -226,6 +266,7 @@ class QueryLog:
     def _delete_searches_from_disk(self) -> int:
         with contextlib.closing(self.file.connect_to_database()) as db:
             db.execute("PRAGMA secure_delete=ON")
+            db.execute("DELETE FROM opened_hits")
             count = db.execute("DELETE FROM searches").rowcount
             db.execute("VACUUM")
             # Until the write-ahead log is emptied too, the queries are still on the disk.

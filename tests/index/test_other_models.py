@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
-    TorchEmbedder,
-    find_embedding_model,
-)
+from kbtui.errors import UsageError
+from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library.model_comparison import compare_models
+from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 
@@ -78,6 +77,10 @@ def test_a_model_is_compared_on_the_logged_queries(folder: Path, workspace_root:
     for query in ("wading birds", "concurrency topic:notes"):
         UserData(builder.workspace).query_log.log_search(query, "hybrid", 1, "cli")
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
+        (chunk,) = reader.list_entry_chunks(make_subject_id("notes", "n1"))
+        for chunk_id in (chunk.id, "gone"):
+            opened = OpenedHit("concurrency topic:notes", "notes/n1", chunk_id, 2)
+            UserData(builder.workspace).query_log.log_opened_hit(opened)
         found = compare_models(
             builder.workspace, reader, "", str(folder), max_queries=9, max_passages=9, report=print
         )
@@ -85,7 +88,11 @@ def test_a_model_is_compared_on_the_logged_queries(folder: Path, workspace_root:
         assert found["passages"] == found["all_passages"] == 3
         assert {one["query"] for one in found["queries"]} == {"wading birds", "concurrency"}
         assert found["agreement"] == 1.0
-        with pytest.raises(EmbeddingModelUnavailable, match="no such model directory"):
+        # One opened passage still exists. Each model ranks it first, second or third.
+        assert found["quality"] is not None
+        assert (found["quality"]["queries"], found["quality"]["current"]["hit_rate"]) == (1, 1.0)
+        assert 0.5 <= found["quality"]["current"]["ndcg"] <= 1.0
+        with pytest.raises(UsageError, match="there is no such directory"):
             compare_models(
                 builder.workspace,
                 reader,

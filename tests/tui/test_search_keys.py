@@ -6,6 +6,7 @@ from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
+from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import load_settings
 
@@ -188,7 +189,21 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
         tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
         await tui.press("up")
         await tui.until(lambda: asked(tui) == "program")
-    assert UserData(book.workspace).query_log.list_recent_queries() == []
+    log = UserData(book.workspace).query_log
+    assert log.list_recent_queries() == []
+    assert log.list_opened_hits() == []
+
+
+async def test_an_opened_hit_is_logged_with_its_query_and_rank(book: Builder) -> None:
+    log = UserData(book.workspace).query_log
+    async with running(book.root) as tui:
+        await search(tui, "program")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await answered(tui)
+        hit = tui.main.results_pane.answer.hits[0]  # type: ignore[union-attr]
+        await tui.press("enter")
+        await tui.until(lambda: bool(log.list_opened_hits()))
+    assert log.list_opened_hits() == [OpenedHit("program", hit.ref, hit.chunk_id, 1)]
 
 
 async def test_pasted_lines_become_one(book: Builder) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.errors import WorkspaceError
-from kbtui.userdata.query_log import QueryLog
+from kbtui.userdata.query_log import OpenedHit, QueryLog
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 
@@ -180,6 +180,20 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) ->
     userdata.query_log.delete_all_logged_searches()
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     assert userdata.query_log.compute_search_statistics().total == 1
+
+
+def test_opened_hits_are_kept_as_long_as_searches_and_erased_with_them(userdata: UserData) -> None:
+    log = userdata.query_log
+    old = OpenedHit("retry", "guide/start:1-5", "c1", 1)
+    new = OpenedHit("retry policy", "guide/end:2", "c2", 3)
+    log.log_opened_hit(old, at=time.time() - 100 * 86_400)
+    log.log_opened_hit(new)
+    assert log.list_opened_hits() == [new, old]
+    log.remove_old_logged_searches(90)
+    assert log.list_opened_hits() == [new]
+    log.delete_all_logged_searches()
+    assert log.list_opened_hits() == []
+    assert b"retry policy" not in log.path.read_bytes()
 
 
 def test_a_place_that_cannot_be_written_stops_no_search(userdata: UserData, home: Path) -> None:

@@ -89,6 +89,7 @@ class SearchController:
         """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
         self._log_worker = LatestOnlyWorker(pane)
+        self._opened_hit_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
         self._has_reported_log = False
         self._is_logged = False
@@ -535,11 +536,18 @@ class SearchController:
                 self._is_opening_hit = False
                 self._main.open_hit_in_other_workspace(hit)
             else:
+                self._log_opened_hit(hit)
                 self._main.open_target_in_reader(make_hit_target(hit))
             return
         self._preview_timer = self._main.screen.set_timer(
             PREVIEW_DELAY_SECONDS, lambda: self._preview_hit_in_reader(hit)
         )
+
+    def _log_opened_hit(self, hit: Hit) -> None:
+        answer = self._pane.answer
+        # A line that matches a regular expression says nothing about how good a ranking is.
+        if answer is not None and answer.query and extract_line_expression(answer.query) is None:
+            self._opened_hit_worker.submit_call(lambda: self._library.log_opened_hit(answer, hit))
 
     def preview_selected_hit(self) -> None:
         """Preview the selected hit without a delay, if the screen has room for the reader."""
