@@ -279,9 +279,15 @@ def serialize_citations(
     }
 
 
-def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
+def format_citations_json(
+    ref: str,
+    uses: Sequence[Citation],
+    used_by: Sequence[Citation],
+    make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
+) -> str:
     """Return the result of `serialize_citations` as JSON text."""
-    return json.dumps(serialize_citations(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
+    shape = serialize_citations(ref, uses, used_by, make_mark_fields=make_mark_fields)
+    return json.dumps(shape, ensure_ascii=False, indent=2) + "\n"
 
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
@@ -307,11 +313,15 @@ def _format_citation_date(cite: Citation) -> str:
 
 
 def format_citations_markdown(
-    ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
+    ref: str,
+    uses: Sequence[Citation],
+    used_by: Sequence[Citation],
+    list_mark_labels: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> str:
     """Return Markdown with two lists: `uses`, the citations in `ref`, and `used_by`, the turns that cite it.
 
-    The first list is numbered as in the citations pane.
+    The first list is numbered as in the citations pane. `list_mark_labels` returns the user's marks on the
+    turn of a reference.
     """
     parts = []
     if uses:
@@ -321,6 +331,7 @@ def format_citations_markdown(
         turns = {cite.source: cite for cite in reversed(used_by)}
         lines = [
             f"- `{turn}` {_escape_markdown(cite.source_title)} ({_format_citation_date(cite)})"
+            + "".join(f"\n  - mark: {_escape_markdown(label)}" for label in list_mark_labels(turn))
             for turn, cite in reversed(turns.items())
         ]
         parts.append("\n".join([f"Turns that cite `{ref}`:", "", *lines]))

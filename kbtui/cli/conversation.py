@@ -113,6 +113,8 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     changes.add_argument("id", metavar="ID", help=text)
     changes.add_argument("--file", metavar="PATH", help="only changes of this file")
+    text = "put the changes of each file together, instead of the order of the calls"
+    changes.add_argument("--by-file", action="store_true", help=text)
     changes.add_argument("--stat", action="store_true", help="list the files, without their diffs")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
     text = "write a conversation as HTML, Markdown or JSON, with its citations; the same as `kbtui export`"

@@ -168,6 +168,11 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         for one in activity.files
         if one.kind != "read"
     ]
+    if args.by_file:
+        order: dict[str, int] = {}
+        for _, _, one in changes:
+            order.setdefault(one.path, len(order))
+        changes.sort(key=lambda change: order[change[2].path])
     if args.json:
         print_json_result(
             {

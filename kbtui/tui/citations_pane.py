@@ -34,7 +34,7 @@ from kbtui.tui.navigation_target import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import TurnActivity
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation
+    from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument
@@ -372,15 +373,39 @@ class CitationsPane(BorderOnlyPane, Vertical):
             format_citations_json,
             format_citations_markdown,
         )
+        from kbtui.conversations.turn_marks import make_mark_json_fields
 
         if self._target is not None:
             used, turn = self._citations_in_shown_turn, self._shown_turn_number
             ref = f"{self._target}:{turn}" if turn else str(self._target)
-            format_citations, form_name = format_citations_markdown, "Markdown"
             if form == "json":
-                format_citations, form_name = format_citations_json, "JSON"
+                form_name = "JSON"
+                text = format_citations_json(
+                    ref,
+                    used,
+                    self._using,
+                    lambda one: make_mark_json_fields(self._list_marks_of_turn(one)),
+                )
+            else:
+                form_name = "Markdown"
+                text = format_citations_markdown(
+                    ref,
+                    used,
+                    self._using,
+                    lambda one: [mark.label_in_turn for mark in self._list_marks_of_turn(one)],
+                )
             name = f"the citations of {ref} as {form_name}"
-            self.post_message(self.CopyRequested(format_citations(ref, used, self._using), name))
+            self.post_message(self.CopyRequested(text, name))
+
+    def _list_marks_of_turn(self, ref: str) -> Sequence[PlacedMark]:
+        """Return the marks on a citing turn, or on a turn of the open conversation."""
+        if self._marks_of_using and (found := self._marks_of_using.get_marks(ref)):
+            return found
+        turn, own = parse_ref(ref).turn, self._reader.document.marks
+        if own is None or turn is None or self._conversation is None:
+            return ()
+        is_own = ref == str(make_conversation_ref(self._conversation.info.id, turn))
+        return own.by_turn.get(turn, ()) if is_own else ()
 
     def action_show_difference(self) -> None:
         """Show what has changed in the subject of the selected citation since the turn."""

@@ -1,6 +1,7 @@
 """What a turn did to files, from the tool calls of every agent."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +213,19 @@ def test_the_changes_of_a_conversation_are_printed_as_one_diff(
                 asked("Change it"),
                 *called("c1", "fs_modify_file", result, path="src/a.py"),
                 said("Done"),
-            ]
+            ],
+            [
+                asked("And these"),
+                *called("c2", "fs_create_file", "File created.", path="b.py", content="1\n"),
+                *called("c3", "fs_modify_file", result, path="src/a.py"),
+            ],
         ],
     )
     where = ["-w", str(workspace.root), "conversation", "changes", "jp-c17800000001"]
+    assert main([*where, "--by-file"]) == 0
+    heads = re.findall(r"^jp-c17800000001:(\S+)", capfd.readouterr().out, re.MULTILINE)
+    assert heads == ["1.1", "2.2", "2.1"]
+    where[-1] += ":1"
     assert main(where) == 0
     shown = capfd.readouterr().out
     assert shown.startswith("jp-c17800000001:1.1 changed src/a.py  +1 −1\n--- a/src/a.py\n")

@@ -11,7 +11,9 @@ import pytest
 from support import Builder, asked, called, kill_engine, said
 from tui_support import Tui, running
 
+from kbtui.refs import parse_ref
 from kbtui.tui.framework.dialogs import FormDialog
+from kbtui.userdata.mark_store import MarkStore
 
 TALK = "jp-c17800000008"
 
@@ -107,6 +109,7 @@ async def test_a_passage_of_what_is_gone_says_so(wide: Builder) -> None:
 
 
 async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> None:
+    MarkStore(book.workspace).mark_turn(parse_ref("jp-c17800000001:1"), "rejected", note="*no*")
     async with running(book.root, size=(160, 40)) as tui:
         await cited(tui, "jp-c17800000001")
         await tui.press("3", "c")
@@ -119,12 +122,14 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         found = json.loads(tui.app.clipboard)
         assert [cite["target"] for cite in found["uses"]] == ["project/start", "Makefile"]
         assert (found["ref"], found["used_by"]) == ("jp-c17800000001:1", [])
+        assert found["uses"][0]["marks"][0]["label"] == "rejected: *no*"
         await tui.press("1")
         await tui.open("project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         await tui.press("3", "c")
         await tui.until("Copied the citations of project/start as Markdown")
         assert "- `jp-c17800000001:1` First steps (2026-05-28 " in tui.app.clipboard
+        assert "  - mark: rejected: \\*no\\*\n" in tui.app.clipboard
 
 
 async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_path: Path) -> None:
