@@ -428,15 +428,23 @@ def blame_file_or_subject(
         raise UsageError("the file is outside the workspace", where=name)
     try:
         return blame_file(workspace, path, lines, directory)
-    except NothingFound:
-        subject = _find_subject_file(workspace, path)
-        if subject is None:
+    except NothingFound as error:
+        file = _find_subject_file(workspace, path, has_disabled=not is_limited_to_workspace)
+        if file is None:
             raise
-        return blame_file(workspace, subject, lines)
+        try:
+            return blame_file(workspace, file, lines)
+        except NothingFound as other:
+            # The path of a missing subject is not what the user named.
+            raise (other if os.path.exists(file) else error) from None  # noqa: PTH110
 
 
-def _find_subject_file(workspace: Workspace, name: str) -> str | None:
-    """Return the path of the file of a subject, or None if `name` is not the reference of a subject."""
+def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -> str | None:
+    """Return the path of the file of a subject; None if `name` is not a reference into a topic.
+
+    For a missing subject, return the path that its file probably had. A disabled subject counts as
+    missing unless `has_disabled` is true.
+    """
     from kbtui.knowledge import load_knowledge
     from kbtui.refs import parse_ref
 
@@ -444,10 +452,13 @@ def _find_subject_file(workspace: Workspace, name: str) -> str | None:
         ref = parse_ref(name)
         knowledge = load_knowledge(workspace)
         topic = knowledge.resolve_topic(ref.topic or "")
-        subject = knowledge.find_subject(topic.id, ref.slug or "")
     except KbtuiError:
         return None
-    return subject.file if subject is not None and not subject.disabled else None
+    subject = knowledge.find_subject(topic.id, ref.slug or "") if ref.slug else None
+    if subject is not None and (has_disabled or not subject.disabled):
+        return subject.file
+    path = os.path.join(str(workspace.root), topic.subjects, f"{ref.slug}.md")  # noqa: PTH118
+    return os.path.normpath(path) if ref.slug and subject is None else None
 
 
 def split_file_name_and_lines(

@@ -264,8 +264,11 @@ def test_a_turn_that_learned_a_subject_read_its_file(
             assert ("no turn wrote line 1" in listed) == (":" in name)
     assert shown.count("    read (call 1)") == 3
     (workspace_root / "docs/guide/limits.md").unlink()
-    assert main(["-w", str(workspace_root), "blame", "docs/guide/limits.md"]) == 0
-    assert capfd.readouterr().out.count("    read (call 1)") == 3
+    for name in ("docs/guide/limits.md", "guide/limits"):
+        assert main(["-w", str(workspace_root), "blame", name]) == 0
+        assert capfd.readouterr().out.count("    read (call 1)") == 3
+    assert main(["-w", str(workspace_root), "blame", "guide/missing"]) == 1
+    assert "guide/missing: no turn has read or changed" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["mv", "git mv", "git mv and edit"])
