@@ -198,3 +198,17 @@ def test_people_and_assistants_are_the_authors_of_what_they_wrote(jp: Path) -> N
         (None, "Yes."),
     ]
     assert conversation.problems == []
+
+
+def test_an_inquiry_without_an_answer_says_why(jp: Path) -> None:
+    stream = Stream().turn().ask("x")
+    outcomes = ({"outcome": "cancelled", "reason": "no_prompt_backend"}, {"outcome": "cancelled"}, {"outcome": "redacted"}, {"outcome": "answered", "answer": True})  # fmt: skip
+    for number, outcome in enumerate(outcomes):
+        question = {"text": "Passphrase?", "answer_type": {"type": "secret"}}
+        stream.add("inquiry_request", id=f"{number}", source={"source": "user"}, question=question)
+        stream.add("inquiry_response", id=f"{number}", **outcome)
+    write(jp, stream)
+    conversation = load(jp.parent)
+    answers = [one.text for one in events_of(conversation) if one.kind == "inquiry_response"]
+    assert answers == ["Cancelled (no prompt backend)", "Cancelled (user)", "Redacted", "true"]
+    assert conversation.problems == []

@@ -86,6 +86,8 @@ def events(data: bytes) -> None:
 
 def blob(data: bytes) -> None:
     """A file among the blobs, to which a tool result and an attachment refer."""
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+
     digest = hashlib.sha256(data).hexdigest()
     path = workspace().root / ".jp/blobs" / digest[:2] / digest[2:4] / f"{digest[4:]}.blob.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +100,12 @@ def blob(data: bytes) -> None:
     try:
         for stored in (gzip.compress(data), *([data] if data.startswith(b"\x1f\x8b") else [])):
             path.write_bytes(stored)
-            events(json.dumps(elements).encode())
+            _conversation(workspace().root, "events.json", json.dumps(elements).encode())
+            conversation = load_conversation(find_conversation(workspace(), f"jp-c{ID}"))
+            # The target `events` shows, searches and chunks such texts.
+            assert len(conversation.turns[0].events) == 3
     finally:
+        _conversation(workspace().root, "events.json", b"[]")
         path.unlink()
 
 

@@ -324,10 +324,12 @@ class ConversationEventParser(ProblemCollector):
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
-        text = format_json_unless_text(answer)
+        # An answer that JP did not store has an outcome instead (RFD 082).
+        unanswered = None if "answer" in element else _describe_unanswered_inquiry(element)
+        text = unanswered or format_json_unless_text(answer)
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
-        if "answer" not in element:
+        if "answer" not in element and unanswered is None:
             self.add_event_problem(event, "the response has no answer")
         self._pair_response_with_request(event, element, self._open_questions)
 
@@ -499,6 +501,15 @@ def is_known_event_type(element_type: str) -> bool:
     """Return whether elements of this type are events of a kind that kbtui knows."""
     is_known = element_type in _PARSERS or element_type in EVENT_KINDS
     return is_known and element_type not in _NOT_EVENTS
+
+
+def _describe_unanswered_inquiry(element: _Element) -> str | None:
+    """Return why an inquiry has no answer in the file; None if the file does not say it."""
+    outcome, reason = element.get("outcome"), get_text_or_none(element.get("reason"))
+    if outcome == "cancelled":
+        # The reasons are codes, and later versions of JP may add some.
+        return f"Cancelled ({(reason or 'user').replace('_', ' ')})"
+    return "Redacted" if outcome == "redacted" else None
 
 
 def _get_participant(element: _Element) -> str | None:
