@@ -28,9 +28,8 @@ from kbtui.conversations.formats.kept_file import (
 from kbtui.conversations.formats.stored_session import StoredSession, make_signature
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
-from kbtui.errors import NothingFound, UsageError, WorkspaceError
+from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.files import FileWriteOrRemoval, read_regular_file, write_file_atomically
-from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import sanitize_to_one_line
 from kbtui.workspace import paths
 
@@ -516,12 +515,13 @@ def is_valid_kept_session(session: KeptSession) -> bool:
     names = (session.id, session.agent, session.original, session.working_directory)
     try:
         _check_record(session, str(_make_record_path(session.id)))
-        ref = parse_conversation_ref(session.id)
         _convert_time(session.kept_at)
-    except (ValueError, TypeError, UsageError):
+    except (ValueError, TypeError):
         return False
     return (
-        ref == make_conversation_ref(session.id)
+        # The other machine may have formats of other packages, so any form of id is valid.
+        session.id[:1].isalnum()
+        and "/" not in session.id
         and all(sanitize_to_one_line(one, "strip") == one for one in names)
         and len(_make_record_path(session.id).name) <= _MAX_RECORD_NAME
         and session.kept_at >= 0

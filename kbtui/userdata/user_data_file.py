@@ -146,8 +146,13 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
         copies[session.file_name] = session
     for name, session in sorted(copies.items()):
         writer.write_line({"kind": "copy", "file_name": name, "bytes": session.kept_size})
-        for part in _iterate_parts(session.path):
-            writer.write_line({"kind": "part", "data": base64.b64encode(part).decode()})
+        try:
+            for part in _iterate_parts(session.path):
+                writer.write_line({"kind": "part", "data": base64.b64encode(part).decode()})
+        except FileNotFoundError as error:
+            # A running engine replaces the copy of a session that has grown.
+            message = f"the kept session {session.id} changed while it was exported"
+            raise WorkspaceError(message, hint="export the data again") from error
     end = {"kind": "end", "lines": writer.count, "sha256": writer.digest.hexdigest()}
     target.write(_format_line(end))
     target.flush()
@@ -217,7 +222,10 @@ class _FileReader:
         self._data = ExportedData()
         self._seen: set[tuple[str, ...]] = set()
         self._record_bytes = 0
-        self._is_ended = False
+        self._sizes_of_copies: dict[str, set[int]] = {}
+        """The name of each copy -> the sizes that its sessions name."""
+        self._kept_sizes: dict[str, int] = {}
+        """The name of each copy that was read -> its compressed size."""
 
     def read(self) -> ExportedData:
         self._check_header(self._read_line())
@@ -288,9 +296,11 @@ class _FileReader:
         if self._source.read(1):
             self._number += 1
             raise self._make_error("there is text after the end of the data")
-        copies = {one.file_name for one in self._data.kept}
-        if missing := [name for name in sorted(copies) if ("copy", name) not in self._seen]:
+        if missing := sorted(self._sizes_of_copies.keys() - self._kept_sizes.keys()):
             raise self._make_error(f"the copy {missing[0]} of a kept session is missing")
+        self._data.kept = [
+            replace(one, kept_size=self._kept_sizes[one.file_name]) for one in self._data.kept
+        ]
 
     def _check_is_new(self, *key: str) -> None:
         if key in self._seen:
@@ -351,6 +361,7 @@ class _FileReader:
         self._count_bytes(shape)
         self._check_is_new("kept_session", session.id)
         self._data.kept.append(session)
+        self._sizes_of_copies.setdefault(session.file_name, set()).add(session.size)
 
     def _add_copy(self, shape: dict[str, Any]) -> None:
         name, size = shape.get("file_name"), shape.get("bytes")
@@ -359,8 +370,8 @@ class _FileReader:
         if not isinstance(name, str) or not is_kept_file(name) or "/" in name:
             raise ValueError("the copy of a kept session has an invalid name")
         self._check_is_new("copy", name)
-        owners = [one for one in self._data.kept if one.file_name == name]
-        if not owners or any(one.size > max(1, size) * _MAX_COMPRESSION for one in owners):
+        sizes = self._sizes_of_copies.get(name)
+        if not sizes or max(sizes) > max(1, size) * _MAX_COMPRESSION:
             raise ValueError("the size of a kept session is wrong, or no session has this copy")
         path, written = self._directory / name, 0
         with path.open("xb") as target:
@@ -376,11 +387,8 @@ class _FileReader:
                 if written > size:
                     raise ValueError("the parts of a copy have more bytes than its heading says")
                 target.write(block)
-        self._check_copy(path, {one.size for one in owners})
-        self._data.kept = [
-            replace(one, kept_size=size) if one.file_name == name else one
-            for one in self._data.kept
-        ]
+        self._check_copy(path, sizes)
+        self._kept_sizes[name] = size
 
     def _check_copy(self, path: Path, sizes: set[int]) -> None:
         """Raise `ValueError` unless a copy has the SHA-256 in its name and the size that its sessions name."""

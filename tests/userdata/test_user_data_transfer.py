@@ -466,6 +466,21 @@ def test_a_bookmark_of_a_turn_stays_with_its_text(machines: tuple[Machine, Machi
         assert bookmark.ref == "jp-c17800000002:1"
 
 
+def test_the_data_of_a_renamed_directory_is_found_in_the_new_one(
+    machines: tuple[Machine, Machine],
+) -> None:
+    one, _ = machines
+    fill(one)
+    before = one.summarize()
+    with one.use():
+        new = one.root.rename(one.root.with_name("park"))
+    one.root = new
+    assert one.data_rows() == []
+    one.export()
+    one.kbtui("import", str(one.file))
+    assert one.summarize() == before
+
+
 def test_the_log_of_searches_moves_only_on_demand(machines: tuple[Machine, Machine]) -> None:
     one, other = machines
     fill(one)
