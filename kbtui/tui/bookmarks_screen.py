@@ -42,7 +42,7 @@ class BookmarksScreen(StyledScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
         Binding("enter", "open_bookmark", show=False),
-        Binding("e,n", "edit_note", show=False),
+        Binding("e", "edit_note", show=False),
         Binding("d,delete", "remove_bookmark", show=False),
         Binding("u", "undo_removal", show=False),
     ]

@@ -18,7 +18,7 @@ from kbtui.tui.framework.tui_command import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from textual.binding import Binding
 
@@ -58,7 +58,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("fold", "h,left", "fold", "Fold the topic, folder or conversation, or go to the parent.", action="fold_row_or_select_parent"),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic, folder or conversation.", action="toggle_selected_fold", palette=False),
         define_command("filter", "f", "filter", f"Filter by words in the title or slug, or by {format_filter_keys('library')}.", 7, action="show_filter_input"),
-        define_command("sort", "o", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
+        define_command("sort", "m", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
     *add_scope_to_commands(
@@ -66,8 +66,8 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds", action="toggle_fold_or_open_link"),
         define_command("next", "n", "next turn", "Go to the next turn or change, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
         define_command("previous", "N", "previous turn", "Go to the previous turn or change, or to the previous match while matches are highlighted.", needs="turns", action="go_to_next_match_or_turn(-1)"),
-        define_command("next_request", "u", "next request", "Go to the next request.", needs="turns", action="go_to_next_request_or_error('request',1)"),
-        define_command("previous_request", "U", "previous request", "Go to the previous request.", needs="turns", action="go_to_next_request_or_error('request',-1)"),
+        define_command("next_request", "right_curly_bracket", "next request", "Go to the next request.", needs="turns", action="go_to_next_request_or_error('request',1)"),
+        define_command("previous_request", "left_curly_bracket", "previous request", "Go to the previous request.", needs="turns", action="go_to_next_request_or_error('request',-1)"),
         define_command("next_error", "w", "next error", "Go to the next failed tool call.", needs="turns", action="go_to_next_request_or_error('error',1)"),
         define_command("previous_error", "W", "previous error", "Go to the previous failed tool call.", needs="turns", action="go_to_next_request_or_error('error',-1)"),
         define_command("follow", "F", "follow", "Go to the end, and follow new text as it is written.", needs="turns", action="go_to_end_and_follow"),
@@ -79,7 +79,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output; of changes: in order, by file.", 5, needs="views", action="request_next_view"),
         define_command("changes", "C", "changes", "Show everything that the conversation changed in files as one diff, or the versions of the subject and which turns were given them; again: go back.", needs="turns", action="show_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
-        define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
+        define_command("wrap", "backslash", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
         define_command("code_left", "h,left", "scroll left", "Scroll wide code to the left.", action="scroll_code_sideways(-1)", palette=False),
         define_command("clear", "escape", "clear find", "Clear the highlighted matches.", palette=False, action="end_find_and_clear_matches"),
@@ -87,16 +87,16 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "citations",
         define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
-        define_command("difference", "d", "what has changed", "Show what has changed in the cited subject since the turn.", 8, action="show_difference"),
-        define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
+        define_command("difference", "C", "what has changed", "Show what has changed in the cited subject since the turn.", 8, action="show_difference"),
+        define_command("markdown", "ctrl+y", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_citations_as('json')"),
     ),
     *add_scope_to_commands(
         "results",
         define_command("open", "enter", "open", "Open the hit in the reader.", 9, action="open_selected_row"),
         define_command("unfold", "space", "unfold", "Show all passages that the search found in the hit's subject or conversation, or only the best one.", 5, action="toggle_passages_of_entry"),
-        define_command("explain", "x", "explain", "Explain the rank of the hit.", 7, action="screen.explain_hit"),
-        define_command("why", "w", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, action="screen.explain_missing"),
+        define_command("explain", "a", "explain", "Explain the rank of the hit.", 7, action="screen.explain_hit"),
+        define_command("why", "minus", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, action="screen.explain_missing"),
         define_command("save", "at", "save search", "Save the search under a name. The empty search lists the saved searches.", 4, action="screen.save_search"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
         define_command("close", "escape", "close", "Close the search results.", 8, action="screen.close_results"),
@@ -106,7 +106,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "everywhere",
         define_command("search", "slash", "search", "Search everything in this workspace.", 10, is_immediate=True),
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
-        define_command("return", "escape", "back to the other workspace", "Return to the workspace from which a hit was opened.", 11, needs="visit", palette=False, action="return_to_former_workspace"),
+        define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 11, needs="visit", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
         define_command("outline", "O", "outline", "List the turns or headings of the open document beside it: type to filter, or the number of a turn to go there.", 5, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
@@ -137,10 +137,11 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
         define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 5, needs="embedding"),
-        define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="focus_or_fold_pane('library')"),
-        define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_or_fold_pane('reader')"),
-        define_command("pane.citations", "3", "citations", "Go to the citations; press again to fold them.", action="focus_or_fold_pane('citations')"),
-        define_command("pane.search", "4", "search results", "Go to the search results.", action="focus_or_fold_pane('search')"),
+        define_command("pane.library", "1", "library", "Go to the library.", action="focus_pane('library')"),
+        define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_pane('reader')"),
+        define_command("pane.citations", "3", "citations", "Go to the citations.", action="focus_pane('citations')"),
+        define_command("pane.search", "4", "search results", "Go to the search results.", action="focus_pane('search')"),
+        define_command("pane.fold", "underscore", "fold pane", "Fold the library or the citations, or unfold both while the reader has the focus.", action="fold_pane"),
         define_command("pane.next", "tab", "next pane", "Go to the next pane.", action="focus_next_pane(1)", palette=False),
         define_command("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="focus_next_pane(-1)", palette=False),
         define_command("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),
@@ -176,17 +177,17 @@ _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden s
 SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "workshop",
-        define_command("learn", "space,l", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark_subject('learned')"),
+        define_command("learn", "space", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark_subject('learned')"),
         define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="mark_subject('disabled')"),
-        define_command("switch", "e", "topic on/off", "Switch the topic on or off.", 5, action="toggle_topic"),
-        define_command("write", "w", "write", "Review the changes; press again to write them to kb.toml.", 10, action="review_or_write_marks"),
+        define_command("switch", "tilde", "topic on/off", "Switch the topic on or off.", 5, action="toggle_topic"),
+        define_command("write", "ctrl+s", "write", "Review the changes; press again to write them to kb.toml.", 10, action="review_or_write_marks"),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written", action="undo_written_change"),
         define_command("drop", "U", "discard", "Discard all unwritten changes.", 3, needs="marks", action="discard_marks"),
         define_command("try", "slash", "try pattern", "Try a pattern: TOPIC/GLOB, such as rfd/03*.", 7, action="focus_pattern_input"),
         define_command("view", "v", "view", "Switch between `learn` output and the whole prompt.", 6, action="toggle_preview_kind"),
         define_command("open", "enter", "open", "Unfold a topic or folder, or go to the text of a subject; in the review, write the changes.", action="open_row_or_write"),
-        define_command("unfold", "right", "unfold", "Unfold the topic or folder.", action="unfold_row"),
-        define_command("fold", "left,h", "fold", "Fold the topic or folder, or go to the parent.", action="fold_row"),
+        define_command("unfold", "l,right", "unfold", "Unfold the topic or folder.", action="unfold_row"),
+        define_command("fold", "h,left", "fold", "Fold the topic or folder, or go to the parent.", action="fold_row"),
         define_command("filter", "f", "filter", "Filter by words in the slug.", action="focus_filter"),
         _HIDDEN._replace(action="toggle_hidden_subjects"),
         define_command("next", "tab,shift+tab", "other pane", "Switch between the list and the text.", action="focus_other_pane"),
@@ -201,7 +202,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("next", "n", "next", "Go to the next finding that is not OK.", 9, action="go_to_next_problem(1)"),
         define_command("previous", "N", "previous", "Go to the previous finding that is not OK.", action="go_to_next_problem(-1)"),
         define_command("tools", "L", "update tools for JP", "Show how the installed tools for JP differ from the topics, and update the tools (asks first).", 7, needs="tools", action="update_tools"),
-        define_command("look", "r,ctrl+r", "re-check", "Check everything again.", 8, action="reload"),
+        define_command("look", "ctrl+r", "re-check", "Check everything again.", 8, action="reload"),
         _THEME, _HELP,
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),
     ),
@@ -210,29 +211,29 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("open", "enter", "open / create", "Open the entry, or create one for a gap.", 10, action="open_or_create_entry"),
         define_command("next", "n", "next section", "Go to the next section.", 7, action="go_to_next_section(1)"),
         define_command("previous", "N", "previous section", "Go to the previous section.", action="go_to_next_section(-1)"),
-        define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8, action="change_period"),
+        define_command("days", "m", "period", "Change the period: 30, 90 or 7 days.", 8, action="change_period"),
         _HIDDEN._replace(help="Include hidden subjects, or leave them out.", action="toggle_hidden_subjects"),
-        define_command("delete", "x", "delete log", "Delete all logged searches (asks first).", 5, action="delete_logged_searches"),
-        _RELOAD._replace(keys="ctrl+r,r"),
+        define_command("delete", "d,delete", "delete log", "Delete all logged searches (asks first).", 5, action="delete_logged_searches"),
+        _RELOAD,
         _THEME, _HELP,
         define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
     ),
     *add_scope_to_commands(
         "entries",
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
-        define_command("read", "r", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
+        define_command("read", "2", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
         define_command("filter", "f,slash", "filter", f"Filter by words, or by {format_filter_keys('entries')}.", 10, is_immediate=True, action="focus_filter"),
-        define_command("type", "t", "type", "Switch the type filter: one type after another, then all.", 5, action="filter_by_next_value('type')"),
-        define_command("status", "s", "status", "Switch the status filter: ready, pending, error, all.", 4, action="filter_by_next_value('is')"),
-        define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
+        define_command("type", "m", "type", "Switch the type filter: one type after another, then all.", 5, action="filter_by_next_value('type')"),
+        define_command("status", "ampersand", "status", "Switch the status filter: ready, pending, error, all.", 4, action="filter_by_next_value('is')"),
+        define_command("new", "plus", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
         define_command("remove", "d,delete", "delete", "Move the entry to the trash (asks first).", 3, action="remove_subject"),
         define_command("undo", "u", "undo", "Move the entry that was deleted last back from the trash.", 6, needs="trashed", action="restore_removed_subject"),
         define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address", action="open_web_address"),
-        define_command("retry", "R", "retry", "Retry failed entries.", 9, needs="errors", action="retry_failed_entries"),
+        define_command("retry", "exclamation_mark", "retry", "Retry failed entries.", 9, needs="errors", action="retry_failed_entries"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry.", action="copy_reference"),
         _HIDDEN._replace(action="toggle_hidden_or_archived('hidden')"),
-        define_command("archived", "a", "archived", "Show or hide archived conversations.", action="toggle_hidden_or_archived('archived')"),
+        define_command("archived", "comma", "archived", "Show or hide archived conversations.", action="toggle_hidden_or_archived('archived')"),
         _RELOAD, _THEME, _HELP,
         define_command("back", "escape", "back", "Close the details or the filter; if neither is open, leave."),
         define_command("leave", "q,E", "leave", "Leave the entries.", 12),
@@ -240,10 +241,10 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "sources",
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving", action="approve_shown_source"),
-        define_command("run", "r", "run", "Run the source now.", 10, needs="source", action="run_source"),
+        define_command("run", "exclamation_mark", "run", "Run the source now.", 10, needs="source", action="run_source"),
         define_command("stop", "x", "stop", "Stop the run; the documents fetched so far are kept.", 11, needs="running", action="stop_source"),
-        define_command("approve", "a", "review, approve", "Before you approve a source, review exactly what it will do.", 10, needs="unapproved", action="review_source"),
-        define_command("new", "n", "add", "Add a source.", 8, action="add_source"),
+        define_command("approve", "v", "review, approve", "Before you approve a source, review exactly what it will do.", 10, needs="unapproved", action="review_source"),
+        define_command("new", "plus", "add", "Add a source.", 8, action="add_source"),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source", action="edit_source"),
         define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
@@ -276,6 +277,34 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
     """Return the label of a command's first key, or "" if the command has no key."""
     (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
+
+
+_TASKS: dict[str, tuple[str, ...]] = {
+    "Find and open": (
+        "search", "search_all", "palette", "go", "outline", "jump", "back", "forward", "return", "similar", "home",
+    ),
+    "Work on the selected or open item": (
+        "bookmark", "mark", "copy", "copy_more", "resume", "keep", "edit", "blame", "export",
+    ),
+    "Lists and screens": (
+        "bookmarks", "marks", "prompt", "workshop", "doctor", "entries", "sources", "insights", "new", "first", "hidden",
+    ),
+    "Panes": (
+        "pane.library", "pane.reader", "pane.citations", "pane.search", "pane.next", "pane.previous", "pane.fold",
+        "pane.wider", "pane.narrower", "pane.usual", "pane.zoom",
+    ),
+}  # fmt: skip
+"""A task -> the ids of the commands of the scope "everywhere" that serve it, for the help page."""
+_OTHER_TASK = "kbtui itself"
+
+
+def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
+    """Group commands of the scope "everywhere" by what they are for: task -> commands, in the order of the table."""
+    tasks = {name: task for task, names in _TASKS.items() for name in names}
+    groups: dict[str, list[TuiCommand]] = {task: [] for task in (*_TASKS, _OTHER_TASK)}
+    for command in commands:
+        groups[tasks.get(command.id, _OTHER_TASK)].append(command)
+    return {task: members for task, members in groups.items() if members}
 
 
 NO_KEY = "no-key"

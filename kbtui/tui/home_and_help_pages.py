@@ -17,6 +17,7 @@ from kbtui.tui.command_table import (
     SCOPES,
     SCREENS,
     find_key_label_of_command,
+    group_commands_by_task,
     list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.framework.tui_command import TuiCommand
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
     Facts = list[tuple[str, Spans]]
@@ -286,8 +288,13 @@ def build_main_help_document(
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[ReaderBlock] = []
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
-        blocks.append(_make_heading(f"head:{scope}", SCOPES[scope], above=int(bool(blocks))))
-        blocks.append(_make_key_table(f"keys:{scope}", scope, keymap))
+        commands = list_commands_of_scopes(scope, keymap=keymap)
+        tasks = (
+            group_commands_by_task(commands) if scope == "everywhere" else {SCOPES[scope]: commands}
+        )
+        for number, (task, members) in enumerate(tasks.items()):
+            heading = _make_heading(f"head:{scope}:{number}", task, above=int(bool(blocks)))
+            blocks += [heading, _make_key_table(f"keys:{scope}:{number}", members)]
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = (
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
@@ -305,16 +312,13 @@ def build_screen_help_document(
 ) -> ReaderDocument:
     """Return the help page of a secondary screen: its keys, the blocks in `more`, then `notes`."""
     heading = _make_heading("head", SCREENS[scope], above=0)
-    keys = _make_key_table("keys", scope, keymap)
+    keys = _make_key_table("keys", list_commands_of_scopes(scope, keymap=keymap))
     last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]
     return ReaderDocument("help", "Help", [heading, keys, *more, *last])
 
 
-def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTableBlock:
-    facts: Facts = [
-        ("  ".join(command.key_labels), [(command.help, "")])
-        for command in list_commands_of_scopes(scope, keymap=keymap)
-    ]
+def _make_key_table(key: str, commands: Iterable[TuiCommand]) -> FactTableBlock:
+    facts: Facts = [("  ".join(command.key_labels), [(command.help, "")]) for command in commands]
     return FactTableBlock(key, facts, name_role="key")
 
 

@@ -21,10 +21,16 @@ from kbtui.tui.framework.styled_widget import (
     StyledScreen,
     make_label_without_markup,
 )
-from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, MessageLine, PaneInput
+from kbtui.tui.framework.text_widgets import (
+    ClickableHintLine,
+    LeftAndRightTextLine,
+    MessageLine,
+    PaneInput,
+)
 from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
+from kbtui.tui.help_screen import HelpScreen
 from kbtui.tui.home_and_help_pages import build_screen_help_document
-from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
+from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -93,7 +99,7 @@ class SecondaryScreen(StyledScreen):
         yield from self.make_widgets_below_panes()
         yield LeftAndRightTextLine(id="totals")
         yield self.message_line
-        yield LeftAndRightTextLine(id="keys")
+        yield ClickableHintLine(id="keys")
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.action_reload)
@@ -162,7 +168,7 @@ class SecondaryScreen(StyledScreen):
         page = build_screen_help_document(
             self.SCOPE, self.NOTES, self.configured_keys, self.make_help_blocks()
         )
-        self.app.push_screen(DocumentOverlayScreen("Help", page))
+        self.app.push_screen(HelpScreen(page))
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message until another message replaces it."""

@@ -112,7 +112,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
     MarkStore(book.workspace).mark_turn(parse_ref("jp-c17800000001:1"), "rejected", note="*no*")
     async with running(book.root, size=(160, 40)) as tui:
         await cited(tui, "jp-c17800000001")
-        await tui.press("3", "c")
+        await tui.press("3", "ctrl+y")
         await tui.until("Copied the citations of jp-c17800000001:1 as Markdown")
         lines = tui.app.clipboard.split("\n")
         assert lines[0] == "Citations of `jp-c17800000001:1`:"
@@ -126,7 +126,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         await tui.press("1")
         await tui.open("project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
-        await tui.press("3", "c")
+        await tui.press("3", "ctrl+y")
         await tui.until("Copied the citations of project/start as Markdown")
         assert "- `jp-c17800000001:1` First steps (2026-05-28 " in tui.app.clipboard
         assert "  - mark: rejected: \\*no\\*\n" in tui.app.clipboard

@@ -151,7 +151,7 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.open("jp-c17800000008")
         await tui.until("unchanged")
         assert "knowledge changed since" not in tui.text
-        await tui.press("3", "d")
+        await tui.press("3", "C")
         await tui.until("Nothing has changed.")
         path.write_text(then.replace("ten", "twelve").replace("The end", "The real end"))
         await tui.press("ctrl+r")
@@ -177,7 +177,7 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.open("jp-c17800000008")
         await tui.press("3")
         await tui.until("changed since")
-        await tui.press("d")
+        await tui.press("C")
         await tui.until("2 changes")
         rows = [row.strip("│▎ ▁▂▃▄▅▆▇█") for row in tui.text.split("\n")]
         assert rows.index("+ At most twelve.") == rows.index("- At most ten.") + 1

@@ -126,7 +126,7 @@ async def test_looking_again_sees_what_was_mended(ailing: Builder) -> None:
         await opened(tui)
         assert "docs/nowhere does not exist" in tui.text
         (ailing.root / "docs" / "nowhere").mkdir()
-        await tui.press("r")
+        await tui.press("ctrl+r")
         await tui.until(lambda: doctor(tui).checking is None)
         await tui.until(lambda: "docs/nowhere does not exist" not in tui.text)
         assert "docs/nowhere has no subjects" in tui.text
@@ -188,7 +188,7 @@ async def test_enter_on_a_finding_about_nothing_to_open_says_so(
         await tui.press("enter")
         await tui.until("This finding has nothing to open.")
         # The message goes when everything is checked again.
-        await tui.press("r")
+        await tui.press("ctrl+r")
         await tui.until(lambda: "nothing to open" not in tui.text)
 
 

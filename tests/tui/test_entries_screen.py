@@ -132,17 +132,17 @@ async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
 ) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("t")
+        await tui.press("m")
         await tui.until(lambda: screen.filter.input.value == "type:conversation")
         await tui.until(lambda: all("jp-c" in ref for ref in refs(screen)))
-        await tui.press("a")
+        await tui.press("comma")
         await tui.until(lambda: "jp-c17800000004" in refs(screen))
-        await tui.press("t", "t")
+        await tui.press("m", "m")
         await tui.until(lambda: screen.filter.input.value == "")
         await tui.press("full_stop")
         await tui.until(lambda: "project/secret" in refs(screen))
         assert "project/old" not in refs(screen), "disabled subjects are in no index"
-        await tui.press("s", "s", "s")
+        await tui.press("ampersand", "ampersand", "ampersand")
         await tui.until(lambda: screen.filter.input.value == "is:error")
         await tui.until(lambda: refs(screen) == ["jp-c17800000005"])
 
@@ -205,7 +205,7 @@ async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
         await detailed(tui, screen, "project/people/ada")
-        await tui.press("r")
+        await tui.press("2")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(
             lambda: tui.main.reader_pane.document_view.document.key == "project/people/ada"
@@ -247,7 +247,7 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
     with editor(monkeypatch, tmp_path, 'echo "Back off." >> "$1"') as lent:
         async with paged(book, "E", EntriesScreen) as (tui, screen, library):
             await read(tui, screen)
-            await tui.press("n")
+            await tui.press("plus")
             await form(tui, title="Retry policy", type="rule", tags="net, http")
             await tui.until("Created ")
             library.refresh()
@@ -270,7 +270,7 @@ async def test_an_editor_that_fails_leaves_what_was_typed_and_the_screen_says_wh
     with editor(monkeypatch, tmp_path, 'echo "Back off." >> "$1"; exit 3'):
         async with paged(book, "E", EntriesScreen) as (tui, screen, _):
             await read(tui, screen)
-            await tui.press("n")
+            await tui.press("plus")
             await form(tui, title="Retry policy")
             await tui.until("the editor failed with exit code 3")
             said, shown = screen.message_line.text, "".join(tui.text.split())
@@ -291,7 +291,7 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
     monkeypatch.setattr(os, "isatty", lambda number: False)
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("n")
+        await tui.press("plus")
         await form(tui, title="  ")
         await tui.until("A subject needs a title")
         await form(tui, title="A title")
@@ -407,7 +407,7 @@ async def test_what_failed_is_tried_again_on_a_key(
         assert screen.list.selected_entry.status == "error"
         await tui.until("! the disk is tired")
         broken.clear()
-        await tui.press("R")
+        await tui.press("exclamation_mark")
         await tui.until(lambda: screen.list.selected_entry.status == "ready")
         assert screen.list.selected_entry.id == make_subject_id("project", "style")
 
@@ -455,7 +455,7 @@ async def test_without_any_entry_it_says_how_there_comes_to_be_one(
     async with running(Builder(workspace_root).root) as tui:
         tui.app.library.open_index_reader()
         await tui.press("E")
-        await tui.until("No entries yet. Declare a topic, then press n")
+        await tui.until("No entries yet. Declare a topic, then press +")
         await tui.press("f")
         await tui.type("x")
         await tui.until("No entries match.")

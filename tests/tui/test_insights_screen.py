@@ -83,10 +83,10 @@ async def test_other_days_show_other_searches(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         assert "old question" not in tui.text
-        await tui.press("d")
+        await tui.press("m")
         await tui.until("old question")
         assert "in 90 days" in tui.text
-        await tui.press("d")
+        await tui.press("m")
         await tui.until("in 7 days")
 
 
@@ -106,11 +106,11 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
     userdata = UserData(asked_book.workspace)
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("x")
+        await tui.press("d")
         await tui.until("Delete all logged searches")
         await tui.press("enter", "escape")
         assert userdata.query_log.compute_search_statistics(days=365).total == 5
-        await tui.press("x")
+        await tui.press("d")
         await tui.until("Delete all logged searches")
         await tui.press("y")
         await tui.until("Deleted 5 searches")

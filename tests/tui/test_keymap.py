@@ -14,6 +14,7 @@ from kbtui.tui.command_table import (
     SCOPES,
     SCREEN_COMMANDS,
     SCREENS,
+    group_commands_by_task,
     parse_keymap_settings,
 )
 from kbtui.tui.framework.tui_command import apply_keymap_to_commands, format_key_label
@@ -77,12 +78,14 @@ def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
 
 
 def test_a_key_twice_in_a_screen_is_refused() -> None:
-    found = parse_keymap_settings({"workshop.try": "w", "doctor.next": "r", "entries.new": "f"})
+    found = parse_keymap_settings(
+        {"workshop.try": "x", "doctor.next": "ctrl+r", "entries.new": "f"}
+    )
     assert found.keys == {}
     assert found.problems == [
-        "workshop.try: w is already the key of workshop.write (write), so workshop.try keeps /",
-        "doctor.next: r is already the key of doctor.look (re-check), so doctor.next keeps n",
-        "entries.new: f is already the key of entries.filter (filter), so entries.new keeps n",
+        "workshop.try: x is already the key of workshop.disable (disable), so workshop.try keeps /",
+        "doctor.next: ^r is already the key of doctor.look (re-check), so doctor.next keeps n",
+        "entries.new: f is already the key of entries.filter (filter), so entries.new keeps +",
     ]
     (problem,) = parse_keymap_settings({"workshop.wirte": "f3"}).problems
     assert problem == "unknown command 'workshop.wirte'; did you mean 'workshop.write'?"
@@ -332,3 +335,76 @@ async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
         await tui.until(lambda: focused(tui) == named)
         await tui.press("escape")
         await tui.until(lambda: focused(tui) != named)
+
+
+KEY_NAMES = {
+    "enter": {"open", "fold", "enter"},
+    "escape": {"clear", "close", "return", "back", "leave"},
+    "space": {"toggle", "unfold", "learn"},
+    "tab": {"next"}, "shift+tab": {"previous", "next"},
+    "h": {"fold", "code_left"}, "left": {"fold", "code_left"},
+    "l": {"unfold", "code_right"}, "right": {"unfold", "code_right"},
+    "slash": {"search", "try", "filter"}, "f": {"filter", "find"},
+    "n": {"next"}, "N": {"previous"}, "e": {"edit"}, "plus": {"new"}, "x": {"disable", "stop"},
+    "d": {"remove", "delete"}, "delete": {"remove", "delete"}, "exclamation_mark": {"run", "retry"},
+    "o": {"link", "address"}, "m": {"mode", "sort", "days", "type"}, "v": {"view", "approve"},
+    "a": {"facts", "explain"}, "C": {"changes", "difference"},
+    "y": {"copy", "agree"}, "2": {"reader", "read"}, "L": {"tools"}, "full_stop": {"hidden"},
+    "D": {"doctor", "leave"}, "E": {"entries", "leave"}, "I": {"insights", "leave"},
+    "S": {"sources", "leave"}, "q": {"quit", "leave"}, "T": {"theme"}, "question_mark": {"help"},
+    "ctrl+r": {"reload", "look"},
+}  # fmt: skip
+"""Key -> the names of the commands that it may run: one meaning in the words of each screen.
+
+`y` approves a source only as the answer to the question whether to. The letter that opens a screen
+leaves it again.
+"""
+
+
+def test_a_key_means_the_same_in_every_screen() -> None:
+    names: dict[str, set[str]] = {}
+    for command in ALL_COMMANDS:
+        for key in command.keys.split(","):
+            names.setdefault(key, set()).add(command.id.rpartition(".")[2])
+    shared = {key: found for key, found in names.items() if len(found) > 1}
+    assert {key: sorted(found - KEY_NAMES.get(key, set())) for key, found in shared.items()} == {
+        key: [] for key in shared
+    }
+
+
+def test_every_command_is_in_one_group_of_the_help() -> None:
+    commands = [command for command in ALL_COMMANDS if command.scope == "everywhere"]
+    groups = group_commands_by_task(commands)
+    assert sorted(one.id for group in groups.values() for one in group) == sorted(
+        one.id for one in commands
+    )
+    assert len(groups["kbtui itself"]) < 10
+
+
+async def test_the_help_is_filtered_and_the_hints_can_be_clicked(book: Builder) -> None:
+    async with running(book.root, size=(120, 40)) as tui:
+        x = tui.text.split("\n")[-1].index("? help")
+        await tui.pilot.click(offset=(x + 3, 39))
+        await tui.until("f: filter")
+        await tui.press("f")
+        await tui.type("wider")
+        await tui.until(lambda: "Make the pane wider" in tui.text)
+        assert "Panes" in tui.text
+        assert "Quit kbtui" not in tui.text
+        await tui.press("escape")
+        await tui.until(lambda: "Make the pane wider" not in tui.text)
+        await tui.press("escape")
+        await tui.until(lambda: tui.app.screen is tui.main)
+
+
+async def test_escape_goes_back_one_step(book: Builder) -> None:
+    async with running(book.root, size=(120, 40)) as tui:
+        await tui.open("project/start")
+        await tui.open("jp-c17800000001")
+        await tui.press("3", "z", "escape")
+        assert not tui.main.has_class("zoomed")
+        assert tui.main.panes.focused_pane_id == "citations"
+        await tui.press("escape")
+        assert tui.main.panes.focused_pane_id == "reader"
+        await tui.press("escape")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")

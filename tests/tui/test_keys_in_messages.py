@@ -74,8 +74,8 @@ async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -
     library = with_keys(book, {"pane.library": "f4", "bookmark": "f5"})
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.until("CONVERSATIONS")
-        await tui.press("f4")
-        await tui.until("The library pane is folded. Press f4 to unfold it.")
+        await tui.press("f4", "underscore")
+        await tui.until("The library pane is folded. Press f4 to go to it again.")
         await tui.press("f4", "apostrophe")
         await tui.until("No bookmarks yet. Press f5")
 

@@ -27,14 +27,14 @@ def fills(tui: Tui) -> bool:
     return beside and regions[0].x == 0 and regions[-1].right <= tui.app.size.width
 
 
-async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) -> None:
+async def test_every_side_pane_folds_and_its_number_brings_it_back(book: Builder) -> None:
     async with running(book.root, size=(40, 30)) as tui:
         for width in (60, 80, 160):
             await tui.pilot.resize_terminal(width, 30)
             for key, name in (("1", "library"), ("3", "citations")):
                 await tui.press("2", key)
                 await tui.until(lambda name=name: tui.main.panes.focused_pane_id == name)
-                await tui.press(key)
+                await tui.press("underscore")
                 await tui.until(lambda name=name: name not in shown(tui))
                 assert tui.main.panes.focused_pane_id == "reader"
                 assert fills(tui)
@@ -117,7 +117,7 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
             before = shown(tui)
             await tui.press("z")
             await tui.until(lambda: shown(tui) == ["reader"])
-            tui.main.action_focus_or_fold_pane("library")
+            tui.main.action_focus_pane("library")
             await tui.until(lambda: shown(tui) == ["library"])
             assert tui.main.library_pane.outer_size.width == width
             await tui.press("2", "z")

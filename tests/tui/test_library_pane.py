@@ -239,15 +239,15 @@ async def test_a_key_changes_what_conversations_are_sorted_by_and_the_heading_sa
             return rows[first:]
 
         for key in ("created", "updated", "title"):
-            await tui.press("o")
+            await tui.press("m")
             await tui.until(lambda key=key: order()[0] == f"CONVERSATIONSby {key}")
         titles = [row.removesuffix("Yesterday") for row in order() if row.endswith("Yesterday")]
         assert titles[1:4] == ["! Broken talk", "First steps", "Retries"]
-        await tui.press("o")
+        await tui.press("m")
         await tui.until(lambda: "First steps3 turns" in order())
         turns = [row for row in order() if row.endswith(("turn", "turns"))]
         assert turns[1:4] == ["Pinned talk1 turn", "By number of turns", "First steps3 turns"]
-        await tui.press("o")
+        await tui.press("m")
         await tui.until(lambda: order()[0] == "CONVERSATIONSby activity")
         assert pane.state.sort == "activity"
 
@@ -319,7 +319,7 @@ async def test_a_subject_that_cannot_be_read_is_marked_like_a_damaged_conversati
         await tui.until(lambda: "! blob" not in tui.text)
         assert "! latin" in tui.text
         await tui.press("question_mark")
-        await tui.until("Everywhere")
+        await tui.until("Find and open")
         await tui.press("G")
         await tui.until("damaged or unreadable")
 

@@ -136,7 +136,7 @@ async def test_rewound_turns_are_folded_and_not_counted(workspace_root: Path, ho
         await tui.press("enter")
         assert "3 lines" not in tui.text
         # The next request is one that counts.
-        await tui.press("g", "u", "u")
+        await tui.press("g", "right_curly_bracket", "right_curly_bracket")
         assert tui.main.reader_pane.document_view.viewport.current_turn_number == 3
 
 

@@ -38,12 +38,12 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
         await tui.open("jp-c17800000008")
         viewport = tui.main.reader_pane.document_view.viewport
         for words in ("One", "Wait, also this", "Two"):
-            await tui.press("u")
+            await tui.press("right_curly_bracket")
             at = viewport.cursor.block
             assert words in [
                 block.get_searchable_text() for block in viewport.document.blocks[at : at + 2]
             ]
-        await tui.press("U", "U")
+        await tui.press("left_curly_bracket", "left_curly_bracket")
         assert "turn 1 of 2" in tui.text
         await tui.press("g", "w")
         assert "✗ shell" in line(tui)

@@ -61,12 +61,12 @@ async def test_no_size_breaks_it(book: Builder, size: tuple[int, int]) -> None:
         await tui.until("You")
 
 
-async def test_three_shows_and_hides_the_citations_where_room_is_short(book: Builder) -> None:
+async def test_the_citations_are_shown_and_folded_where_room_is_short(book: Builder) -> None:
     async with running(book.root, size=(80, 24)) as tui:
         await tui.open(TALK)
         await tui.press("3")
         await tui.until(lambda: panes(tui) == ["reader", "citations"])
-        await tui.press("3")
+        await tui.press("underscore")
         await tui.until(lambda: "citations" not in panes(tui))
         assert tui.app.focused is tui.main.reader_pane.document_view
 
@@ -86,7 +86,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
     async with running(book.root, size=(100, 60)) as tui:
         await tui.press("question_mark")
         await tui.until("In the library")
-        assert tui.text.index("In the library") < tui.text.index("Everywhere")
+        assert tui.text.index("In the library") < tui.text.index("Find and open")
         await tui.press("escape", "2", "question_mark")
         await tui.until("In the reader")
         assert tui.text.index("In the reader") < tui.text.index("Moving inside a pane")

@@ -32,7 +32,7 @@ def times(book: Builder, query: str) -> int:
 async def test_a_hit_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "make tests")
-        await tui.press("escape", "x")
+        await tui.press("escape", "a")
         await tui.until("Ranks by keywords and by meaning")
         for wanted in ("Rank 1", "keywords  rank 1", "Words", "Embedded text"):
             assert wanted in tui.text
@@ -43,13 +43,13 @@ async def test_a_hit_is_explained(book: Builder) -> None:
 async def test_what_was_not_found_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "program")
-        await tui.press("escape", "w")
+        await tui.press("escape", "minus")
         await tui.until("Which subject or turn is missing")
         await tui.type("project/old")
         await tui.press("enter")
         await tui.until("✕ ")
         assert "project/old" in tui.text
-        await tui.press("escape", "w")
+        await tui.press("escape", "minus")
         await tui.until("Which subject or turn is missing")
         await tui.type("no ref")
         await tui.press("enter")
@@ -59,8 +59,8 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
 async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "xyzzyplugh")
-        await tui.until("w: explain")
-        await tui.press("escape", "w")
+        await tui.until("-: explain")
+        await tui.press("escape", "minus")
         await tui.until("Which subject or turn is missing")
         await tui.type("project/style")
         await tui.press("enter")
@@ -73,7 +73,7 @@ async def test_an_explanation_says_which_words_are_absent_and_which_are_only_apa
     book.subject("project/engine.md", "# Engine\n\nThe lock is beside the socket, in a file.\n")
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "lock file xyzzyplugh")
-        await tui.press("escape", "x")
+        await tui.press("escape", "a")
         await tui.until("Not in the passage: xyzzyplugh")
         assert "Not side by side: lock file" in tui.text
         assert "file xyzzyplugh" not in tui.text.replace("lock file xyzzyplugh", "")
@@ -88,7 +88,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         refs = [row.data.ref for row in tui.main.results_pane.list.rows]
         assert not any(ref.startswith(TALK) for ref in refs)
         # It is not a search: it cannot be explained or logged, and a new search replaces it.
-        await tui.press("x")
+        await tui.press("a")
         await tui.until("Search first: only search results can be explained.")
         await search(tui, "make")
         await tui.until("─ Results ─")

@@ -34,7 +34,9 @@ async def read_something(tui: Tui) -> None:
 async def test_it_reopens_as_it_was_left(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
-        await tui.press("1", "greater_than_sign", "greater_than_sign", "full_stop", "3", "3", "2")
+        await tui.press(
+            "1", "greater_than_sign", "greater_than_sign", "full_stop", "3", "underscore", "2"
+        )
         tui.app.theme = "kbtui-safe-dark"
         unfolded = set(tui.main.library_pane.state.unfolded)
         wide = tui.main.library_pane.outer_size.width
@@ -58,7 +60,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
 async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("jp-c17800000001")
-        await tui.press("1", "1")
+        await tui.press("1", "underscore")
         assert tui.main.panes.folded_pane_ids == ["library"]
     async with running(book.root, start=AGAIN) as tui:
         reader = tui.main.reader_pane.document_view

@@ -62,10 +62,10 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         assert "not approved" in tui.text
-        await tui.press("r")
-        await tui.until("Source papers is not approved: press a to review what it would do")
+        await tui.press("exclamation_mark")
+        await tui.until("Source papers is not approved: press v to review what it would do")
         assert documents(papers) == []
-        await tui.press("a")
+        await tui.press("v")
         await tui.until("Approve papers?")
         drawn = " ".join(line.plain for _, line in screen.reader.viewport.rows)
         shown = " ".join(drawn.split())
@@ -82,13 +82,13 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         assert (
             find_source_approval_time(papers.workspace, UserData(papers.workspace), source) is None
         )
-        await tui.press("a", "y")
+        await tui.press("v", "y")
         await tui.until("Approved papers")
         assert (
             find_source_approval_time(papers.workspace, UserData(papers.workspace), source)
             is not None
         )
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
     assert documents(papers) == ["one.md", "two.md"]
 
@@ -96,14 +96,14 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
 async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("a")
+        await tui.press("v")
         await tui.until("Approve papers?")
         (papers.root / ".jp/kb-sources.toml").write_text(PAPERS.replace('"papers"', '"/etc"'))
         await tui.press("y")
         await tui.until("Approved papers")
         now = load_source_definitions(papers.workspace).find_source("papers")
         assert find_source_approval_time(papers.workspace, UserData(papers.workspace), now) is None
-        await tui.until("not approved – a to review")
+        await tui.until("not approved – v to review")
 
 
 async def test_adding_changing_and_removing(papers: Builder) -> None:
@@ -111,7 +111,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         assert "No sources yet." in tui.text
-        await tui.press("n")
+        await tui.press("plus")
         await fill(tui, kind="file_upload", file="papers", topic="project", cron="at noon")
         await tui.until("cron")
         await tui.until("at noon")
@@ -124,7 +124,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
             )
         )
         assert "next" in tui.text
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("papers: ok, 2 documents")
         await tui.press("e")
         await fill(tui, cron="")
@@ -191,10 +191,10 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
 ) -> None:
     async with paged(book, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("n")
+        await tui.press("plus")
         await fill(tui, url=slow_site, topic="project", allow_hosts="127.0.0.1", name="web")
         await tui.until("Added web")
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until(f"{slow_site}next", 60)
         assert "1 of 2" in tui.text
         assert "1 running" in tui.text
@@ -225,14 +225,14 @@ async def test_a_broken_block_is_shown_and_the_others_work(papers: Builder) -> N
 async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("a", "y")
+        await tui.press("v", "y")
         await tui.until("Approved papers")
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("papers: ok")
         (papers.root / ".jp/kb.toml").write_text(
             '[kb.topic.snippets]\nsubjects = "docs/snippets"\n'
         )
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("papers: error")
         assert "project" in tui.text
     assert documents(papers) == ["one.md", "two.md"]
@@ -278,12 +278,12 @@ async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder)
     approve_source(papers.workspace, UserData(papers.workspace), load_source_definitions(papers.workspace).find_source("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed, 1 skipped)")
         path = papers.root / "docs/project/papers/one.md"
         path.write_text(path.read_text() + "\nMine.\n")
         (papers.root / "papers/one.md").unlink()
-        await tui.press("r")
+        await tui.press("exclamation_mark")
         await tui.until("1 edited by you and left alone")
 
         def drawn() -> str:

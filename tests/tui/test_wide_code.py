@@ -56,7 +56,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
         tui.main.panes.focus_widget("#document")
         wrapped = len(tui.main.reader_pane.document_view.viewport.rows)
         assert "THE_END" in tui.text
-        await tui.press("x")
+        await tui.press("backslash")
         await tui.until(lambda: len(tui.main.reader_pane.document_view.viewport.rows) < wrapped)
         assert "THE_END" not in tui.text
         assert "value = part_0" in tui.text
@@ -72,7 +72,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
                 break
             await tui.press("h")
         assert "value = part_0" in tui.text
-        await tui.press("x")
+        await tui.press("backslash")
         await tui.until(lambda: len(tui.main.reader_pane.document_view.viewport.rows) == wrapped)
 
 

@@ -147,7 +147,7 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         # The same keys take the marks back.
         await shop.marked("x")
         await shop.select("project/start")
-        await shop.marked("l")
+        await shop.marked("space")
         assert "unwritten change" not in shop.tui.text
         assert "+" not in shop.tui.text
     assert tree_hash(book.root) == before
@@ -156,11 +156,11 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
 async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
-        await shop.marked("e")
+        await shop.marked("tilde")
         assert "off*" in shop.entry("Project Handbook")
         await shop.tui.until(lambda: shop.given.startswith('Unknown topic "project"'))
         await shop.tui.until("−")
-        await shop.marked("e")
+        await shop.marked("tilde")
         assert "off" not in shop.entry("Project Handbook")
         assert not shop.screen.marks.unwritten_marks
 
@@ -181,7 +181,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
 
 async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
     async with workshop(book.root) as shop:
-        for key, words in (("topic:project", "press e"), ("folder:project/people", "subjects")):
+        for key, words in (("topic:project", "press ~"), ("folder:project/people", "subjects")):
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
@@ -191,7 +191,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
-        await shop.marked("x", "e")
+        await shop.marked("x", "tilde")
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
         assert not shop.screen.marks.unwritten_marks
@@ -244,7 +244,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
             assert (line in shop.tui.text) == (not line.startswith("-")), shop.tui.text
         assert "Nothing is written yet." in shop.tui.text
         assert tree_hash(book.root) == before
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
         text = kb.read_text()
         assert "# My topics. Keep this comment." in text
@@ -280,7 +280,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.select("project/start")
         await shop.marked("x")
         await shop.shown()
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
@@ -301,14 +301,14 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         await shop.marked("space")
         await shop.shown()
         kb.write_text(WRITTEN + "# another hand\n")
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("changed by another program")
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
         assert shop.screen.marks.unwritten_marks
         await shop.shown()
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
         assert kb.read_text().endswith("# another hand\n")
         kb.write_text("# all gone\n")
@@ -355,7 +355,7 @@ async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder)
         await shop.shown()
         assert "/dev/null" in shop.tui.text
         assert not kb.exists()
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
         assert kb.read_text() == '[kb.topic.snippets]\nlearned = [\n    "retry",\n]\n'
         await shop.press("u")
@@ -371,7 +371,7 @@ async def test_a_broken_kb_toml_is_shown_and_never_written_over(book: Builder) -
         assert any(entry.startswith("! ") and "kb.toml" in entry for entry in shop.entries)
         await shop.select("snippets/retry")
         await shop.marked("space")
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Not written.")
         assert "fix it first" in shop.screen.message_line.text
         assert kb.read_text() == "[kb.topic.x\n"
@@ -533,7 +533,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         await shop.tui.until("Wipe your feet[/b].")
         assert ".jp/config/personas/dev.toml" in shop.tui.text
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
-        await shop.press("space", "x", "e")
+        await shop.press("space", "x", "tilde")
         assert "Select a topic" in shop.screen.message_line.text
         assert not shop.screen.marks.unwritten_marks
     assert tree_hash(book.root) == before
@@ -565,7 +565,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         text = shop.tui.text
         assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
         assert "Evil[/b] gnp" in text
-        await shop.press("w")
+        await shop.press("ctrl+s")
         await shop.tui.until("Written to")
         assert knowledge_of(book.root).topics["[red]"].learned == ("re[a-z]+ [b]",)
         await shop.press("v")
@@ -601,7 +601,7 @@ async def test_an_empty_workspace_says_what_to_do(workspace_root: Path) -> None:
     async with workshop(workspace_root) as shop:
         assert "declare one in .jp/kb.toml" in shop.tui.text
         await shop.tui.until("There is no <knowledge> section")
-        await shop.press("space", "x", "e", "w", "u", "v", "enter", "left", "right")
+        await shop.press("space", "x", "tilde", "ctrl+s", "u", "v", "enter", "left", "right")
         assert shop.is_open
 
 
@@ -677,7 +677,7 @@ async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> No
 
 async def test_a_refusal_goes_with_the_next_key(book: Builder) -> None:
     async with workshop(book.root) as shop:
-        await shop.tui.press("w")
+        await shop.tui.press("ctrl+s")
         await shop.tui.until("No changes to write")
         await shop.tui.press("j")
         assert "No changes to write" not in shop.tui.text

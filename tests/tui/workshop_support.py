@@ -70,7 +70,7 @@ class Shop:
 
     async def shown(self) -> None:
         """Press w and wait until the change is shown."""
-        await self.press("w")
+        await self.press("ctrl+s")
         await self.tui.until("This will be written")
 
     async def tried(self, text: str) -> None:

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.highlighter import Highlighter
+from textual import events
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
@@ -22,10 +23,10 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.framework.tui_command import PUNCTUATION_KEYS, find_hinted_key_at
 
 if TYPE_CHECKING:
     from rich.text import Text
-    from textual import events
     from textual.binding import BindingType
     from textual.geometry import Size
     from textual.strip import Strip
@@ -56,6 +57,21 @@ class LeftAndRightTextLine(StyledWidget):
     def text(self) -> str:
         """The text without styles."""
         return join_span_texts([*self.left, *self.right])
+
+
+def press_hinted_key(widget: Widget, spans: Spans, x: int) -> None:
+    """Press the key whose hint covers cell `x` of a line of key hints."""
+    if key := find_hinted_key_at(spans, x):
+        character = PUNCTUATION_KEYS.get(key) or (key if len(key) == 1 else None)
+        widget.app.post_message(events.Key(key, character))
+
+
+class ClickableHintLine(LeftAndRightTextLine):
+    """A line of key hints. A click on a hint presses its key."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        press_hinted_key(self, self.left, event.x - self.gutter.left)
 
 
 class WrappedParagraphs(StyledWidget):

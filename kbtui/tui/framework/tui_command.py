@@ -138,6 +138,30 @@ def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
     return spans
 
 
+_KEYS_BY_LABEL = {label: key for key, label in KEY_LABELS.items()}
+_KEYS_BY_LABEL |= {character: key for key, character in PUNCTUATION_KEYS.items()}
+
+
+def find_hinted_key_at(spans: Spans, x: int) -> str | None:
+    """Return Textual's name of the key whose hint covers cell `x` of a line of key hints, or None.
+
+    A hint for several keys, such as `↑↓`, stands for no single key.
+    """
+    label, end = "", 0
+    for text, role in spans:
+        if role == "key":
+            label = text
+        elif not text.strip():
+            label = ""
+        end += measure_cell_width([(text, role)])
+        if x < end:
+            if label.startswith("^") and len(label) == 2:
+                return f"ctrl+{label[1].lower()}"
+            is_letter = len(label) == 1 and label.isalnum()
+            return _KEYS_BY_LABEL.get(label) or (label if is_letter else None)
+    return None
+
+
 MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
     TuiCommand(f"move.{name}", keys, action, label, f"Go {label}.", "moving", palette=False)
     for name, keys, action, label in (

@@ -41,7 +41,6 @@ from kbtui.tui.navigation_target import (
     make_hit_target,
     make_navigation_target,
 )
-from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
@@ -156,6 +155,7 @@ class MainScreen(StyledScreen):
         )
         self._outline: OutlinePane | None = None
         """The outline; None until the user first opens it."""
+        self.reader_pane.is_visiting = visit is not None
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop has written since kbtui started, and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
@@ -368,10 +368,21 @@ class MainScreen(StyledScreen):
         screen.panes.set_screen_size_css_classes(self.app.size, update=False)
         self.app.push_screen(screen)
 
-    def action_return_to_former_workspace(self) -> None:
-        if self._visit is None:
+    def action_go_back_one_step(self) -> None:
+        """Undo the last step: zoom, outline, citations, visit of another workspace, opened document."""
+        focused = self.panes.focused_pane_id
+        if self.has_class("zoomed") and not self._plain:
+            self.panes.toggle_pane_zoom()
+        elif self.panes.is_outline_open and focused != "citations":
+            self.panes.close_outline()
+        elif focused == "citations":
+            self.panes.focus_widget(FOCUS_TARGETS["reader"])
+        elif self._visit is not None:
+            self.dismiss()
+        elif focused == "reader" and self.navigator.history.at > 0:
+            self.navigator.go_back_or_forward(-1)
+        else:
             raise SkipAction
-        self.dismiss()
 
     def action_history(self, steps: int) -> None:
         if self._visit and steps < 0 and self.navigator.history.at + steps < 0:
@@ -488,25 +499,32 @@ class MainScreen(StyledScreen):
 
     # panes
 
-    def action_focus_or_fold_pane(self, name: str) -> None:
-        """Focus a pane; if it has the focus already, fold it."""
+    def action_focus_pane(self, name: str) -> None:
         if name == "search":
             self.search.focus_search_results()
             return
         self.search.hide_results()
         self.navigator.return_to_document_before_preview()
+        self.panes.focus_widget(FOCUS_TARGETS[name])
+
+    def action_fold_pane(self) -> None:
+        """Fold the focused pane; if it cannot be folded, unfold all panes."""
+        name = self.panes.focused_pane_id or ""
         if not self.panes.fold_pane_if_focused(name):
-            self.panes.focus_widget(FOCUS_TARGETS[name])
+            self.panes.unfold_panes()
             return
         key = find_key_label_of_command(f"pane.{name}", self.configured_keys)
         if key and not self.has_class("-one"):
-            self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
+            self.status.flash_message(f"The {name} pane is folded. Press {key} to go to it again.")
 
     # other screens
 
     def action_show_key_help(self) -> None:
-        page = build_main_help_document(self.hints.scopes, self.hints.keymap)
-        self.app.push_screen(DocumentOverlayScreen("Help", page))
+        from kbtui.tui.help_screen import HelpScreen
+
+        self.app.push_screen(
+            HelpScreen(build_main_help_document(self.hints.scopes, self.hints.keymap))
+        )
 
     def action_open_command_palette(self) -> None:
         """Open the palette, which finds commands, topics, subjects and conversations by name."""

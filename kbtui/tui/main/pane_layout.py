@@ -168,6 +168,11 @@ class PaneLayout:
         self.apply_pane_widths()
         return True
 
+    def unfold_panes(self) -> None:
+        """Unfold all folded panes. The focus stays where it is."""
+        self._screen.remove_class(*(f"no-{name}" for name in FOLDABLE))
+        self.apply_pane_widths()
+
     def restore_pane_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
         """Fold and resize the panes as in the saved session."""
         self.update_layout_classes({f"no-{name}": True for name in folded})

@@ -21,6 +21,7 @@ from kbtui.tui.framework.styled_text import (
     measure_cell_width,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.framework.text_widgets import press_hinted_key
 from kbtui.tui.framework.tui_command import (
     apply_keymap_to_commands,
     format_command_hints,
@@ -30,6 +31,7 @@ from kbtui.tui.framework.tui_command import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from textual import events
     from textual.strip import Strip
     from textual.timer import Timer
     from textual.widgets import Input
@@ -322,6 +324,12 @@ class KeyHintLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
         return self.render_spans([] if y else self._make_key_hint_spans(width), width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key whose hint was clicked."""
+        event.stop()
+        spans = self._make_key_hint_spans(self.content_size.width)
+        press_hinted_key(self, spans, event.x - self.gutter.left)
 
     def _make_key_hint_spans(self, width: int) -> Spans:
         if self.equivalent_command:

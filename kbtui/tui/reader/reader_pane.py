@@ -168,6 +168,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.matches: list[tuple[int, int]] = []
         self.match_index = -1
         self.is_finding = False
+        self.is_visiting = False
+        """Whether Esc leaves the workspace, because the user is visiting it."""
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self._start_worker = LatestOnlyWorker(self)
@@ -610,7 +612,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.action_end_find_and_clear_matches()
 
     def action_end_find_and_clear_matches(self) -> None:
-        has_ended_step = self.is_finding or bool(self.screen.get_selected_text())
+        # On a visit, clearing the matches of a hit is not a step of its own: Esc leaves the visit.
+        has_matches = self.viewport.pattern is not None and not self.is_visiting
+        has_ended_step = self.is_finding or has_matches or bool(self.screen.get_selected_text())
         self.end_find_mode()
         self.viewport.highlight_search_pattern(None)
         if self.place:
@@ -619,8 +623,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
         self.document_view.redraw_after_viewport_change()
         if not has_ended_step:
-            # Clearing the matches of a hit is not a step of its own, so the screen may handle the key,
-            # too.
             raise SkipAction
 
     def end_find_mode(self) -> None:
