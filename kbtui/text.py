@@ -184,8 +184,13 @@ def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
 
     `subjects` are the references of the turn's outdated subjects, each with the state of its citation.
     """
-    names = (f"{ref} (gone)" if state == "gone" else ref for ref, state in subjects)
+    names = (format_outdated_subject(ref, state) for ref, state in subjects)
     return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
+
+
+def format_outdated_subject(ref: str, state: str | None) -> str:
+    """Return the reference of an outdated subject, and whether the subject is gone."""
+    return f"{ref} (gone)" if state == "gone" else ref
 
 
 def format_parent_title_suffix(

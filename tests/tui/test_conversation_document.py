@@ -8,6 +8,7 @@ from support import Builder, asked, called, said
 from tui_support import PRESENT
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.library import open_workspace
 from kbtui.text import format_counted_noun
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
@@ -294,3 +295,23 @@ def test_marks_that_cannot_be_read_are_reported(workspace_root: Path) -> None:
     document = build_conversation_document(found, PRESENT, marks=marks)
     assert "! marks are not shown: the file is damaged" in shown(document)
     assert ("marks unreadable", "error") in document.badges
+
+
+def test_each_outdated_subject_of_a_turn_leads_to_its_difference(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/a.md", "Now.\n")
+    calls = [
+        *called("a", "learn", "Then.", topic="guide", subjects="a"),
+        *called("b", "learn", "Gone.", topic="guide", subjects="b"),
+    ]
+    builder.conversation(1, [[asked("What?"), *calls, said("That.")]])
+    with open_workspace(workspace_root) as library:
+        found = library.load_conversation("jp-c17800000001")
+        outdated = library.map_outdated_citations_by_turn(found)
+    document = build_conversation_document(found, PRESENT, outdated=outdated)
+    lines = [block for block in document.blocks if block.cite is not None]
+    assert [block.get_searchable_text() for block in lines] == [
+        "≠ knowledge changed since:", "guide/a", "guide/b (gone)",
+    ]  # fmt: skip
+    assert [block.cite.target for block in lines if block.cite] == ["guide/a", "guide/a", "guide/b"]

@@ -22,9 +22,11 @@ from kbtui.notices import format_notice
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
+    KNOWLEDGE_CHANGED,
     cut_to_width,
     format_counted_noun,
     format_knowledge_changes,
+    format_outdated_subject,
     is_terminal_text_stripped,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
@@ -480,8 +482,8 @@ class _ConversationReaderDocumentBuilder:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
             self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         self._append_blocks(*make_mark_blocks(self.marks.by_turn.get(turn.number, ())))
-        for cite in self.outdated.get(turn.number, ()):
-            self._add_knowledge_change(cite)
+        if cites := self.outdated.get(turn.number):
+            self._add_knowledge_changes(cites)
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         summary = self.compacted.summary
@@ -509,14 +511,23 @@ class _ConversationReaderDocumentBuilder:
         text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
-    def _add_knowledge_change(self, cite: Citation) -> None:
-        """Add a line that names a subject that has changed since. Enter opens the difference."""
-        text = sanitize_to_one_line(format_knowledge_changes([(cite.target, cite.state)]))
-        self._append_blocks(
-            ParagraphBlock(
-                f"outdated:{cite.turn}:{cite.target}", [(f"≠ {text}", "warning")], cite=cite.key
-            )
-        )
+    def _add_knowledge_changes(self, cites: Sequence[Citation]) -> None:
+        """Name the subjects that have changed since the turn, each on a line that opens the difference."""
+        changes = [(cite.target, cite.state) for cite in cites]
+        key = f"outdated:{self.turn}"
+        if len(cites) == 1:
+            self._add_warning(key, f"≠ {format_knowledge_changes(changes)}", cites[0])
+            return
+        self._add_warning(key, f"≠ {KNOWLEDGE_CHANGED}:", cites[0])
+        self.lead = [("    ", "")]
+        for number, cite in enumerate(cites):
+            self._add_warning(f"{key}:{number}", format_outdated_subject(*changes[number]), cite)
+        self.lead = []
+
+    def _add_warning(self, key: str, text: str, cite: Citation) -> None:
+        """Add a line on which Enter opens the difference of a citation."""
+        spans: Spans = [(sanitize_to_one_line(text), "warning")]
+        self._append_blocks(ParagraphBlock(key, spans, cite=cite.key))
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
         """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""
