@@ -139,4 +139,4 @@ async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
     path.write_bytes(b"this is no database, and never was one" * 99)
     async with paged(asked_book, "I", InsightsScreen) as (tui, _, _library):
         # The line may be wrapped anywhere.
-        await tui.until(lambda: "insights erase" in " ".join(tui.text.split()))
+        await tui.until(lambda: "queries.sqlite is damaged" in " ".join(tui.text.split()))
