@@ -52,6 +52,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         r"(?:(?<=MII)(?:[\w+/]{1,3}IBA(?:DANBgkqhkiG9w0BAQEFAASC|AK[BC])|[\w+/]{2}gIBAAK[BC])|(?<!MII))"
         rf"[A-Za-z0-9+/]{{20,8000}}={{0,2}}(?:{_LINE_BREAK}{{1,4}}[A-Za-z0-9+/]{{16,80}}={{0,2}}){{0,200}}",
     ),
+    ("private key", "-----BEGIN OpenVPN Static key", r"[^\n-]{0,10}-----[0-9a-f\s\\n]{40,4000}"),
     (
         "private key",
         "PuTTY-User-Key-File-",
@@ -136,7 +137,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Firebase key", "AAAA", r"[\w-]{7}:APA91b[\w-]{100,200}"),
     ("Dropbox token", "sl.", r"(?:u\.)?[\w-]{120,2000}"),
     ("Facebook token", "EAA", r"(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{100,300}\b"),
-    ("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"[\w%]{60,120}"),
+    ("X bearer token", "AAAAAAAAAAAAAAAAAAAAA", r"(?!A{9})(?=[\w%]{0,40}\d)[\w%]{60,120}\b"),
     ("Fly token", "fm1_|fm2_|fo1_", r"[\w+/=-]{40,2000}"),
     ("Buildkite token", "bkua_", r"[a-f0-9]{40}\b"),
     ("Pulumi token", "pul-", r"[a-f0-9]{40}\b"),
@@ -194,7 +195,7 @@ _PEM_END = re.compile(
 MAX_KEY_CHARACTERS = 16_000
 """The maximum number of characters in a private key."""
 # A line from the middle of a private key: 64 characters in PEM files, 70 in those of OpenSSH.
-_PEM_BODY_LINE = r"[A-Za-z0-9+/]{64,71}"
+_PEM_BODY_LINE = r"[A-Za-z0-9+/]{64,72}"
 _PEM_BODY_WIDTHS = (64, 70)
 _MAX_LINE_MARK_CHARACTERS = 24
 _PEM_LAST_LINE = re.compile(
@@ -260,7 +261,10 @@ def compile_scanner(pattern: str) -> Any:
     """Compile an expression with RE2, which looks for a hundred words in one pass over a text."""
     import re2
 
-    return re2.compile(pattern.encode())
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_SCANNER_BYTES
+    return re2.compile(pattern.encode(), options)
 
 
 def compile_byte_scanner(words: Iterable[str]) -> Any:
@@ -268,6 +272,7 @@ def compile_byte_scanner(words: Iterable[str]) -> Any:
     import re2
 
     options = re2.Options()
+    options.log_errors = False
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = _MAX_SCANNER_BYTES
     escaped = (re.escape(word.encode("utf-8", "surrogatepass")) for word in words)
@@ -360,6 +365,9 @@ def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
     run: list[tuple[int, int]] = []
     for match in compile_scanner(_PEM_BODY_LINE).finditer(data):
         start, end = match.span()
+        if text[start] == "+" and end - start - 1 in _PEM_BODY_WIDTHS:
+            # A line that a diff adds.
+            start += 1
         if not _is_private_key_line(text, start, end):
             continue
         if run and not (
@@ -377,7 +385,7 @@ def _is_private_key_line(text: str, start: int, end: int) -> bool:
         and _is_part_of_key(text[start:end])
         and not re.match(r"[\w+/=]", text[end : end + 1])
         and (
-            not start or not re.match(r"[\w+/=-]", text[start - 1]) or _is_after_escape(text, start)
+            not start or not re.match(r"[\w/=-]", text[start - 1]) or _is_after_escape(text, start)
         )
     )
 

@@ -18,7 +18,7 @@ _NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
 # Words for a password, and other names of secrets. The second group also has values that look like words.
 _PASSWORD_WORDS = (
     r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
-    rf"|(?:store|key|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
+    rf"|(?:(?<=store)|(?<=key)|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
 )
 _SECRET_WORDS = (
     r"secret|token|credentials?|authorization|cookie"
@@ -39,15 +39,16 @@ _OPEN = rf"(?:{_QUOTE}|{_MARK}|&\w{{1,20}}[ \t]){{0,4}}"
 # API_KEY = "…", \"clientSecret\": \"…\", **password:** …, <token>…, --token …, the password is …
 _ASSIGNED = (
     rf"(?:(?P<password>{_PASSWORD_WORDS})|{_SECRET_WORDS}){_NAME_ENDING}{_CLOSE}"
-    r"(?:(?P<strong>\s{0,4}(?::?=>|:(?!:)=?|：|=(?!=)|%3[AD])(?:\*\*|__)?\s{0,12}|>|&gt;"
+    # A type between the name and the value, as in Rust and TypeScript.
+    r"(?:(?P<strong>:[ \t]?[&A-Za-z][\w<>\[\]| .&']{0,30}=[ \t]{0,4}(?=[\"'`])|\s{0,4}(?::?=>|:(?!:)=?|：|=(?!=)|%3[AD])(?:\*\*|__)?\s{0,12}|>|&gt;"
     # A name and a value as two pairs.
     r"|[\s,;]{1,40}\\{0,7}[\"']?value\\{0,7}[\"']?\s{0,4}[:=]\s{0,4}"
     r"|\s{0,4}\{[^{}]{0,200}?default\s{0,4}=\s{0,4})"
     # A call: set_password(…) or getenv(API_KEY, …) with quotes.
     r"|(?P<call>\(\s{0,4}(?=[\"'])|\s{0,4},\s{0,4}(?=[\"']))"
     r"|(?P<weak>[ \t]{0,4}(?:(?<=[ \t])\|(?=[ \t])|[-=]>|→|—|–|[ \t]-(?=[ \t]))[ \t]{0,40}"
-    r"|[ \t](?:for|of|to|on|at|von|für)[ \t][^\n:=|]{1,50}?(?:[ \t]is[ \t]{1,4}|:[ \t]{1,4}))"
-    rf"|(?P<blank>[ \t]{{1,4}}(?:is[ \t]{{1,4}})?)){_OPEN}"
+    r"|[ \t](?:for|of|to|on|at|von|für)[ \t][^\n:=|;`\"]{1,50}?(?:[ \t]is[ \t]{1,4}|:[ \t]{1,4}))"
+    rf"|(?P<blank>[ \t]{{1,4}}(?P<verb>(?:is|was|to)[ \t]{{1,4}})?)){_OPEN}"
     # Within quotes, a password can have spaces; a value with a digit can have brackets and semicolons.
     r"(?P<value>(?(password)(?<=[\"'])(?![{<(\[$ ])(?:[^\"'\n\\]|''){1,60}[ ](?:[^\"'\n\\]|''){1,60}(?=\\{0,7}[\"'])|(?!))"
     r"|(?<=[\"'`])(?![{<(\[$])(?=[^\s\"'`\\]{0,200}\d)[^\s\"'`\\]{6,200}(?=\\{0,7}[\"'`])"
@@ -91,13 +92,16 @@ _NAME_WORDS = [
     "preshared",
     "jwt",
     "hmac",
-    "storepass",
 ]
 _OTHER_SCRIPTS = re.compile("密码|密碼|パスワード|пароль", re.IGNORECASE)
 _FUNCTION_WORDS = re.compile(
     r"\b(?:the|an?|is|are|was|be|must|should|can|cannot|not|no|your|you|my|for|of|to|in|on|with|and|or|this|that"
     r"|enter|please|invalid|wrong|has|have|at|least|required|needs?|from|if|does|did|will)\b",
     re.IGNORECASE,
+)
+# A UUID, or lower-case letters and digits.
+_LONG_CODE = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-z]{0,40}\d)[0-9a-z]{24,200}"
 )
 _LIST_VALUE = re.compile(r"[^\s\"'`,\\]{6,500}")
 _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
@@ -141,7 +145,7 @@ _CONTEXTS = (
     _Context(
         "credentials",
         ("authorization",),
-        rf"{_NAME_START}(?i:authorization)\\{{0,7}}[\"']?\s{{0,4}}[:=]\s{{0,4}}\\{{0,7}}[\"']?"
+        rf"{_NAME_START}(?i:authorization)\\{{0,7}}[\"']?\s{{0,4}}(?:[:=]|,\s{{0,9}}[\"']value[\"']:)\s{{0,4}}[a-z]?\\{{0,7}}[\"']?"
         r"(?i:(?:bearer|basic|token)\s{1,4}(?P<value>[\w.~+/=-]{8,2000})"
         r"|(?:digest|aws4[\w-]{0,20}|hawk|oauth|signature|sharedkey\w{0,10}|negotiate|ntlm|api-?key|ssws|key"
         r"|hmac[\w-]{0,20})[ \t]{1,4}"
@@ -243,6 +247,27 @@ _CONTEXTS = (
         r"(?:machine\s{1,20}[\w.:-]{1,200}|default)(?:\s{1,20}(?:login|account)\s{1,4}\S{1,200}){1,2}"
         r"\s{1,20}password\s{1,4}(?P<value>[^\s\"'\\]{3,200})",
     ),
+    _Context(
+        "password",
+        ("credential",),
+        r"(?i:credentials?)(?: are|:)?[ \t]{1,4}[`\"']?[\w.@-]{1,60}:(?P<value>(?=[^\s`\"']{0,90}\d)[^\s`\"']{6,100})",
+    ),
+    # requests.get(…, auth=(user, password))
+    _Context(
+        "password",
+        ("auth",),
+        r"auth\s?=\s?\(\s?[\"'][^\"'\n]{1,100}[\"']\s?,\s?[\"'](?P<value>[^\"'\n]{3,200})[\"']",
+    ),
+    _Context(
+        "password",
+        ('type="password', "type='password", "type=password"),
+        r"type=[\"']?password\b[^<>]{0,200}?\bvalue=[\"'](?P<value>[^\"'\n]{3,200})[\"']",
+    ),
+    _Context(
+        "Teams webhook",
+        (".webhook.office.com/",),
+        r"\.webhook\.office\.com/webhookb2/[\w@-]{20,100}/IncomingWebhook/(?P<value>\w{20,40}/[\w-]{20,60})",
+    ),
     # ~/.pgpass
     _Context(
         "password", (":5432:",), r":5432:[^:\s]{1,64}:[^:\s]{1,64}:(?P<value>[^\s\"']{3,200})"
@@ -306,6 +331,8 @@ _KEYS_AFTER = re.compile(
 _COOKIE_HEADER = re.compile(
     rf"{_CLOSE}\s{{0,4}}[:=]\s{{0,4}}\\{{0,7}}[\"'`]?(?P<pairs>[\w!#$%&'*.^`|~+-]{{1,100}}=[^\n\"'\\]{{3,8000}})",
 )
+_COOKIE_TABLE = re.compile(r"s\s{0,4}[:=]\s{0,4}\{(?P<pairs>[^{}]{3,4000})\}")
+_COOKIE_VALUE = re.compile(r":\s{0,4}\\{0,7}[\"'](?P<value>[^\"'\s\\]{6,4000})")
 _COOKIE = re.compile(r"(?P<name>[^\s=;,]{1,100})=(?P<value>[^;\s]{1,4000})")
 # NAME=value on a line of its own in a file of environment variables, in a shell, or after -e.
 _VARIABLE_LINE = (
@@ -328,6 +355,10 @@ _LIST_LINE = re.compile(
     r"(?P<value>[^\s\"'`]{1,4000})?[\"'`]?,?[ \t]*\r?(?:\n|\Z)"
 )
 _TABLE_RULE = r"(?m)^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$"
+_COLUMN_HEADINGS = (
+    r"(?im)^[\w\"][\w ,;\t\".-]*(?:passwor[dt]|passwd|secret|token|api[_ -]?key)[\w ,;\t\".-]*\r?\n"
+)
+_COLUMN_NAME = re.compile(r"\"?\w[\w .-]{0,40}\"?")
 _CELL = re.compile(r"(?<!\\)\|")
 _SECRET_HEADING = rf"[*_`\"'\s]*(?:[\w/-]+ ){{0,2}}[\w-]*?(?:{_PASSWORD_WORDS}|{_SECRET_WORDS}){_NAME_ENDING}[*_`\"'\s]*"
 # A key as JSON: RFC 7517.
@@ -389,6 +420,7 @@ def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
     yield from _find_values_of_variables(text, data)
     yield from _find_values_in_lists(text, data)
     yield from _find_values_in_tables(text, data)
+    yield from _find_values_in_columns(text, data)
 
 
 def _find_in_context(
@@ -432,13 +464,20 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
             and words <= 8
             and (has_mark or (words >= 4 and value.islower()))
         )
+    digits = len(re.findall(r"\d", value))
     if match["blank"]:
         has_all = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-        return len(value) >= _MIN_BLANK_CHARACTERS and has_all and is_random_looking(value)
+        is_code = _LONG_CODE.fullmatch(value) is not None and digits >= 4
+        is_long = len(value) >= _MIN_BLANK_CHARACTERS and has_all
+        is_told = (
+            match["password"] and match["verb"] and digits and len(value) >= _MIN_WEAK_CHARACTERS
+        )
+        return bool(is_code or is_long or is_told) and is_random_looking(value)
     if match["weak"] or match["call"]:
         has_sign = re.search(r"\d", value) and re.search(r"[^\w./:%|+-]", value)
-        is_key = bool(match["weak"] and has_sign) or _is_key_like(value)
-        return len(value) >= _MIN_WEAK_CHARACTERS and is_key
+        is_password = match["weak"] and match["password"] and digits >= 2
+        is_key = bool((match["weak"] and has_sign) or is_password) or _is_key_like(value)
+        return len(value) >= _MIN_WEAK_CHARACTERS and is_key and is_random_looking(value)
     if len(value) < _MIN_VALUE_CHARACTERS and not match["password"]:
         return False
     return is_random_looking(value)
@@ -453,14 +492,18 @@ def _is_key_like(value: str) -> bool:
 
 
 def _find_cookies(text: str, at: int) -> Iterator[DetectedSecret]:
-    header = _COOKIE_HEADER.match(text, at + len("cookie"))
+    after = at + len("cookie")
+    if table := _COOKIE_TABLE.match(text, after):
+        for value in _COOKIE_VALUE.finditer(text, *table.span("pairs")):
+            if is_random_looking(value["value"]):
+                yield DetectedSecret(*value.span("value"), "cookie")
+    header = _COOKIE_HEADER.match(text, after)
     if header is None:
         return
     sets_one = text[max(0, at - 4) : at].lower() == "set-"
     start, end = header.span("pairs")
     for cookie in _COOKIE.finditer(text, start, end):
-        value = cookie["value"]
-        if len(value) >= 6 and is_random_looking(value):
+        if len(cookie["value"]) >= 6 and is_random_looking(cookie["value"]):
             yield DetectedSecret(*cookie.span("value"), "cookie")
         if sets_one:
             return
@@ -542,6 +585,38 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
                     first = at + start + line[start:end_of_cell].index(value)
                     yield DetectedSecret(first, first + len(value), "secret")
             at += len(line) + 1
+
+
+def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
+    """Yield the values in those columns of a text with separated values whose heading is a secret name."""
+    for heading in compile_scanner(_COLUMN_HEADINGS).finditer(data):
+        line = text[heading.start() : heading.end()].strip("\r\n")
+        separator = next((sign for sign in "\t;," if sign in line), None)
+        if separator is None:
+            continue
+        names = line.split(separator)
+        if len(names) < 2 or not all(map(_COLUMN_NAME.fullmatch, names)):
+            continue
+        columns = [
+            number
+            for number, name in enumerate(names)
+            if re.fullmatch(_SECRET_HEADING, name, re.IGNORECASE)
+        ]
+        at = heading.end()
+        while columns and at < len(text):
+            end = text.find("\n", at)
+            row = text[at : end if end >= 0 else len(text)]
+            cells = row.split(separator)
+            if len(cells) != len(names):
+                break
+            for number in columns:
+                value = cells[number].strip("\"' \r")
+                is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
+                if is_token and is_random_looking(value):
+                    start = at + sum(len(cell) + 1 for cell in cells[:number])
+                    start += cells[number].index(value)
+                    yield DetectedSecret(start, start + len(value), "secret")
+            at += len(row) + 1
 
 
 def _list_cells(line: str) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ import json
 from assistant_support import HEX, KEYS, MIXED, PRIVATE_KEY
 
 VALUE, OTHER = "Xk9mP2qL7wR4tZ8", "8Zt4Rw7Lq2Pm9kX"
+UUID, LOWER, SIGNS = "6f1c2b7e-93d4-4c1a-8f3e-2d9a7b5c4e10", "tr0ub4dor3x9q", "kX7#pQ!z"
 GITHUB = "gh" + "p_" + MIXED[:36]
 LONG = "sk-" + "ant-api03-" + MIXED[:90]
 TOKEN = next(key for key, kind in KEYS if kind == "JSON web token")
@@ -113,5 +114,19 @@ PLANTED: dict[str, tuple[str, list[str]]] = {
     "file in base64": (_ENVIRONMENT, [_ENVIRONMENT[4:40]]),
     "file in wrapped base64": (_WRAPPED_FILE, [_LONG_FILE[100:130]]),
     "key in hexadecimal": (GITHUB.encode().hex(), [GITHUB.encode().hex()[8:60]]),
+    # Found by the second set of planted texts.
+    "told in prose": (f"the password is \"{SIGNS}\"; I set the password to `{SIGNS}`; Wifi password is {LOWER}", [SIGNS, LOWER]),
+    "credentials in prose": (f"Use the credentials admin:{LOWER} to log in", [LOWER]),
+    "option with code": (f"set -gx OPENAI_API_KEY {UUID}; az login --token {MIXED[:52].lower()}", [UUID, MIXED[3:45].lower()]),
+    "separated values": (f"host,user,password\ndb,me,{LOWER}\n\nuser\tpassword\nme\t{SIGNS}1\n", [LOWER, SIGNS]),
+    "typed constant": (f'const PASSWORD: &str = "{SIGNS}"; const token: string = "{UUID}"', [SIGNS, UUID]),
+    "keystore": (f"signing.keyPassword={LOWER}\nstorePassword={SIGNS}", [LOWER, SIGNS]),
+    "requests": (f'get(u, auth=("me", "{LOWER}"), headers={{"Authorization": f"Bearer {UUID}"}}, cookies={{"sid": "{HEX[:32]}"}})', [LOWER, UUID, HEX[:32]]),
+    "form": (f'<input type="password" name="p" value="{LOWER}">', [LOWER]),
+    "webhook": (f"https://x.webhook.office.com/webhookb2/{UUID}@{UUID}/IncomingWebhook/{HEX[:32]}/{UUID}", [HEX[3:30]]),
+    "OpenVPN": ("-----BEGIN OpenVPN Static key V1-----\n" + f"{HEX[:32]}\n" * 6, [HEX[3:30]]),
+    "added lines": ("\n".join(f"+{line}" for line in KEY_LINES[2:9]), [KEY_LINES[4][5:50]]),
+    "trace of curl": (f"> Authorization: Basic {_LOGIN}\n> Cookie: _session={UUID}\n< Set-Cookie: id={HEX[:32]}; Path=/", [_LOGIN, UUID, HEX[:32]]),
+    "base64 twice": (_encode(_ENVIRONMENT), [_encode(_ENVIRONMENT)[5:40]]),
 }  # fmt: skip
 """Kind of place -> a text, and the parts of its secrets that must not be shared."""
