@@ -236,8 +236,8 @@ class SearchExplainer:
     def _describe_embedded_texts(
         self, entry: CatalogEntry, chunk: Chunk
     ) -> EmbeddedChunkText | None:
-        if not chunk.embed:
-            return None
+        if not chunk.embed or "semantic" not in self._run.legs:
+            return None  # There is no vector, or it was not compared with the query.
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
         from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
 

@@ -9,6 +9,7 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.conversations.conversation_repository import list_conversations
+from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
@@ -314,9 +315,16 @@ def test_a_hit_is_explained_by_rank_score_and_terms(held: tuple[Builder, IndexRe
         first.lexical.score, abs=1e-2
     )
     assert {match.word for match in first.matches} >= {"joins", "fragments"}
-    assert first.embedded is not None
-    assert "joins them" in first.embedded.text
+    assert first.embedded is None  # no vector was compared with the query
     assert not first.kept_out
+    number = reader.list_entry_chunks(make_subject_id("notes", "lance"))[0].number
+    ranked = SemanticRanking([(number, 0.5)])
+    explainer = SearchExplainer(
+        builder.workspace, reader, SearchRequest("joins"), lambda text: lambda *_: ranked
+    )
+    (embedded,) = [one.embedded for one in explainer.explain_hits() if one.semantic.rank]
+    assert embedded is not None
+    assert "joins them" in embedded.text
 
 
 @pytest.mark.parametrize(
