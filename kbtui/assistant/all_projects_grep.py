@@ -13,6 +13,7 @@ from kbtui.assistant.conversation_tool_answers import (
 )
 from kbtui.assistant.conversation_tools import (
     compute_characters_left_for_rows,
+    make_larger_answer_hint,
     make_omitted_matches_notice,
 )
 from kbtui.errors import KbtuiError, UsageError
@@ -71,7 +72,9 @@ def grep_all_projects(
             if notice is not found.omitted_matches_notice:
                 answer.notices.append(notice._replace(fact=f"{one.label}: {notice.fact}"))
     if answer.omitted_match_count:
-        notice = make_omitted_matches_notice(answer, None)
+        is_cut = room is not None and answer.count < limit
+        larger = make_larger_answer_hint(max_chars, is_cut)
+        notice = make_omitted_matches_notice(answer, None, larger)
         answer.omitted_matches_notice = notice
         answer.notices.append(notice)
     return answer

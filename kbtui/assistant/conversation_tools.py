@@ -416,7 +416,9 @@ def answer_conversation_grep(
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
-        notice = make_omitted_matches_notice(answer, unfinished if is_cut else None)
+        notice = make_omitted_matches_notice(
+            answer, unfinished if is_cut else None, make_larger_answer_hint(max_chars, is_cut)
+        )
         answer.omitted_matches_notice = notice
         answer.notices.append(notice)
     if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
@@ -449,20 +451,31 @@ def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
     return ConversationToolNotice(fact, "tell the user", "`kbtui doctor` says what to do")
 
 
+def make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
+    """Return the beginning of a hint that says to raise `max_chars`, or "" if that would not help."""
+    can_be_raised = is_cut and max_chars is not None and max_chars < MAX_READ_LENGTH
+    return "raise `max_chars`, " if can_be_raised else ""
+
+
 def make_omitted_matches_notice(
-    answer: ConversationGrepAnswer, unfinished: list[str] | None
+    answer: ConversationGrepAnswer, unfinished: list[str] | None, larger_answer_hint: str = ""
 ) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.
 
     `unfinished` lists the conversations whose matches were omitted because the answer became too long.
-    `unfinished` is None if matches were omitted because `limit` was reached.
+    `unfinished` is None if matches were omitted because `limit` was reached. `larger_answer_hint` is the
+    beginning of the hint.
     """
     fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
     command_hint = "use a longer pattern, --id or --scope to find fewer, or --limit to show more"
     if unfinished is None:
         hint = "use a longer pattern or a larger `limit`, or search only some `ids` or `scopes`"
+        if larger_answer_hint:
+            hint = (
+                f"{larger_answer_hint}use a longer pattern, or search only some `ids` or `scopes`"
+            )
         return ConversationToolNotice(fact, hint, command_hint)
-    hint = "use a longer pattern, or search only some `scopes`"
+    hint = f"{larger_answer_hint}use a longer pattern, or search only some `scopes`"
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
@@ -748,6 +761,10 @@ def _make_conversation_read_answer(
         if not is_single:
             raise _make_answer_too_long_error(answer, size, limit, room)
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
+        larger = make_larger_answer_hint(limit)
+        shortened = shortened._replace(
+            tool_hint=f"{larger}{'or ' * bool(larger)}{shortened.tool_hint}"
+        )
         answer.notices.insert(0, shortened)
     return answer
 
@@ -783,7 +800,7 @@ def _make_answer_too_long_error(
     return ToolArgumentsRefused(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
         f"the limit is {limit:,}",
-        f"{hint}; or {_FEWER_KINDS_HINT} in `include`",
+        f"{make_larger_answer_hint(limit)}{hint}; or {_FEWER_KINDS_HINT} in `include`",
         command_hint=f"{command_hint}; or {_FEWER_KINDS_HINT} with --include",
     )
 

@@ -423,6 +423,8 @@ def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference
             reply = answer_tool_call(name, {**arguments, "max_chars": max_chars}, library)
             assert not reply.is_error
             assert len(reply.text) <= max_chars, name
+            is_cut = name != "conversation_list"  # it has a single conversation
+            assert ("raise `max_chars`" in reply.text) == is_cut
         text = answer_tool_call(
             "knowledge_search", {**calls["knowledge_search"], "max_chars": max_chars}, library
         ).text
@@ -443,3 +445,4 @@ def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference
         )
         assert reply.is_error
         assert len(reply.text) <= max_chars
+        assert "raise `max_chars`" in reply.text

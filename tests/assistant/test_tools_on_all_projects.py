@@ -74,6 +74,7 @@ def test_lines_of_all_projects_are_found_and_read_by_their_ids(library: Library)
     few = ask(library, "conversation_grep", pattern="ibex", all_projects=True, max_chars=1_000)
     assert len(few) <= 1_000
     assert "<omitted>0</omitted>" not in few
+    assert "raise `max_chars`" in few
 
 
 def test_hidden_disabled_excluded_and_unknown_stay_out(
