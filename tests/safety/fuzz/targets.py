@@ -124,7 +124,7 @@ def pointer(data: bytes) -> None:
 
 def nested(data: bytes) -> None:
     """The metadata of a conversation inside another one, which names its parent."""
-    from kbtui.assistant.conversation_tools import answer_conversation_list
+    from kbtui.conversations.conversation_repository import list_conversations
 
     folder = workspace().root / f".jp/conversations/{ID}/conversations/{ID + 1}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ def nested(data: bytes) -> None:
         for parent in (data, json.dumps({"parent_id": _text(data)}, ensure_ascii=True).encode()):
             (folder / "metadata.json").write_bytes(parent)
             (folder / "events.json").write_bytes(b"[]")
-            answer_conversation_list(workspace()).as_json()
+            assert len(list_conversations(workspace(), counts=False)) == 2
     finally:
         shutil.rmtree(folder.parent)
 
