@@ -19,7 +19,7 @@ from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.conversations.turn_marks import PlacedMark, TurnMarks
     from kbtui.library import Library
@@ -95,7 +95,8 @@ def _add_mark(library: Library, args: Namespace) -> int:
         args.ref, args.state, note=args.note, superseded_by=args.by, passage=args.passage
     )
     (placed,) = library.find_marks(mark.id)
-    print_text_or_json(f"{_format_mark(placed)}\n", placed.as_json(), args.json)
+    text = "" if args.json else f"{_format_mark(placed, _shorten_ids(library))}\n"
+    print_text_or_json(text, placed.as_json(), args.json)
     return 0
 
 
@@ -106,17 +107,35 @@ def _list_marks(library: Library, args: Namespace) -> int:
         if args.state in (None, one.mark.state) and not (args.unmatched and one.place)
     ]
     shape = {"total": len(marks), "marks": [one.as_json() for one in marks]}
-    print_text_or_json("".join(f"{_format_mark(one)}\n" for one in marks), shape, args.json)
+    short_ids = _shorten_ids(library) if marks and not args.json else {}
+    text = "".join(f"{_format_mark(one, short_ids)}\n" for one in marks)
+    print_text_or_json(text, shape, args.json)
     if not marks and not args.json:
         print_to_stderr("no marks")
     return 0 if marks else 1
 
 
-def _format_mark(placed: PlacedMark) -> str:
-    """Format a mark on one line, with its id at the end. If its text is not found, a second line says why."""
+def _shorten_ids(library: Library) -> dict[str, str]:
+    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+
+    return shorten_conversation_ids(list_conversation_signatures(library.workspace))
+
+
+def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
+    """Format a mark on one line, with its id at the end. If its text is not found, a second line says why.
+
+    `short_ids` maps the ids of conversations to shorter ones.
+    """
     mark = placed.mark
+    if mark.superseded_by:
+        id_, colon, rest = mark.superseded_by.partition(":")
+        mark = mark._replace(superseded_by=f"{short_ids.get(id_, id_)}{colon}{rest}")
+        placed = placed._replace(mark=mark)
+    id_, colon, rest = placed.ref.partition(":")
+    ref = f"{short_ids.get(id_, id_)}{colon}{rest}"
     title = sanitize_to_one_line(mark.title or "Untitled")
-    lines = [f"{placed.ref}  {cut_mark_label(placed.label)}  ({title}; {mark.id})"]
+    lines = [f"{ref}  {cut_mark_label(placed.label)}  ({title}; {mark.id})"]
     if placed.problem == "conversation":
         lines.append("    the conversation is gone")
     elif placed.problem == "unreadable":
