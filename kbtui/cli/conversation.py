@@ -634,13 +634,13 @@ class ConversationFormatter:
                 noun = "line" if (turn["lines"] or "").isdecimal() else "lines"
                 wrote = f"wrote {noun} {turn['lines']}: " if turn["lines"] else ""
                 yield f"    turn {turn['turn']}{rewound}, {time}: {wrote}{turn['actions']}"
+                for mark in turn.get("marks", ()):
+                    text = f"mark: {cut_mark_label(mark['label'])}"
+                    yield f"        {self.style_text(text, 'yellow')}"
                 if request := self.put_on_one_safe_line(turn["request"]):
                     if self.terminal:
                         request = cut_to_width(request, max(40, self.width - 16))
                     yield self.style_text(f"        asked: {request}", "dim")
-                for mark in turn.get("marks", ()):
-                    text = f"mark: {cut_mark_label(mark['label'])}"
-                    yield f"      {self.style_text(text, 'yellow')}"
             if entry["problem"]:
                 yield "    " + self.style_text(self.put_on_one_safe_line(entry["problem"]), "red")
 
