@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.dates import format_relative_day
+from kbtui.dates import format_relative_day, format_time_with_date
 from kbtui.notices import format_notice
+from kbtui.refs import parse_ref
 from kbtui.text import (
     LEG_NAMES,
     describe_missing_words,
@@ -20,7 +21,8 @@ from kbtui.tui.command_table import (
     group_commands_by_task,
     list_commands_of_scopes,
 )
-from kbtui.tui.library_pane import ENTRY_MARKS
+from kbtui.tui.last_visit import find_news, list_running_conversations
+from kbtui.tui.library_pane import ENTRY_MARKS, NEW
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -35,13 +37,14 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
+    from kbtui.tui.last_visit import LastVisit
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
     Facts = list[tuple[str, Spans]]
@@ -64,6 +67,8 @@ HOME_KEYS = (
 )
 """The commands that the home page shows, each with its id and a description."""
 RECENT_CONVERSATIONS = 5
+MAX_NEWS = 5
+"""The maximum number of conversations, and of subjects, that the home page lists as new."""
 MAX_TERMS = 20
 """The maximum number of matching terms that an explanation of a rank lists."""
 
@@ -83,11 +88,16 @@ def build_home_document(
     notices: Sequence[str],
     keymap: Mapping[str, str],
     note: str,
+    visit: LastVisit | None = None,
+    left_off: str | None = None,
+    outdated: Mapping[str, int] | None = None,
 ) -> ReaderDocument:
-    """Return the home page: the main keys, the topics, recent conversations, and problems.
+    """Return the home page: the main keys, what is new, the topics, recent conversations, and problems.
 
     `contents` is None while the library is being read. `notices` are problems with the settings. If
     another page was requested, `note` says why the home page is shown instead; otherwise it is "".
+    `left_off` is the reference of what the user read last. `outdated` has the number of turns that
+    were given an earlier text of a changed subject, by the subject's reference.
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:
@@ -104,6 +114,7 @@ def build_home_document(
     if not contents.is_jp_workspace:
         about = _describe_project_without_jp(contents)
         blocks.insert(1, _make_paragraph("without-jp", about, "dim"))
+    blocks += _make_news_blocks(contents, now, visit, left_off, outdated or {})
     if contents.listings:
         blocks += _make_topic_blocks(contents)
     else:
@@ -118,6 +129,59 @@ def build_home_document(
             _make_paragraph("tools", describe_learn_tool_problem(key), "warning", above=1)
         )
     return ReaderDocument("home", "Home", blocks)
+
+
+def _make_news_blocks(
+    contents: LibrarySnapshot,
+    now: datetime,
+    visit: LastVisit | None,
+    left_off: str | None,
+    outdated: Mapping[str, int],
+) -> Iterator[ReaderBlock]:
+    """Yield what the user read last, what is being written now, and what is new since the last visit."""
+    if left_off is not None:
+        yield _make_heading("left", "Where you left off")
+        yield _make_link_row(f"left:{left_off}", _find_title(contents, left_off), "", left_off)
+    if running := list_running_conversations(contents, now):
+        yield _make_heading("running", "Being written now")
+        for info in running[:MAX_NEWS]:
+            yield _make_link_row(f"running:{info.id}", info.name, info.short_agent_name, info.ref)
+    if visit is None:
+        return
+    news = find_news(contents, visit)
+    yield _make_heading("news", "Since your last visit", format_time_with_date(visit.at, now))
+    if not news.conversations and not news.subjects:
+        yield _make_paragraph("no-news", "Nothing has changed.", "dim", lead=[("  ", "")])
+    for info in news.conversations[:MAX_NEWS]:
+        if info.created_at > visit.at:
+            said = "new conversation"
+        elif info.id in news.turns:
+            said = format_counted_noun(news.turns[info.id], "new turn")
+        else:
+            said = "continued"
+        yield _make_link_row(f"news:{info.id}", info.name, said, info.ref)
+    for subject in news.subjects[:MAX_NEWS]:
+        stale = outdated.get(subject.ref, 0)
+        cited = f", outdated in {format_counted_noun(stale, 'turn')}" if stale else ""
+        yield _make_link_row(f"news:{subject.ref}", subject.ref, f"changed{cited}", subject.ref)
+    more = sum(max(0, len(found) - MAX_NEWS) for found in (news.conversations, news.subjects))
+    if more:
+        text = f"and {more:,} more; the library marks them with {ENTRY_MARKS[NEW][0].strip()}"
+        yield _make_paragraph("more-news", text, "dim", lead=[("  ", "")])
+
+
+def _make_link_row(key: str, name: str, said: str, ref: str) -> HeadingBlock:
+    left: Spans = [(sanitize_to_one_line(name), "")]
+    return HeadingBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
+
+
+def _find_title(contents: LibrarySnapshot, reference: str) -> str:
+    """Return the title of a conversation with the turn, or a subject's reference."""
+    ref = parse_ref(reference)
+    info = contents.find_conversation(ref.conversation) if ref.conversation else None
+    if info is None:
+        return reference
+    return f"{info.name}, turn {ref.turn}" if ref.turn else info.name
 
 
 def _describe_project_without_jp(contents: LibrarySnapshot) -> str:

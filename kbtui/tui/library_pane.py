@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.last_visit import LastVisit
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
 
@@ -202,7 +203,9 @@ def _parse_filter_condition(text: str, part: QueryFilter, now: datetime) -> Libr
     return LibraryFilterCondition(row, tuple(values), part.excluded)
 
 
+NEW = "new or changed since your last visit"
 ENTRY_MARKS = {
+    NEW: ("• ", "accent"),
     "pre-loaded": ("◆ ", "accent"),
     "hidden": ("◌ ", "dim"),
     "disabled": ("✕ ", "warning"),
@@ -227,6 +230,8 @@ class LibraryPaneChoices:
     hidden: bool = False
     filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
+    visit: LastVisit | None = None
+    """The last visit; entries that are newer are marked."""
 
     def is_row_unfolded(self, key: str) -> bool:
         """Return whether the row with this key is unfolded. While a filter is set, all rows are."""
@@ -315,7 +320,9 @@ def _make_folder_and_subject_rows(
     by_slug = {subject.slug: subject for subject in subjects}
     for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:
-            yield _make_subject_row(by_slug[path], contents.unreadable.get((topic, path)))
+            subject = by_slug[path]
+            is_new = state.visit is not None and state.visit.has_new_text(subject)
+            yield _make_subject_row(subject, contents.unreadable.get((topic, path)), is_new)
         else:
             key, folder = make_folder_row_key(topic, path), path[:-1].rpartition("/")[2]
             arrow = ("▾ " if state.is_row_unfolded(key) else "▸ ", "dim")
@@ -373,9 +380,10 @@ def _choose_state_symbol(states: dict[str, bool], default: str) -> tuple[str, st
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
-def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
+def _make_subject_row(subject: Subject, reason: str | None, is_new: bool) -> ListRow:
     """Return the row of a subject. `reason` says why the subject cannot be read, or is None."""
     states = {
+        NEW: is_new,
         "pre-loaded": subject.learned,
         "hidden": subject.hidden,
         "disabled": subject.disabled,
@@ -500,7 +508,9 @@ class _ConversationRowMaker:
                 yield from self.make_conversation_rows(parts, depth + 1, before)
 
     def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
+        visit = self._state.visit
         states = {
+            NEW: visit is not None and visit.has_new_events(info),
             "from another worktree": info.worktree is not None,
             "local only": info.presence == "user_local",
             "workspace only": info.presence == "external" and self._marks_presence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
@@ -10,11 +11,13 @@ from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
+    MAX_NEWS,
     build_home_document,
     build_passage_document,
     build_problem_document,
     build_topic_document,
 )
+from kbtui.tui.last_visit import find_news
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import (
     HOME,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
+    from kbtui.tui.last_visit import LastVisit
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane
@@ -93,7 +97,7 @@ class DocumentNavigator:
         open_and_focus: Callable[[NavigationTarget], None],
     ) -> None:
         self._library = library
-        self._clock = clock
+        self.clock = clock
         self._pane = pane
         self._status = status
         self._on_opened = on_opened
@@ -105,6 +109,8 @@ class DocumentNavigator:
         self._must_reload_again = False
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
+        self.visit: LastVisit | None = None
+        """The last visit to the workspace; None until it is read, and if there was none."""
         self.notices: list[str] = []
         """Messages about problems with the settings. The home page shows them."""
         self.keymap: Mapping[str, str] = {}
@@ -365,12 +371,44 @@ class DocumentNavigator:
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
-            name, now = library.workspace.name, self._clock()
+            name, now = library.workspace.name, self.clock()
             notices, note = self.notices, self._home_note
-            return build_home_document(name, contents, now, notices, self.keymap, note)
+            return build_home_document(
+                name,
+                contents,
+                now,
+                notices,
+                self.keymap,
+                note,
+                self.visit,
+                self._find_left_off_reference(),
+                self._count_outdated_turns(contents),
+            )
         if ref.kind == "topic":
             return _make_topic_document(library, ref.topic or "")
         return _make_subject_document(library, ref, target.view)
+
+    def _find_left_off_reference(self) -> str | None:
+        """Return the reference of the last conversation or subject that the user opened, with its turn."""
+        for target in self.history.targets[self.history.at :: -1]:
+            if target.ref is not None and target.ref.kind in ("conversation", "subject"):
+                ref = target.ref
+                turn = re.match(r"(?:turn:|call:)?(\d+)", target.mark.key) if target.mark else None
+                if ref.kind == "conversation" and turn and int(turn[1]):
+                    ref = ref._replace(turn=int(turn[1]), call=None)
+                return str(ref)
+        return None
+
+    def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
+        """Return how many turns were given an earlier text of each subject that changed since the last visit."""
+        if contents is None or self.visit is None:
+            return {}
+        counts: dict[str, int] = {}
+        for subject in find_news(contents, self.visit).subjects[:MAX_NEWS]:
+            with suppress(KbtuiError, OSError):
+                cites = self._library.find_citing_turns(subject.ref)
+                counts[subject.ref] = len({one.source for one in cites if one.state == "changed"})
+        return counts
 
     def _make_conversation_document(
         self,
@@ -381,7 +419,8 @@ class DocumentNavigator:
     ) -> ReaderDocument:
         from kbtui.tui.reader.conversation_document import build_conversation_document
 
-        library, clock = self._library, self._clock
+        library, clock = self._library, self.clock
+        seen_at = self.visit.at if self.visit else None
         info = library.find_conversation(conversation)
         titles = contents.map_titles_of_related_conversations(info) if contents else {}
 
@@ -389,7 +428,7 @@ class DocumentNavigator:
             marks = library.map_marks_by_turn(found)
             outdated = library.map_outdated_citations_by_turn(found)
             return build_conversation_document(
-                found, clock(), titles=titles, marks=marks, outdated=outdated
+                found, clock(), titles=titles, marks=marks, outdated=outdated, seen_at=seen_at
             )
 
         if info.size < BIG_CONVERSATION_BYTES:
@@ -407,7 +446,7 @@ class DocumentNavigator:
         with pause_garbage_collection():
             if show_beginning and (beginning := library.load_conversation_beginning(info)):
                 document = build_conversation_document(
-                    beginning, clock(), partial=True, titles=titles
+                    beginning, clock(), partial=True, titles=titles, seen_at=seen_at
                 )
                 show_beginning(_lay_out_first_blocks(document))
             return make_document(library.load_conversation(conversation))

@@ -219,6 +219,7 @@ class MainScreen(StyledScreen):
         if self._visit:
             self.status.flash_message(f"This is the workspace {self.library.workspace.root}")
         self.session.restore_session_or_open_first_target()
+        self.session.read_last_visit()
         self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:

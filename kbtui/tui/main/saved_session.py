@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError, WorkspaceError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.last_visit import load_last_visit, save_visit
 from kbtui.tui.main.document_navigator import MainScreenContext, NavigationHistory
 from kbtui.tui.navigation_target import (
     HOME,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
+    from kbtui.tui.last_visit import LastVisit
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
@@ -144,6 +146,22 @@ class SavedSessionManager:
         self._save_timer: Timer | None = None
         self._first_theme = ""
         self._is_restored = False
+        self._visit_worker = LatestOnlyWorker(main.screen)
+
+    def read_last_visit(self) -> None:
+        """Read when the user last left the workspace, and mark what is new since."""
+
+        def show_news(visit: LastVisit | None) -> None:
+            main = self._main
+            main.navigator.visit = main.panes.library.state.visit = visit
+            if visit is not None:
+                if main.panes.library.contents is not None:
+                    main.panes.library.update_library_rows()
+                if main.navigator.shown and main.navigator.shown.key == "home":
+                    main.navigator.reload_shown_document()
+
+        if self._is_on:
+            self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
 
     def restore_session_or_open_first_target(self) -> None:
         """Restore the saved session. If there is none, show the first place."""
@@ -207,10 +225,18 @@ class SavedSessionManager:
         """
         if not self._is_on or not self._main.navigator.history.targets:
             return
+        self._save_visit()
         session = self._capture_session()
         is_changed = session.folded or session.widths or session.theme
         if is_changed or self._is_restored or len(session.history.targets) > 1:
             save_session(self._main.library, session)
+
+    def _save_visit(self) -> None:
+        """Save that the user leaves now, unless the user only looked at the home page of a new workspace."""
+        navigator = self._main.navigator
+        has_read = any(target.ref for target in navigator.history.targets)
+        if navigator.visit or has_read:
+            save_visit(self._main.library, navigator.clock(), navigator.contents)
 
     def _capture_session(self) -> SavedSession:
         main = self._main

@@ -329,18 +329,21 @@ def build_conversation_document(
     titles: Mapping[str, str] | None = None,
     marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
     outdated: Mapping[int, Sequence[Citation]] | None = None,
+    seen_at: datetime | None = None,
 ) -> ReaderDocument:
     """Build the document of a conversation; dates are relative to the time `present`.
 
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
-    `outdated` are the citations of each turn whose subject has changed since or is gone.
+    `outdated` are the citations of each turn whose subject has changed since or is gone. `seen_at` is when
+    the user last left the workspace; a line separates the turns that began later.
     """
     info = conversation.info
     outdated = outdated or {}
     builder = _ConversationReaderDocumentBuilder(
         conversation, present, titles or {}, marks, outdated
     )
+    builder.seen_at = seen_at
     blocks = builder.build_conversation_blocks()
     badges = make_conversation_badges(info)
     if marks.notice:
@@ -418,6 +421,8 @@ class _ConversationReaderDocumentBuilder:
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
         """The summaries in events of the kind "compaction". The document shows them where the events are."""
+        self.seen_at: datetime | None = None
+        """When the user last left the workspace; None if that is unknown, or the line has been added."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -458,7 +463,17 @@ class _ConversationReaderDocumentBuilder:
             self.blocks[-1].above = 1
         return self.blocks
 
+    def _add_line_before_new_turns(self, turn: Turn) -> None:
+        """Before the first turn that began after the last visit, add a line, unless all turns are new."""
+        if self.seen_at is None or turn.started_at is None or turn.started_at <= self.seen_at:
+            return
+        self.seen_at = None
+        if turn.number > 1:
+            words: Spans = [("─ ", "rule"), ("new since your last visit ", "accent")]
+            self._append_blocks(HeadingBlock("seen", words, [], rule=True, above=1))
+
     def _add_turn_blocks(self, turn: Turn) -> None:
+        self._add_line_before_new_turns(turn)
         self.turn, self.speaker, self.attachments_added = turn.number, "", 0
         for number, compaction in enumerate(self.conversation.compactions):
             if compaction.first == turn.number:
