@@ -54,7 +54,7 @@ class OutlineColumn:
     name: str
     priority: int
     cells: dict[str, Span]
-    """Block of an entry -> its cell. An entry without a cell has no such fact."""
+    """Key of an entry -> its cell. An entry without a cell has no such fact."""
 
     @property
     def width(self) -> int:
@@ -210,10 +210,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
             right: Spans = [
                 (f"{text:>{column.width}}", role)
                 for column in columns
-                for text, role in [column.cells.get(entry.block, ("", ""))]
+                for text, role in [column.cells.get(entry.key, ("", ""))]
             ]
-            key = f"{entry.block}:{entry.line}"
-            rows.append(ListRow(key, left, right, data=entry))
+            rows.append(ListRow(entry.key, left, right, data=entry))
         noun = "turn" if is_turns else "heading"
         found = f"{len(entries):,} of " if len(entries) < len(self._entries) else ""
         self.border_title = f"Outline · {found}{format_counted_noun(len(self._entries), noun)}"
@@ -242,9 +241,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
 
     def _make_possible_columns(self) -> list[OutlineColumn]:
         now = self._clock()
-        turns = [(entry.block, entry.turn) for entry in self._entries if entry.turn]
+        turns = [(entry.key, entry.turn) for entry in self._entries if entry.turn]
         if not turns:
-            lines = {one.block: (f"{one.line:,}", "dim") for one in self._entries if one.line}
+            lines = {one.key: (f"{one.line:,}", "dim") for one in self._entries if one.line}
             return [OutlineColumn("line", 1, lines)]
         did = [(key, one, self._activities.get(one.number)) for key, one in turns]
         days = {one.started_at.astimezone(now.tzinfo).date() for _, one in turns if one.started_at}
@@ -296,7 +295,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         at = find_outline_entry_at(
             viewport.document, self._entries, viewport.cursor.block, line.source_line if line else 0
         )
-        return f"{self._entries[at].block}:{self._entries[at].line}" if at is not None else None
+        return self._entries[at].key if at is not None else None
 
     # choosing an entry
 
@@ -317,7 +316,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._update_rows()
         if entry is None:
             return
-        self.list.select_row(f"{entry.block}:{entry.line}")
+        self.list.select_row(entry.key)
         if int(text) * 10 > len(self._entries):
             # No other turn has a number that begins with these digits.
             self.input.value = ""

@@ -58,6 +58,11 @@ class OutlineEntry:
     turn: TurnFacts | None = None
     searched: str = field(default="", repr=False)
 
+    @property
+    def key(self) -> str:
+        """Identifies the entry, even after a reload."""
+        return f"{self.block}:{self.line}"
+
 
 def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
     """Return the entries of a document's outline in their order. Reads the whole document, so call it in a thread."""
