@@ -112,6 +112,7 @@ def test_info_counts_what_a_session_contains(
         "rewound_turns": 0,
         "tool_calls": 1,
         "tool_results": 1,
+        "attachments": 0,
         "compactions": 0,
         "subagents": 1,
         "models": ["claude-opus-4-6", "claude-haiku-4-5"],
