@@ -495,7 +495,13 @@ def _check_record(session: KeptSession, path: str) -> None:
     """Raise `ValueError` or `TypeError` unless a record has valid values and the name of its conversation."""
     if str(_make_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")
-    texts = (session.agent, session.original, session.original_state, session.working_directory)
+    texts = (
+        session.agent,
+        session.original,
+        session.original_state,
+        session.working_directory,
+        session.file_name,
+    )
     optional = (session.title, session.last_event_at, session.parent)
     if (
         not all(isinstance(one, str) for one in (*texts, session.created_at))

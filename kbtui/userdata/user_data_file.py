@@ -118,7 +118,9 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
         }
         header["worktrees"] = sorted(workspace.worktrees)
         order = {kind: number for number, kind in enumerate(RECORD_KINDS)}
-        records = sorted(workspace.records, key=lambda one: (order[one.kind], one.id))
+        # Two searches at the same moment are one record.
+        unique = {one.key: one for one in workspace.records}
+        records = sorted(unique.values(), key=lambda one: (order[one.kind], one.id))
         try:
             _parse_workspace(header)
         except ValueError as error:

@@ -104,7 +104,9 @@ def make_record(value: RecordValue) -> UserRecord:
         return UserRecord("approval", value.hash, value.at, value)
     if isinstance(value, FrontEndState):
         return UserRecord("session", value.name, value.at, value)
-    # A search is never changed, so all its values identify it.
+    # A search is never changed, so all its values identify it. SQLite returns its numbers as `float`s without a negative zero.
+    duration = None if value.milliseconds is None else float(value.milliseconds) + 0.0
+    value = value._replace(at=float(value.at) + 0.0, milliseconds=duration)
     return UserRecord("search", json.dumps(value), value.at, value)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from claude_sessions import answered, session_id, typed, write_session
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running import run_command
 from support import Builder, asked, said, write_json
@@ -304,6 +304,7 @@ BAD_FILES: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
     "whole disk as a worktree": (change("workspace", worktrees=[["/gone", "/"]]), "'worktrees'"),
     "huge number": (change("session", state={"widths": {"library": 10**15}}), "invalid 'state'"),
     "wrong type": (change("saved_search", hidden="no"), "invalid 'hidden'"),
+    "wrong type of a name": (change("kept_session", file_name=1), "invalid values"),
     "unknown key": (change("approval", command="rm"), "not known"),
     "unknown kind": (change("bookmark", kind="program"), "unknown kind"),
     "year 10000": (change("mark", changed=10.0**12), "invalid"),
@@ -361,6 +362,34 @@ def test_a_damaged_or_incomplete_file_is_refused_and_nothing_changes(
         other.kbtui("import", str(one.file), code=2)
     assert other.read_files() == before
     assert "after the end" in capfd.readouterr().err
+
+
+_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 0, -1, 1.5, 10**18, "", "../..", "/", "\x1b[31m", [], [["/a", "/b"]], {}, {"x": 1}]
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), _VALUES), min_size=1, max_size=3))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_changed_value_is_refused_or_imported_and_can_be_exported_again(
+    machines: tuple[Machine, Machine], changes: list[tuple[int, int, Any]]
+) -> None:
+    one, other = machines
+    if not one.file.exists():
+        fill(one)
+        one.export("--searches")
+        one.file.rename(one.base / "whole")
+        one.file.touch()
+    lines = [json.loads(line) for line in (one.base / "whole").read_text().splitlines()[:-1]]
+    for number, place, value in changes:
+        line = lines[number % len(lines)]
+        line[[*line][place % len(line)]] = value
+    write_file(one.file, lines)
+    with other.use():
+        words = ["data", "import", str(one.file), "--approvals", "--searches"]
+        assert main(words) in (0, 1, 2)
+        assert main(["data", "export", str(other.file), "--searches"]) == 0
+        assert main(["data", "import", str(other.file), "--approvals", "--searches"]) == 0
 
 
 def test_if_one_file_here_is_damaged_nothing_is_imported_anywhere(
