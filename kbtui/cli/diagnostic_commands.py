@@ -222,7 +222,11 @@ def run_model_command(args: Namespace) -> int:
     except EmbeddingModelUnavailable as error:
         facts["reason"] = str(error)
     name = setting or "all-MiniLM-L6-v2, packaged"
-    state = "usable, checksums verified" if facts["usable"] else facts["reason"]
+    # kbtui knows the checksums of its own model only.
+    known = (
+        "usable, checksums verified" if not setting else "found; the engine loads it when needed"
+    )
+    state = known if facts["usable"] else facts["reason"]
     text = f"model   {name}\nsource  {facts['source'] or '-'}\nstate   {state}\n"
     print_text_or_json(text, facts, args.json)
     return 0 if facts["usable"] or setting == "off" else 3

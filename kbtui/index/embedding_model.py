@@ -73,6 +73,12 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
     if setting:
         path = Path(expand_user(setting))
         if path.is_dir():
+            if not any((path / name).is_file() for name in ("modules.json", "config.json")):
+                raise EmbeddingModelUnavailable(
+                    "there is no model in this directory",
+                    where=str(path),
+                    hint="`model` names a directory in the layout of sentence-transformers, with modules.json",
+                )
             setting = str(path.resolve())
         elif path.is_absolute() or setting.startswith((".", "~")):
             raise EmbeddingModelUnavailable(

@@ -236,8 +236,9 @@ class SearchExplainer:
     def _describe_embedded_texts(
         self, entry: CatalogEntry, chunk: Chunk
     ) -> EmbeddedChunkText | None:
-        if not chunk.embed or "semantic" not in self._run.legs:
-            return None  # There is no vector, or it was not compared with the query.
+        is_compared = "semantic" in self._run.legs and chunk.number not in self._run.pending
+        if not chunk.embed or not is_compared:
+            return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
         from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
 

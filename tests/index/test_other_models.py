@@ -9,7 +9,11 @@ import pytest
 from support import Builder
 
 from kbtui.errors import UsageError
-from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
+from kbtui.index.embedding_model import (
+    EmbeddingModelUnavailable,
+    TorchEmbedder,
+    find_embedding_model,
+)
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -46,6 +50,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     facts = {"prompts": {"query": PROMPT}, "default_prompt_name": None}
     (made / "config_sentence_transformers.json").write_text(json.dumps(facts))
     return made
+
+
+def test_a_directory_without_a_model_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddingModelUnavailable, match="no model in this directory"):
+        find_embedding_model(str(tmp_path))
 
 
 @pytest.mark.slow
