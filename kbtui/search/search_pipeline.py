@@ -131,7 +131,15 @@ def make_match_notices(
             )
             for run in runs
         ]
-        return sum(run.keyword_search.count_matching_chunks() for run in wider if not run.mistakes)
+        return sum(
+            # A search also finds passages that are only near the words, and counts them.
+            max(
+                run.keyword_search.count_matching_chunks(),
+                len(run.keyword_search.rank_chunks(run.request.depth)),
+            )
+            for run in wider
+            if not run.mistakes
+        )
 
     excluding = find_excluding_filters(runs[0].query, runs[0].given_request, count_matches)
     return [*notices, excluding] if excluding else notices
