@@ -233,7 +233,13 @@ def join_words(words: Iterable[str]) -> str:
     return "|".join(map(re.escape, words))
 
 
-_ANY_PREFIX = join_words(_PREFIXES)
+# Short prefixes, which occur in many words, are looked for with what must follow them.
+_LONGER_FORMS = {"pat": r"pat[A-Za-z0-9]{14}\.", "sl.": r"sl\.[\w-]{20}", "SK": "SK[a-f0-9]{8}"} | {
+    prefix: f"{prefix}[AEIMQUYcgk][w-z0-5]"
+    for prefix in _PREFIXES
+    if _KINDS[prefix] == "Discord token" and len(prefix) == 2
+}
+_ANY_PREFIX = "|".join(_LONGER_FORMS.get(prefix, re.escape(prefix)) for prefix in _PREFIXES)
 
 
 def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:

@@ -55,44 +55,13 @@ _ASSIGNED = (
     r"|\[(?=[^\[\]]{8,4000}\])(?P<list>[^\[\]]{8,4000})"
     r"|(?:[^\s\"'`,;<>{}()\[\]:\\&|%]|:(?=\w)|[&%](?!\w{1,30}[=;]|#\d|22|2C|3[AB]|7D|0A)|\|(?=\w)|\\(?![\s\"'`\\nrt])){6,500})"
 )
-_NAME_WORDS = [
-    "pass",
-    "pwd",
-    "secret",
-    "token",
-    "credential",
-    "auth",
-    "cookie",
-    "bearer",
-    "sig",
-    "key",
-    "api",
-    "access",
-    "private",
-    "account",
-    "encryption",
-    "kennwort",
-    "contrase",
-    "mot",
-    "wachtwoord",
-    "senha",
-    "psk",
-    "connection",
-    "recovery",
-    "backup",
-    "master",
-    "service",
-    "license",
-    "app",
-    "deploy",
-    "storage",
-    "subscription",
-    "shared",
-    "webhook",
-    "preshared",
-    "jwt",
-    "hmac",
-]
+# What the names of secrets begin with, for RE2. Common words are followed by what makes them a name.
+_NAME_BEGINNINGS = (
+    r"pass|pwd|secret|token|credential|cookie|bearer|kennwort|contrase|mot de passe|wachtwoord"
+    r"|senha|psk|sig=|signature=|key=|connection[_-]?string|(?:recovery|backup)[ _-]?code"
+    r"|(?:api|access|private|auth|account|signing|encryption|master|service|license|app|deploy|storage"
+    r"|subscription|shared|webhook|preshared|jwt|hmac)[_. -]?key"
+)
 _OTHER_SCRIPTS = re.compile("密码|密碼|パスワード|пароль", re.IGNORECASE)
 _FUNCTION_WORDS = re.compile(
     r"\b(?:the|an?|is|are|was|be|must|should|can|cannot|not|no|your|you|my|for|of|to|in|on|with|and|or|this|that"
@@ -243,7 +212,7 @@ _CONTEXTS = (
     # ~/.netrc
     _Context(
         "password",
-        ("machine", "default"),
+        ("machine ", "default login", "default account"),
         r"(?:machine\s{1,20}[\w.:-]{1,200}|default)(?:\s{1,20}(?:login|account)\s{1,4}\S{1,200}){1,2}"
         r"\s{1,20}password\s{1,4}(?P<value>[^\s\"'\\]{3,200})",
     ),
@@ -366,24 +335,27 @@ _WEB_KEY = re.compile(
     r"[\"'](?:d|p|q|dp|dq|qi|k)\\{0,7}[\"']\s{0,4}:\s{0,4}\\{0,7}[\"'](?P<value>[\w-]{16,4000})"
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
-_WORDS = sorted(
-    {*_NAME_WORDS, '"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
+_CONTEXT_BEGINNING = 3
+"""The number of characters by which contexts are looked up. No word is shorter."""
+_CONTEXT_WORDS = sorted(
+    {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
 
 
 @cache
 def _map_contexts_by_found_word() -> dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]]:
-    """Map each word that the scanner reports to the longer words that begin with it, and their contexts."""
+    """Map the beginning of each word of a context to the word and the context."""
     found: dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)
         for word in context.words:
-            shortest = next(one for one in _WORDS if word.startswith(one))
-            found.setdefault(shortest.encode(), []).append((word.encode(), context, pattern))
+            found.setdefault(word[:_CONTEXT_BEGINNING].encode(), []).append(
+                (word.encode(), context, pattern)
+            )
     return found
 
 
-_ANY_WORD = join_words(_WORDS)
+_ANY_WORD = f"{join_words(_CONTEXT_WORDS)}|{_NAME_BEGINNINGS}|auth"
 
 
 @cache
@@ -402,12 +374,12 @@ def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
     end = 0
     for word in compile_scanner(_ANY_WORD).finditer(lower):
         at = word.start()
-        for whole, context, pattern in contexts.get(word[0], ()):
+        for whole, context, pattern in contexts.get(lower[at : at + _CONTEXT_BEGINNING], ()):
             if lower.startswith(whole, at):
                 yield from _find_in_context(text, at, context, pattern)
-        if word[0] == b'"kty':
+        if lower.startswith(b'"kty', at):
             yield from _find_values_of_web_key(text, at)
-        if word[0] == b"cookie":
+        if lower.startswith(b"cookie", at):
             yield from _find_cookies(text, at)
         if at >= end and (assigned := assignment.match(text, at)):
             values = list(_find_assigned_values(assigned))
