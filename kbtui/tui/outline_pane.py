@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -56,7 +57,7 @@ class OutlineColumn:
     cells: dict[str, Span]
     """Key of an entry -> its cell. An entry without a cell has no such fact."""
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The width in cells, with two cells of space before the column."""
         texts = [self.name, *(text for text, _ in self.cells.values())]

@@ -1,10 +1,14 @@
 """The outline: a row for each turn or heading, which is filtered, chosen, and follows the reader."""
 
 from pathlib import Path
+from time import process_time
+from unittest import mock
 
 import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
+
+from kbtui.tui.reader.document_outline import OutlineEntry, TurnFacts
 
 EDIT = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"
 
@@ -78,3 +82,18 @@ async def test_a_subject_has_an_outline_of_its_headings(talk: Builder) -> None:
         await tui.until("rules:5")
         await tui.press("O", "escape")
         assert "Outline" not in tui.text
+
+
+async def test_the_rows_of_thousands_of_turns_are_made_at_once(workspace_root: Path) -> None:
+    entries = [
+        OutlineEntry(f"turn:{n}", f"Question {n}", turn=TurnFacts(n, None, 5.0, n, n, (), n, False))
+        for n in range(1, 3_001)
+    ]
+    Builder(workspace_root)
+    async with running(workspace_root, size=(160, 30)) as tui:
+        with mock.patch("kbtui.tui.outline_pane.make_document_outline", return_value=entries):
+            start = process_time()
+            await tui.press("O")
+            await tui.until("Outline · 3,000 turns")
+            # A width that is measured anew for each row takes minutes.
+            assert process_time() - start < 3
