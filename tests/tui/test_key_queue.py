@@ -178,7 +178,7 @@ async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
 ) -> None:
     async with running(book.root) as tui:
         tui.app.library.open_index_reader()
-        await at_once(tui, "E", "f", *"times", "enter", "r")
+        await at_once(tui, "E", "f", *"times", "enter", "2")
         await tui.until(lambda: tui.app.screen is tui.main)
         await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")
 
@@ -186,7 +186,7 @@ async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
 async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> None:
     async with running(book.root, size=(140, 50)) as tui:
         await tui.open("project/start")
-        await at_once(tui, "P", "space", "w")
+        await at_once(tui, "P", "space", "ctrl+s")
         await tui.until("This will be written")
         assert "Nothing is written yet" in tui.text
 
