@@ -56,9 +56,9 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return what is missing in the text that a turn was given; None if it was the whole subject."""
+    """Return what the text that a turn was given lacks; None if the turn was given the whole subject."""
     remarks = {
-        "cut": "The turn was given a shortened text; what comes after its end is not compared.",
+        "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
         "part": "The turn was given only a part of the subject; the rest is not compared.",
     }
@@ -66,7 +66,7 @@ def format_given_text_remark(cite: Citation) -> str | None:
 
 
 class CitedDifference(NamedTuple):
-    """What has changed since a citation, in the format of `diff -u`, and a remark on it or None."""
+    """What has changed since a citation, in the format of `diff -u`, and a remark on the difference or None."""
 
     text: str
     remark: str | None
@@ -84,7 +84,7 @@ def format_difference_remark(
     renamed_to: Ref | None = None,
     is_disabled: bool = False,
 ) -> str | None:
-    """Return why the difference between a given text and the text now is as it is; None if that is clear.
+    """Return a remark that explains the difference between a given and the current text; None if none is needed.
 
     The parameters are the fields of `GivenAndCurrentText`.
     """
@@ -94,7 +94,9 @@ def format_difference_remark(
         remarks.append(f"The subject was renamed to {renamed_to}, {what}.")
     if now is None:
         what = "is disabled" if is_disabled else "no longer exists"
-        remarks = [f"The subject {what}, so all that the turn was given is shown as deleted."]
+        remarks = [
+            f"The subject {what}, so the whole text that the turn was given is shown as deleted."
+        ]
     elif not now.strip() and cite.given is not None:
         is_part = cite.given.extent in ("part", "cut")
         none_left = "None of the paragraphs that the turn was given are in the subject now."
@@ -205,7 +207,7 @@ def _format_cited_targets(cited: list[Citation]) -> str:
 
 
 def _format_citation_target(citation: Citation) -> str:
-    """Return a citation's target, followed by the target's title if the two differ."""
+    """Return a citation's target, followed by the target's title if the title is different."""
     has_title = citation.title not in (citation.target, "")
     title = f" {_escape_markdown(citation.title)}" if has_title else ""
     return _format_code_span(citation.target) + title
@@ -259,9 +261,9 @@ def serialize_citations(
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
-    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With
-    `differences`, each citation has the keys "difference" and "remark". They are None if the mapping lacks the
-    citation. `make_mark_fields` returns the fields about the user's marks on the turn of a reference.
+    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With `differences`,
+    each citation has the keys "difference" and "remark". Both are None for a citation that is not in
+    `differences`. `make_mark_fields` returns the fields about the user's marks on the turn of a reference.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:

@@ -163,7 +163,10 @@ def _format_turn(shared: SharedConversation, turn: Turn) -> Iterator[str]:
 
 
 def _format_event(event: ConversationEvent) -> str:
-    """Return an event as HTML: what people wrote and read is open, the rest is folded."""
+    """Return an event as HTML.
+
+    Requests, messages, notices, questions and answers are unfolded; all other events are folded.
+    """
     kind = EVENT_KINDS[event.kind]
     label = event.author or kind.label
     call = f" {event.call}" if event.call else ""

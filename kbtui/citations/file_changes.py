@@ -63,7 +63,7 @@ class FileEdit(NamedTuple):
 
 
 MAX_COMPARED_PLACES = 200
-"""The maximum number of places of a text that are compared."""
+"""The maximum number of places that `list_substring_offsets` returns."""
 
 
 def apply_edit(text: str, edit: FileEdit) -> str | None:
@@ -93,8 +93,8 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 class TurnFileAction(NamedTuple):
     """What one event of a turn did to one file.
 
-    - `path` is the path that `shorten_path` of `list_file_actions` returned. After a move, it is the new
-      path, and `old_path` is the earlier path.
+    - `path` is the path that the parameter `shorten_path` of `list_file_actions` returned. After a move, it
+      is the new path, and `old_path` is the earlier path.
     - `call` is the number of the tool call in its turn. It is None for agents whose changes are not
       calls. `event` is the index of the event in the file.
     - `edits` are the changes in order; empty if the call does not contain them.
@@ -262,12 +262,12 @@ def list_file_actions(
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
     """Yield what turns did to files, in order. See `collect_turn_activity` for the other parameters.
 
-    `known_texts` maps the path of each file that exists after the earlier actions to its text, or to
-    None if the text is unknown. Each action updates `known_texts`. If the earlier actions do not show
-    the text of a file, `find_earlier_text(path, time)` is called, which returns the text before the
-    time, or None. JP reports a replaced file as created. The action counts as a change if `known_texts`
-    has the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
-    shows how the new text differs from it.
+    `known_texts` maps the path of each file that exists after the earlier actions to its text, or to None if
+    the text is unknown. Each action updates `known_texts`. If the earlier actions do not show the text of a
+    file, `find_earlier_text(path, time)` is called. It returns the text that the file had before `time`, or
+    None. JP reports a replaced file as created. Such an action counts as a change if `known_texts` has the
+    path, or if `find_earlier_text` finds a text. If the replaced text is known, the action shows how the new
+    text differs from it.
     """
     known = {} if known_texts is None else known_texts
     for turn in turns:
@@ -426,7 +426,10 @@ def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
 
 
 def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes of a call of a tool that is not a shell. `said` is the result of the call, or ""."""
+    """Yield the changes that a call asked for; its tool is not a shell.
+
+    `said` is the result of the call, or "".
+    """
     arguments = call.arguments or {}
     name = call.name or ""
     if match := _TOOL_OF_SERVER.fullmatch(name):
@@ -616,7 +619,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the text that can contain an apply-patch text: a word of the command, or the whole script; or ""."""
+    """Return the word of a command, or the whole script, that can contain an apply-patch text; "" if there is none."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:

@@ -30,8 +30,6 @@ _NUMBERED_LINES = (
     re.compile(r"(\d{5,})\| (.*)"),  # opencode
     re.compile(r"(\d+): (.*)"),  # opencode since 2026
 )
-_START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
-"""Matches the line that JP puts before the first line of a part of a file."""
 _MAX_NUMBERED_LINES = 2_000
 """The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
 """
@@ -95,10 +93,7 @@ def _extract_fenced_text(text: str) -> FileTextInResult | None:
     first, _, rest = text.strip().partition("\n")
     if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
         return None
-    text = rest.rpartition("\n")[0]
-    if note := _START_NOTE.match(text):
-        return FileTextInResult(text[note.end() :], is_part=True)
-    return FileTextInResult(text)
+    return FileTextInResult(rest.rpartition("\n")[0])
 
 
 def _extract_numbered_lines(text: str) -> FileTextInResult | None:
@@ -170,7 +165,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the range of lines that `sed -n` or `head` prints from a long file; None if it is unknown."""
+    """Return the first and last number of the lines that `sed -n` or `head` prints at most; None if unknown."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
         return (int(lines[1]), int(lines[2])) if lines else None

@@ -90,9 +90,9 @@ def find_path_of_content(call: ConversationEvent) -> str | None:
 
 
 def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
-    """Return the words of the command that a shell call ran, if it only prints one file; else None.
+    """Return the words of a shell call's command if it does nothing but print one file; else None.
 
-    Changes of the directory before the command do not count.
+    `cd` commands before this command are ignored.
     """
     arguments = call.arguments or {}
     script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)

@@ -142,7 +142,7 @@ class ComparableText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as texts are compared: with LF line ends, without byte order marks and white space around it."""
+    """Return a text as texts are compared: with LF line ends, and without byte order marks and outer white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 
@@ -167,8 +167,8 @@ def find_citation_state(
 ) -> CitationStateAndReason:
     """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
 
-    `extent` and `stored` describe what the turn was given; both are None if this is not known. The
-    state is "unknown" if the text in `now` must be read and cannot be read.
+    `extent` and `stored` describe what the turn was given; both are None if this is not known. The state is
+    "unknown" if the text of `now` is needed but cannot be read.
     """
     if now is None:
         return CitationStateAndReason("gone")

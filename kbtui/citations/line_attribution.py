@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""Lines are found without the rest of their edit only if they have this many letters and digits in total.
+"""If only some lines of an edit are found, they count only if they have this many letters and digits in total.
 
 Without this limit, a line such as `return None` would belong to every edit with the same line.
 """

@@ -48,9 +48,9 @@ class MaskedSecrets(NamedTuple):
 class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
-    `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of a turn
-    to the labels of its marks. `remark` says if the marks cannot be read. `masked` says what was masked;
-    None if secrets are shared as they are.
+    `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of a turn to
+    the labels of its marks. `remark` says that the marks cannot be read; it is None if they can be read.
+    `masked` says what was masked; None if secrets are shared as they are.
     """
 
     conversation: Conversation
@@ -63,7 +63,11 @@ class SharedConversation:
     @property
     def warning(self) -> str | None:
         """The warning that secrets are not masked; None if they are."""
-        return None if self.masked is not None else "Nothing was masked: secrets are as they were."
+        return (
+            None
+            if self.masked is not None
+            else "Nothing was masked: the export contains all secrets unchanged."
+        )
 
     @cached_property
     def citations_by_turn(self) -> dict[int, list[Citation]]:
@@ -90,9 +94,9 @@ def prepare_shared_conversation(
 ) -> SharedConversation:
     """Return `turns` of a conversation with the events of `kinds`, for other people.
 
-    A citation has the text that the turn was given only if `kinds` contains the results of calls,
-    because this text comes from a result. With `masks_secrets`, a secret that kbtui recognizes at one
-    place of the whole conversation is masked at every place.
+    Texts that were given to turns come from the results of calls. Therefore, they are left out of the
+    citations unless `kinds` contains these results. With `masks_secrets`, a secret that kbtui recognizes at
+    one place of the whole conversation is masked at every place.
     """
     numbers = {turn.number for turn in turns}
     chosen = [
@@ -236,7 +240,7 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_text(citation: Citation) -> str:
-    """Return the text of a cited subject that the turn was given, or the beginning of the passage; "" if unknown."""
+    """Return the given text of a cited subject, or the beginning of a cited passage; "" if both are unknown."""
     return citation.given.text if citation.given else citation.quote
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import re
 from contextlib import suppress
@@ -19,7 +18,6 @@ from kbtui.citations.given_text import (
     make_given_text,
 )
 from kbtui.errors import UsageError
-from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
 from kbtui.refs import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
@@ -72,7 +70,8 @@ class Citation(NamedTuple):
       index have no quote.
     - `given` is the text of a subject that the call returned, if known. Citations from the index do not have it.
     - `state` says whether the subject still has the text that the turn was given. It is None for
-      conversations and files, and until it is looked up. `state_reason` is the reason for the state "unknown".
+      conversations and files, and for a subject whose state has not been looked up. `state_reason` is the
+      reason for the state "unknown".
     """
 
     conversation: str
@@ -199,26 +198,6 @@ class CitationTargetLookup:
                 found.setdefault(subject.file, subject)
         return found
 
-    def find_deleted_subject(self, path: str) -> str | None:
-        """Return the reference that the subject of a deleted file had; None if there was no such subject.
-
-        `path` is relative to the workspace. Deleted files of hidden subjects are not found, because
-        nothing hides their names.
-        """
-        for name, topic in self._topics.items():
-            directory = posixpath.normpath(topic.subjects)
-            relative = path if directory == "." else path.removeprefix(f"{directory}/")
-            if not topic.enable or (relative == path and directory != "."):
-                continue
-            if relative.startswith(("/", "../")) or is_hidden_path(relative):
-                return None
-            slug = make_slug_of_path(relative)
-            is_missing = self.find_subject(name, slug) is None
-            if is_missing and not os.path.lexists(self.knowledge.workspace.root / path):
-                return f"{name}/{slug}"
-            return None
-        return None
-
     def make_path_relative_to_workspace(self, path: str) -> str:
         """Return a path relative to the workspace or to one of its worktrees.
 
@@ -249,10 +228,10 @@ def parse_kbtui_tool_name(name: str) -> str | None:
 
 
 _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})")
-"""Matches the name of a kbtui tool of any MCP server, such as `mcp__notes__learn`."""
+"""Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server is recognized only if it starts within this many characters from the start of a result."""
+"""The JSON of an MCP server is recognized only at the beginning of a result, within this many characters."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -327,13 +306,7 @@ def _find_targets_cited_by_event(
     files = list_files_read_by_call(event)
     given = find_text_given_by_file_tool(event) if len(files) == 1 else None
     for target in _find_cited_files(files, directory, targets):
-        if target.kind == "subject":
-            yield target._replace(given=given)
-        elif given is not None and (deleted := targets.find_deleted_subject(target.target)):
-            slug = deleted.partition("/")[2]
-            yield _CitedTarget("file", "subject", deleted, slug, gone=True, given=given)
-        else:
-            yield target
+        yield target._replace(given=given) if target.kind == "subject" else target
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):

@@ -31,10 +31,15 @@ _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
 CommandProblem = Literal["id", "characters", "relative"]
-"""Why a command is not offered: its id could be an option, a character is not shown, or its directory is relative."""
+"""Why a command is not offered.
+
+* `id`: the id of the conversation could be read as an option.
+* `characters`: a word of the command, or its directory, has a character that terminals do not show.
+* `relative`: the directory of the command is not an absolute path.
+"""
 _PROBLEM_HINTS: dict[CommandProblem, str] = {
-    "id": "its id is none that the agent gives, and could be read as an option",
-    "characters": "its directory has control characters or others that a terminal does not show",
+    "id": "its id has a form that the agent never uses, and could be read as an option",
+    "characters": "the path of its directory contains characters that a terminal does not show",
     "relative": "its directory is not an absolute path",
 }
 
@@ -57,7 +62,7 @@ class OfferedAgentCommand(NamedTuple):
 
     @property
     def shell_command(self) -> str:
-        """The command as a line for a POSIX shell, which begins with a change to its directory."""
+        """The command as one line for a POSIX shell. The line first changes to the command's directory."""
         return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
 
 
@@ -66,10 +71,10 @@ def list_agent_commands(
 ) -> list[OfferedAgentCommand]:
     """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
-    `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation.
-    The files of an agent can contain anything. There are therefore no commands if the id could be read
-    as an option, or if a word has a character that terminals do not show. There are also none if the
-    agent has deleted the conversation, and only kbtui's archive has it.
+    `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation. The
+    files of an agent can contain anything. There are therefore no commands if the id could be read as an
+    option, or if a word has a character that terminals do not show. There are also none for a conversation
+    that its agent has deleted and only kbtui's archive still has.
     """
     if info.kept_from is not None:
         return []
@@ -107,7 +112,7 @@ def _find_problem(info: ConversationInfo, command: OfferedAgentCommand) -> Comma
 def _find_reason_why_command_is_unsafe(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> str | None:
-    """Return why a command that the agent has is not offered; None if it is, or if the agent has none."""
+    """Return why a command of the agent is not offered; None if the command is offered or does not exist."""
     command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
     problem = _find_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None
@@ -146,7 +151,7 @@ def run_agent_command(command: OfferedAgentCommand) -> int:
         raise KbtuiError(
             "the directory of the conversation no longer exists",
             where=command.directory,
-            hint="create it again, or move the project back; the agent runs only there",
+            hint="create the directory again, or move the project back; the agent can run only there",
         )
     # Look for the program before the directory is changed: PATH may have relative directories, and in a
     # foreign directory another program would be found.

@@ -61,9 +61,8 @@ def _check_pattern_is_one_line(pattern: str) -> None:
 class LiteralGrepPattern:
     """A literal pattern that matches within single lines.
 
-    If case is ignored, a pattern in ASCII matches only ASCII letters. Any other pattern then
-    follows Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line
-    breaks.
+    If case is ignored, the letters of an ASCII pattern match only ASCII letters, and all other patterns
+    follow Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -80,7 +79,7 @@ class LiteralGrepPattern:
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
-        """Return a function: given an offset, it returns the offset of the next match, or -1."""
+        """Return a function that takes an offset and returns the offset of the next match, or -1."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
@@ -192,7 +191,7 @@ class RegexGrepPattern:
             start = end + 1
 
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
-        """Return the start and end of each match in a line, without overlaps and empty matches."""
+        """Return the start and end of each match in a line. Matches do not overlap and are not empty."""
         data = line.encode("utf-8", "replace")
         return [
             (_count_characters(data[:first]), _count_characters(data[:last]))
@@ -245,7 +244,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, offset: int, step: int) -> int:
-    """Return `offset` if a character starts there, else the nearest offset where one does.
+    """Return the offset nearest to `offset` at which a character starts.
 
     The search goes forwards if `step` is 1, and backwards if it is -1.
     """
@@ -306,7 +305,7 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """The number of matching lines in a conversation. `lines` are the first ones, with context.
+    """The matching lines of a conversation. `count` is their number; `lines` has the first of them, with context.
 
     `is_complete` is False if the search stopped before the end of the conversation.
     """

@@ -169,12 +169,12 @@ def find_conversation(
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the parts before and after `~` can both be shortened. If the reference
-    names no conversation, or none matches, it is returned unchanged. Raises `UsageError` if several
-    conversations match.
+    In the id of a subagent, the parts before and after `~` can both be shortened. If the reference names no
+    conversation, or if no conversation matches, the reference is returned unchanged. Raises `UsageError` if
+    several conversations match.
 
-    The id of an event is replaced by the event's turn and call. Raises `NothingFound` if the
-    conversation does not exist or has no such event.
+    The id of an event is replaced by the event's turn and call; `NothingFound` is raised if the conversation
+    does not exist or has no such event.
     """
     if ref.event is not None:
         return _find_event_of_reference(workspace, ref)
@@ -207,10 +207,10 @@ def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
 
 
 def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference to a conversation, a turn, a tool call or an event, that a user typed.
+    """Parse a reference to a conversation, turn, tool call or event as a user typed it.
 
-    A shortened id is replaced by the whole id, and an event by its turn and call. Raises `UsageError`,
-    also for a reference to something else, and `NothingFound`.
+    A shortened id is replaced by the whole id, and an event by its turn and call. Raises `UsageError` if the
+    text is no such reference or several conversations match, and `NothingFound` if an event does not exist.
     """
     return expand_conversation_reference(workspace, parse_conversation_ref(text, workspace.id))
 
@@ -385,7 +385,7 @@ def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[
     """Return a conversation and its subagents; raises `UsageError` if its agent's sessions cannot be kept."""
     if not get_conversation_format(info).has_file_per_conversation:
         hint = "sessions of Claude Code, Codex and Gemini CLI can be kept"
-        message = f"conversations of {info.agent} are not files of their own"
+        message = f"{info.agent} does not store each conversation in a file of its own"
         raise UsageError(message, where=info.id, hint=hint)
     return [info, *find_subagents(workspace, info)]
 
@@ -419,9 +419,9 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
-    """Return the directories in which conversations of a workspace appear, except JP's.
+    """Return the directories, except JP's, in which conversations of a workspace appear.
 
-    They are those of the other agents, and the directory of the archive, if it exists.
+    These are the directories of the other agents and, if it exists, the directory of the archive.
     """
     found = [
         path
@@ -452,7 +452,7 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations in a workspace: from the agent's files, then those that only the archive has.
+    """Yield an agent's conversations in a workspace: first those in its files, then those that only the archive has.
 
     If `only` is given, only the conversation with this id is yielded.
     """
@@ -556,10 +556,11 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 
 
 def check_chosen_agents() -> None:
-    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that does not exist or cannot be kept.
+    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that cannot be chosen there.
 
-    If the format of an agent belongs to another package and cannot be loaded, this raises no error;
-    `kbtui doctor` reports it.
+    `agents` can name any existing agent, `keep` only agents whose sessions can be kept. No error is raised
+    for an agent whose format belongs to another package and cannot be loaded; `kbtui doctor` reports such an
+    agent.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
-    """Return an event of a conversation as JSON, without the keys that do not apply to it."""
+    """Return an event of a conversation as JSON. Keys that do not apply to the event are left out."""
     shape: EventJson = {
         "event_kind": event.kind,
         "timestamp": format_timestamp(event.timestamp),

@@ -43,9 +43,9 @@ Presence = Literal["projected", "user_local", "external"]
 TIME_SORTS = ("activity", "created", "updated")
 """The orders that sort conversations by a time; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""The maximum number of problems of events that `Conversation.describe_problems` names. It counts the others."""
+"""`Conversation.describe_problems` names at most this many problems of events, and counts the others."""
 MAX_NAMED_KINDS = 5
-"""The maximum number of unknown kinds that `Conversation.describe_unknown_events` names. It counts the others."""
+"""`Conversation.describe_unknown_events` names at most this many unknown kinds, and counts the others."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +146,16 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 
 @dataclass(slots=True)
 class ContentBlock:
-    """One part of an event's content: a text, a resource such as a file, an image, a question.
+    """One part of an event's content: a text, a resource such as a file, an image or a question.
 
     - `kind` is the type of the block, such as `text`, `resource`, `image` or `question`. Other types
       are possible.
     - `text` is the content. It is "" for content that is not text, and if `state` is not None.
-    - `name` is a path or URI, `title` a name for people, `media_type` such as `text/x-rust`.
-    - `size` is the size of the content in bytes, None if the file does not say it.
-    - `state` says why the content cannot be read, None if it can. `recipients` are those who can
-      decrypt it.
+    - `name` is a path or URI. `title` is a name for people. `media_type` is a MIME type such as
+      `text/x-rust`.
+    - `size` is the size of the content in bytes; None if the file does not give a size.
+    - `state` says why the content cannot be read; it is None if the content can be read. `recipients` are the
+      people who can decrypt the content.
     """
 
     kind: str
@@ -168,7 +169,7 @@ class ContentBlock:
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether the block is only a text, without anything that describes it."""
+        """Whether the block is only a text, with no name, type or other description."""
         return self.kind == "text" and self.state is None
 
 
@@ -220,16 +221,17 @@ class ConversationEvent:
     - `text` is the content, such as the text of a message, result or question.
     - `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the call
       in its turn (`jp-c…:3.2`).
-    - `author` is the person who wrote a request, or the assistant that answered if there are several.
+    - `author` is the person who wrote a request. For an answer, it is the assistant that gave the answer, if
+      the conversation has several assistants.
     - An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
     - `index` is the 0-based position of the event's first element in the file.
     - In a tool call or question, `result` is the event that answers it. In the answer, `request` is the
       call or question.
-    - `is_error` is None unless the event is the result of a call.
+    - `is_error` says whether a call failed. It is None for all events that are not results of calls.
     - `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
     - `data` is the value of an answer that is a JSON value.
-    - `event_id` is the id of the event in the file. JP writes it since its RFD 097.
-    - `blocks` are the parts of which `text` consists, None if it is one text.
+    - `event_id` is the id of the event in the file. Only versions of JP that implement RFD 097 write it.
+    - `blocks` are the parts of which `text` consists; None if `text` is not divided into parts.
     """
 
     kind: str
@@ -340,7 +342,7 @@ def add_up_usage_by_model(
 class Turn:
     """One turn, numbered from 1 as in JP. A turn may have no events.
 
-    `model` is the model configured at the start of the turn, None if no model is configured.
+    `model` is the model that was configured when the turn started; None if no model was configured.
     """
 
     number: int
@@ -355,7 +357,10 @@ class Turn:
     Empty if the file contains no token counts.
     """
     event_id: str | None = None
-    """The id of the element that starts the turn in JP's file. JP writes it since its RFD 097."""
+    """The id of the element that starts the turn in JP's file.
+
+    Only versions of JP that implement RFD 097 write it.
+    """
 
     @property
     def attachments(self) -> int:
@@ -363,7 +368,7 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_event_id(self, call: int | None = None) -> str | None:
-        """Return an id that names this turn, or tool call number `call` of it; None if the file has none."""
+        """Return an id in the file that identifies this turn, or its tool call `call`; None if there is none."""
         if call is None:
             ids = (self.event_id, *(event.event_id for event in self.events))
         else:
@@ -381,8 +386,8 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
 class ConversationCompaction:
     """A change to what the model sees of turns `first` to `last` (1-based, inclusive).
 
-    If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether
-    reasoning is removed. `tool_calls` says what is removed of tool calls:
+    If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether reasoning is
+    removed. `tool_calls` says what is removed from tool calls:
 
     - `omit`: the whole calls
     - `strip`: arguments and results
@@ -481,7 +486,7 @@ class ReadingResumePoint:
     - `turns`, `elements`: the numbers of complete turns and of elements
     - `configured`: whether the first element is a configuration
     - `problem`: the first problem
-    - `waiting`: the ids of calls in complete turns, if the calls have no result yet
+    - `waiting`: the ids of those calls in complete turns that have no result yet
     """
 
     offset: int

@@ -147,7 +147,10 @@ _APPLY_PATCH_ACTIONS: dict[str, PatchAction] = {
 
 
 def parse_apply_patch(text: str) -> list[FilePatch]:
-    """Return the changes of an apply-patch text (`*** Begin Patch`), which Codex and others use; [] if none."""
+    """Return the changes of the apply-patch text (`*** Begin Patch`) in `text`.
+
+    Codex and other agents use such texts. The result is [] if `text` contains none.
+    """
     start = _APPLY_PATCH.search(text)
     if start is None:
         return []
@@ -199,7 +202,10 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
 def make_hunks_from_texts(
     old: str, new: str, old_start: int | None = None, context: int = CONTEXT_LINES
 ) -> tuple[PatchHunk, ...]:
-    """Compare two texts by lines. `old_start` is the line number of the old text in its file, if known."""
+    """Compare two texts line by line.
+
+    `old_start` is the number of the old text's first line in its file, if known.
+    """
     old_lines, new_lines = split_lines(old), split_lines(new)
     if len(old_lines) + len(new_lines) > MAX_COMPARED_LINES:
         marked = [f"-{line}" for line in old_lines] + [f"+{line}" for line in new_lines]

@@ -35,8 +35,8 @@ class ProjectDirectory(NamedTuple):
 class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
-    They are the workspace itself and the same directory in the other worktrees of its Git
-    repository, even in worktrees that were removed after the engine saw them.
+    They are the workspace itself, and the same directory in the other worktrees of its Git repository.
+    Worktrees that were removed after the engine saw them are included.
 
     Some directories inside them belong to other workspaces:
 
@@ -134,9 +134,9 @@ def remember_worktrees(workspace: Workspace) -> None:
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
-    """Return the content of the file of remembered worktrees with others added.
+    """Return the new content of the file of remembered worktrees after the worktrees `added` are added.
 
-    None if nothing changes, or if a path is not UTF-8 and so cannot be stored.
+    The result is None if the content would not change, or if a path cannot be stored because it is not UTF-8.
     """
     kept = read_remembered_worktrees(workspace)
     known = [*(one for one in kept if one not in added), *added][-REMEMBERED_WORKTREES:]

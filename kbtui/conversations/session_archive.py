@@ -1,8 +1,8 @@
 """The archive: copies of session files, which stay readable after their agent has deleted the originals.
 
-For each kept conversation, `records/ID.json` says where its file was, what is known about the
-conversation, and which file of `files/` has the bytes. A file of `files/` is named by the SHA-256 of
-these bytes, so equal sessions share one. kbtui only reads the agents' own files.
+For each kept conversation, `records/ID.json` says where the agent's file was, what is known about the
+conversation, and which file in `files/` is the copy. The name of a copy contains the SHA-256 of the agent's
+file, so equal sessions share one copy. kbtui only reads the agents' own files.
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ if TYPE_CHECKING:
 _SUFFIXES = (".jsonl", ".json")
 _MAX_RECORD_BYTES = 1 << 20
 _MAX_RECORD_NAME = 200
-"""The maximum number of characters in the name of an added record. File systems allow 255 bytes, also for the temporary file."""
+"""The maximum number of characters in the name of an added record.
+
+File systems allow 255 bytes, but the name of the temporary file is longer than that of the record.
+"""
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 """What `keep_conversation` did.
 
 * `kept`: the conversation was not in the archive, or its copy was damaged.
-* `replaced`: its copy was replaced by one of the current file.
+* `replaced`: a copy of the current file replaced the earlier copy.
 * `unchanged`: the archive already has the current file.
-* `shrunk`: the file is smaller than the one that was kept. The copy was left alone, because it may have
-  what the agent has lost.
+* `shrunk`: the file is smaller than when it was kept. The copy was left alone, because it may contain text
+  that the agent's file has lost.
 """
 
 
@@ -59,9 +62,10 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 class KeptSession:
     """A conversation in the archive, as its record describes it.
 
-    `original` is the path of the agent's file, and `original_state` its inode, size and modification time
-    when it was copied. `size` is the size in bytes of this file, and `kept_size` that of its compressed
-    copy `file_name`. `modified` and `kept_at` are Unix times.
+    `original` is the path of the agent's file. `original_state` is the inode, size and modification time that
+    this file had when it was copied. `file_name` is the name of the compressed copy. `size` and `kept_size`
+    are the sizes in bytes of the original and of the compressed copy. `modified` and `kept_at` are Unix
+    times.
     """
 
     id: str
@@ -185,17 +189,17 @@ def find_archived_copies(
 def keep_conversation(
     workspace: Workspace, info: ConversationInfo, *, verified: bool = False
 ) -> KeepOutcome:
-    """Copy a conversation's file into the archive, where it replaces an earlier copy.
+    """Copy a conversation's file into the archive. The new copy replaces an earlier one.
 
-    With `verified`, an existing copy is read and replaced if it is damaged; otherwise only its size is
-    checked. A conversation that only the archive has is left alone. Raises `WorkspaceError` if the file
-    cannot be kept.
+    With `verified`, an existing copy is read, and replaced if it is damaged. Without `verified`, only the
+    size of an existing copy is checked. A conversation that only the archive has is left alone. Raises
+    `WorkspaceError` if the file cannot be kept.
     """
     if info.kept_from is not None:
         return "unchanged"
     path = info.events_path
     if path is None or path.suffix not in _SUFFIXES:
-        raise WorkspaceError("it is not stored as one file of JSON", where=info.ref)
+        raise WorkspaceError("it is not stored in one JSON file of its own", where=info.ref)
     earlier = find_kept_session(info.id)
     if earlier is not None and find_copy_damage(earlier, verified=verified):
         earlier = None
@@ -245,9 +249,10 @@ def keep_conversation(
 
 
 def forget_kept_sessions(ids: list[str]) -> int:
-    """Remove conversations from the archive, also those whose record is damaged, and return the bytes freed.
+    """Remove conversations from the archive, and return the number of bytes freed.
 
-    Raises `NothingFound` if one of the ids is not in the archive; nothing is then removed.
+    A conversation whose record is damaged can be removed, too. If one of the ids is not in the archive,
+    nothing is removed, and `NothingFound` is raised.
     """
     records = {one: _make_record_path(one) for one in ids}
     with lock_archive():
@@ -265,7 +270,7 @@ def forget_kept_sessions(ids: list[str]) -> int:
 
 
 def read_removal_times() -> dict[str, float]:
-    """Return when conversations were last removed from the archive, by id, in Unix seconds.
+    """Map the id of each removed conversation to the time of its last removal from the archive, in Unix seconds.
 
     The result is empty if the file with these times is damaged. An import may then bring a removed session back.
     """
@@ -277,12 +282,12 @@ def read_removal_times() -> dict[str, float]:
 
 
 def get_removals_file() -> Path:
-    """Return the path of the file with the result of `read_removal_times`. It may not exist."""
+    """Return the path of the file that `read_removal_times` reads. The file may not exist."""
     return get_archive_directory() / _REMOVALS_FILE
 
 
 def _store_removals(ids: list[str]) -> None:
-    """Store that conversations are removed now. Raises `WorkspaceError`."""
+    """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
     times = read_removal_times()
     for one in ids:
@@ -304,8 +309,10 @@ def format_removal_times(times: Mapping[str, float]) -> bytes:
 class ArchiveMerge(NamedTuple):
     """What merging other kept sessions into the archive changes.
 
-    `written` are the sessions that are new or replace others, `replaced` those that are replaced or removed,
-    and `removed` the ids of those that are removed. `removal_times` are the times of all removals.
+    * `written`: the sessions that are new or replace others.
+    * `replaced`: the sessions of the archive that are replaced or removed.
+    * `removed`: the ids of the sessions that are removed.
+    * `removal_times`: the time of the last removal of each session, by id.
     """
 
     written: list[KeptSession]
@@ -320,11 +327,11 @@ def plan_archive_merge(
     added: Iterable[KeptSession],
     added_removals: Mapping[str, float],
 ) -> ArchiveMerge:
-    """Plan the merge of other kept sessions, and of times at which some were removed, into the archive.
+    """Plan how to merge other kept sessions, and the times of other removals, into the archive.
 
-    A session that was kept after its last removal stays or is added. Of two files of a session, the larger is
-    kept, because agents append, so the smaller lacks something; of two equally large, the one that was
-    kept later.
+    A session that was kept after its last removal stays or is added. If there are two files of a session, the
+    larger one stays. Agents append to their files, so the smaller one lacks something. If both are equally
+    large, the one that was kept later stays.
     """
     times = dict(removal_times)
     for name, removed_at in added_removals.items():
@@ -357,7 +364,10 @@ def plan_archive_merge(
 
 
 def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
-    """Return the files to write and to remove for a merge, except the copies. The caller has locked the archive."""
+    """Return the files to write and to remove for a merge.
+
+    The copies of sessions are not among them. The caller must have locked the archive.
+    """
     contents: dict[Path, bytes | None] = {
         _make_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
     }
@@ -370,8 +380,8 @@ def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
 def install_copy(session: KeptSession, staged: Path) -> KeptSession:
     """Move the staged copy of a session into the archive, unless the archive has an intact one.
 
-    Returns the session with the size of the copy in the archive. The caller has locked the archive. Raises
-    `OSError`.
+    Returns the session with the size of the copy in the archive. The caller must have locked the archive.
+    Raises `OSError`.
     """
     with suppress(OSError):
         known = replace(session, kept_size=session.path.stat().st_size)
@@ -390,14 +400,14 @@ def _read_file(path: Path) -> bytes | None:
 
 
 def find_copy_damage(session: KeptSession, *, verified: bool = True) -> DamagedArchiveFile | None:
-    """Return the damage of a conversation's copy, or None.
+    """Return what is wrong with the copy of a conversation; None if the copy is intact.
 
     Without `verified`, only the size of the copy is checked.
     """
     reason = None
     try:
         if session.path.stat().st_size != session.kept_size:
-            reason = "the kept copy is damaged: it has another size"
+            reason = "the kept copy is damaged: its size is wrong"
         elif verified:
             for _ in iterate_kept_file_blocks(str(session.path)):
                 pass
@@ -430,7 +440,7 @@ def _write_copy(session: KeptSession, data: bytes) -> None:
     if damage := find_copy_damage(session):
         session.path.unlink(missing_ok=True)
         raise WorkspaceError(
-            f"the disk returns other bytes: {damage.reason}", where=str(damage.path)
+            f"the disk did not store the copy correctly: {damage.reason}", where=str(damage.path)
         )
 
 
@@ -492,7 +502,7 @@ def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
 
 
 def _check_record(session: KeptSession, path: str) -> None:
-    """Raise `ValueError` or `TypeError` unless a record has valid values and the name of its conversation."""
+    """Raise `ValueError` or `TypeError` if a record has invalid values or is not named after its conversation."""
     if str(_make_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")
     texts = (

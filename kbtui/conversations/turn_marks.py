@@ -54,7 +54,7 @@ MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "supers
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
 """The maximum numbers of characters of a passage and of a note."""
 MAX_LISTED_CHARACTERS = 200
-"""Where a mark is one of many lines, its label is cut to this many characters."""
+"""In a list of marks, each label is cut to this many characters."""
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
@@ -73,7 +73,8 @@ class MarkAnchor(NamedTuple):
 
     * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any
       event that contains the passage may match.
-    * `event_id` is the id that JP writes since RFD 097, and `timestamp` the event's time in ISO 8601.
+    * `event_id` is the event's id, which only versions of JP with RFD 097 write. `timestamp` is the event's
+      time in ISO 8601.
     * `history` is a hash of the beginnings of all turns up to the event's turn. It distinguishes equal
       events that have neither id nor time.
     """
@@ -87,11 +88,11 @@ class MarkAnchor(NamedTuple):
 class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
-    `turn` and `call` are the numbers of the turn and the call when the mark was set.
-    `superseded_by` is a reference to the *target*, which applies instead of the marked text. If the
-    target is a turn or call that existed when the mark was set, `target_anchor` identifies it. `title`
-    was the conversation's title, and `text` the beginning of the marked text, on one line; it is "" in
-    marks of earlier versions of kbtui. Times are in Unix seconds.
+    `turn` and `call` are the numbers of the turn and the call when the mark was set. `superseded_by` is a
+    reference to the *target*, which applies instead of the marked text. If the target is a turn or call that
+    existed when the mark was set, `target_anchor` identifies it. `title` is the title that the conversation
+    had when the mark was set. `text` is the beginning of the marked text on one line, or "" in marks of
+    earlier versions of kbtui. Times are in Unix seconds.
     """
 
     id: str
@@ -119,7 +120,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def from_json(cls, shape: Any) -> Mark:
-        """Parse the JSON of `as_json`. Raises `ValueError` if this is not the JSON of a mark.
+        """Parse the JSON of `as_json`. Raises `ValueError` if the value is not the JSON of a mark.
 
         Marks of earlier versions of kbtui have neither `target_anchor` nor `text`.
         """
@@ -163,7 +164,7 @@ def parse_exported_mark(shape: Any) -> Mark:
     """Parse a mark of an exported file, which anyone may have edited.
 
     Its times are in ISO 8601, or in Unix seconds, as earlier versions of kbtui wrote them. Raises
-    `ValueError` for all that `Mark.from_json` refuses, and for values that no mark can have.
+    `ValueError` for everything that `Mark.from_json` rejects, and for values that no mark can have.
     """
     if isinstance(shape, dict):
         times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
@@ -194,7 +195,10 @@ def parse_exported_mark(shape: Any) -> Mark:
 
 
 def _parse_exported_time(value: object) -> object:
-    """Return a time in Unix seconds; anything but a text is returned as it is. Raises `ValueError`."""
+    """Return a time in ISO 8601 as Unix seconds, and any value that is not a text unchanged.
+
+    Raises `ValueError`.
+    """
     if not isinstance(value, str):
         return value
     time = datetime.fromisoformat(value)
@@ -202,7 +206,7 @@ def _parse_exported_time(value: object) -> object:
 
 
 def _format_exported_time(seconds: float) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC. The result has all digits, because an import compares times."""
+    """Format Unix seconds as ISO 8601 in UTC. Microseconds are included, because an import compares times."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError):  # only in a damaged file
@@ -210,7 +214,10 @@ def _format_exported_time(seconds: float) -> str | None:
 
 
 def _is_reference(text: str | None, *, of_turn: bool) -> bool:
-    """Return whether a text is a reference, or None. If `of_turn` is true, it must be one of a turn or call."""
+    """Return whether `text` is None or a reference.
+
+    With `of_turn`, only references to turns and calls are accepted.
+    """
     try:
         ref = None if text is None else parse_ref(text)
     except UsageError:
@@ -228,7 +235,7 @@ def _is_whole_conversation_id(text: str) -> bool:
 class MarkPlace(NamedTuple):
     """Where a marked text is now: its turn, and its tool call if it is in one.
 
-    `is_text_changed` is true if the event with the id of the marked one has another text now.
+    `is_text_changed` is true if the marked event was found by its id, but has another text now.
     """
 
     turn: int
@@ -239,10 +246,14 @@ class MarkPlace(NamedTuple):
 class PlacedMark(NamedTuple):
     """A mark, and where its text is now.
 
-    If the text cannot be found, `place` is None, and `problem` is the reason: "conversation" if the
-    conversation is gone, "unreadable" if it or a part of it cannot be read, "text" if no turn has this
-    text any more. The mark's `superseded_by` is the current reference of its target. `target_problem` is
-    "changed" if the target was edited since, and "gone" if it cannot be found.
+    If the text cannot be found, `place` is None, and `problem` is the reason:
+
+    * "conversation": the conversation is gone.
+    * "unreadable": at least a part of the conversation cannot be read.
+    * "text": no turn has this text any more.
+
+    The `superseded_by` of `mark` is the current reference of the target. `target_problem` is "changed" if the
+    target was edited after the mark was set, and "gone" if the target cannot be found.
     """
 
     mark: Mark
@@ -270,7 +281,10 @@ class PlacedMark(NamedTuple):
 
     @property
     def label_in_turn(self) -> str:
-        """The mark on one line, as it is shown with its turn: after the number of its call, if it is on one."""
+        """The mark on one line, as it is shown with its turn.
+
+        The line of a mark on a call begins with the call's number.
+        """
         call = self.place.call if self.place else self.mark.call
         return f"call {call} {self.label}" if call and self.mark.passage is None else self.label
 
@@ -292,7 +306,10 @@ class PlacedMark(NamedTuple):
         return facts
 
     def as_json(self) -> dict[str, object]:
-        """Return the mark as documented JSON, with times in ISO 8601. `matches` is false if its text cannot be found."""
+        """Return the mark as documented JSON, with times in ISO 8601.
+
+        `matches` is false if the marked text cannot be found.
+        """
         return {
             "ref": self.ref,
             "matches": self.place is not None,
@@ -305,9 +322,10 @@ class PlacedMark(NamedTuple):
 
 
 class TurnMarks(NamedTuple):
-    """The marks on the turns of a conversation, by the turn's number, oldest first.
+    """The marks on the turns of a conversation.
 
-    If the marks cannot be read, `by_turn` is empty, and `notice` says so.
+    `by_turn` maps the number of a turn to the marks on the turn, oldest first. If the marks cannot be read,
+    `by_turn` is empty, and `notice` says so.
     """
 
     by_turn: Mapping[int, Sequence[PlacedMark]] = {}
@@ -337,7 +355,7 @@ def make_mark(
     passage: str | None = None,
     now: float,
 ) -> Mark:
-    """Make a mark on the turn or call of a reference, or on a passage of it.
+    """Make a mark on the turn or call that a reference names, or on a passage in this turn or call.
 
     `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError`
     if there is no text to mark, or if the note or the passage is too long. Raises `NothingFound` if the
@@ -382,7 +400,7 @@ def make_mark(
 
 
 def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
-    """Return the anchor of the turn or call that supersedes a marked one.
+    """Return the anchor of the turn or call that supersedes a marked turn or call.
 
     The result is None if the turn or call does not exist or has no text.
     """
@@ -410,7 +428,7 @@ def find_anchored_places(
 ) -> dict[str, MarkPlace]:
     """Map the name of each anchor to the current place of its turn or call. Anchors without a place are left out.
 
-    The names are references to the turns and calls when the anchors were made.
+    A name is the reference that the turn or call had when its anchor was made.
     """
     wanted = [
         (name, _MarkedText(anchor, parse_conversation_ref(name).call))
@@ -506,7 +524,11 @@ def _list_candidates(
 def _choose_place(
     candidates: Iterable[tuple[Turn, ConversationEvent]], text: _MarkedText, histories: list[str]
 ) -> MarkPlace | None:
-    """Return the candidates' place. Of several, return the only one with the same earlier turns or call, or None."""
+    """Return the place of the marked text, or None if it is unclear.
+
+    Of several candidates, only those with the same earlier turns count. If several are left, only those with
+    the same call count.
+    """
     places = dict.fromkeys(
         MarkPlace(turn.number, None if text.call is None else event.call)
         for turn, event in candidates
@@ -521,7 +543,8 @@ def _choose_place(
 def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | None:
     """Return the event to which a mark on a turn or call is attached.
 
-    For a turn, this is its request, else its first event with a text or values.
+    For a turn, this is the turn's request. A turn without a request has the mark on its first event with a
+    text or values.
     """
     if call is not None:
         calls = (one for one in turn.events if one.call == call and one.arguments is not None)
@@ -545,7 +568,7 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield a hash for each turn. It covers one event of this turn and one of each earlier turn."""
+    """Yield a hash for each turn. The hash covers one event of this turn and one event of each earlier turn."""
     history = sha256()
     for turn in turns:
         event = _find_event_to_mark(turn, None)

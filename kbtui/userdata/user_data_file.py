@@ -185,7 +185,7 @@ def _find_session_problem(session: KeptSession) -> str | None:
         if not is_valid_kept_session(session):
             return "its record has invalid values"
         if session.path.stat().st_size != session.kept_size:
-            return "the kept copy is damaged: it has another size"
+            return "the kept copy is damaged: its size is wrong"
         for _ in iterate_kept_file_blocks(str(session.path)):
             pass
     except OSError as error:

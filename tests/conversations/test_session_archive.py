@@ -178,7 +178,7 @@ def test_damaged_files_are_named_and_the_others_stay_readable(
     assert main(["export", ids[0]]) == 3
     assert "the conversation is damaged: the kept copy is damaged" in capsys.readouterr().err
     assert main(["keep", "ls"]) == 0
-    assert "the kept copy is damaged: it has another size" in capsys.readouterr().out
+    assert "the kept copy is damaged: its size is wrong" in capsys.readouterr().out
     assert main(["keep", "check", "--json"]) == 3
     damage = json.loads(capsys.readouterr().out)["damaged"]
     assert {one["path"] for one in damage} == {str(copies[0]), str(copies[1]), str(record)}

@@ -93,7 +93,7 @@ class AiderFormat(ConversationFormat):
                 problems.append(UnlistedConversationPath(Path(path), error.message, True))
                 continue
             if not history.sessions and history.is_text:
-                reason = "the file has text, but no header of a session"
+                reason = "the file has text, but no line that begins a session"
                 problems.append(UnlistedConversationPath(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:
@@ -148,7 +148,7 @@ class AiderFormat(ConversationFormat):
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the sum of the tokens that aider reported in rounded numbers. Never raises."""
+        """Return the sum of the token counts that aider reported, which are rounded. Never raises."""
         try:
             return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
@@ -157,7 +157,7 @@ class AiderFormat(ConversationFormat):
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that starts aider with its history.
 
-        aider has no ids of sessions: it reads its whole history file again, and not one session.
+        aider has no ids of sessions: it reads its whole history file again instead of one session.
         """
         return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
@@ -192,7 +192,7 @@ class _AiderSessionRange(NamedTuple):
 
 
 class _HistoryFileSessions(NamedTuple):
-    """The sessions of a history file, and facts that show whether the file has changed since.
+    """The sessions of a history file, and facts by which later changes of the file are noticed.
 
     `tail` has the last bytes of the file. If they are still at the same place, text was only
     appended.

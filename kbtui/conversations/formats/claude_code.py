@@ -386,7 +386,7 @@ def _keep_newest_file_of_each_session(
     for one in sorted(found, key=lambda one: one.updated_at, reverse=True):
         newest = kept.setdefault(one.id, one)
         if newest is not one:
-            reason = f"the conversation has the same id as {newest.path}, which is newer"
+            reason = f"the newer file {newest.path} contains a conversation with the same id"
             unusable.append(UnlistedConversationPath(Path(one.path), reason))
     return [one for one in found if kept[one.id] is one]
 

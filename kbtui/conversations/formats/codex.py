@@ -117,7 +117,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""A result without an exit code that begins with one of these texts belongs to a failed call."""
+"""If a result has no exit code and begins with one of these texts, its call failed."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
@@ -254,7 +254,7 @@ class CodexFormat(JsonlConversationFormat):
             if project is None or (only is not None and conversation_id != only):
                 continue
             if conversation_id in seen:
-                reason = f"the conversation has the same id as {seen[conversation_id]}"
+                reason = f"{seen[conversation_id]} contains a conversation with the same id"
                 unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
             seen[conversation_id] = path

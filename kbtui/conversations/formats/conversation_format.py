@@ -198,11 +198,11 @@ class ConversationFormat(ABC):
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return the command that continues a conversation in its agent; None if there is none."""
+        """Return the command that continues a conversation in its agent; None if there is no such command."""
         return None
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that copies a conversation into a new one; None if there is none.
+        """Return the command that copies a conversation into a new one; None if there is no such command.
 
         The copy ends with `turn`, which counts from 1. If `turn` is None, or if `forks_at_turn` is false,
         the copy has all turns.
@@ -210,7 +210,7 @@ class ConversationFormat(ABC):
         return None
 
     def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that begins a conversation with a turn of this one attached; None if there is none.
+        """Return the command that attaches a turn of a conversation to a new one; None if there is no such command.
 
         If `turn` is None, all turns are attached.
         """

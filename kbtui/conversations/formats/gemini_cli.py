@@ -202,7 +202,7 @@ class GeminiCliFormat(ConversationFormat):
                 session = newer
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
-                    reason = f"the conversation has the same id as {newer.path}"
+                    reason = f"the newer file {newer.path} contains a conversation with the same id"
                     unusable.append(UnlistedConversationPath(Path(older.path), reason))
             found[conversation_id] = session
         return found
@@ -427,7 +427,8 @@ class _ReplayedSession:
     def _replace_messages(self, records: list[Any], time: Any) -> None:
         """Replace the history with `records`.
 
-        Messages that are already known keep their content, because `records` may contain it shortened.
+        Messages that are already known keep their content, because `records` may contain it in a shortened
+        form.
         """
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [

@@ -79,7 +79,7 @@ class JsonlRecord(NamedTuple):
 def iterate_jsonl_records(
     file: int, start: int = 0, end: int | None = None
 ) -> Iterator[JsonlRecord]:
-    """Yield the records of an open file from byte `start` to before byte `end`.
+    """Yield the records of an open file from byte `start` to byte `end` (exclusive).
 
     Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
 
@@ -182,7 +182,7 @@ class JsonlConversationParser(ABC):
     def make_parser_state(self) -> Mapping[str, object] | None:
         """Return the state of the parser as JSON. Another parser can continue from this state.
 
-        None means that no other parser can.
+        The result is None if no other parser can continue.
         """
         return None
 

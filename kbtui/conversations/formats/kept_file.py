@@ -1,7 +1,7 @@
 """A kept copy of a session file: compressed with gzip and named by the SHA-256 of its bytes.
 
-gzip was chosen over LZMA, which compresses better, because a copy is decompressed each time it is
-read, and because `zcat` restores it without kbtui.
+LZMA compresses better than gzip but decompresses more slowly, and a copy is decompressed each time it is
+read. Also, `zcat` restores a copy without kbtui.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class CompressedFile(NamedTuple):
 
 
 def compress_file(file: int, size: int) -> CompressedFile:
-    """Compress the first `size` bytes of an open file. Raises `WorkspaceError` if the file has fewer, or `OSError`."""
+    """Compress the first `size` bytes of an open file.
+
+    Raises `WorkspaceError` if the file has fewer bytes, and `OSError` if it cannot be read.
+    """
     import gzip
 
     digest, compressed, at = hashlib.sha256(), BytesIO(), 0
@@ -94,9 +97,9 @@ def _make_damage_error(path: str) -> WorkspaceError:
 
 
 def open_kept_file(path: str) -> IO[bytes]:
-    """Return an unnamed file with the original bytes of a kept copy, which are verified.
+    """Return an unnamed file with the original bytes of a kept copy, after verifying these bytes.
 
-    Its modification time is that of the copy. Callers share the file, so they must neither move its
+    The file has the modification time of the copy. Callers share the file, so they must neither move its
     position nor close it. The file is freed with the last reference to it. Raises `OSError` or
     `WorkspaceError`.
     """

@@ -331,7 +331,7 @@ def _list_databases() -> list[str]:
 
 
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the path and the id of each session file, or only of the session `own_id`."""
+    """Yield the path and the id of each session file, or only those of the session `own_id`."""
     root = f"{_get_data_directory()}/storage/session"
     for project in _list_names_in_directory(root):
         if own_id is None:
@@ -571,7 +571,7 @@ class OpencodeMessageParser:
 
     @property
     def usage(self) -> ConversationUsage | None:
-        """The tokens of all messages so far, or None if no message says how many."""
+        """The tokens of all messages so far; None if no message has token counts."""
         return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:

@@ -184,7 +184,7 @@ class ContentDecoder:
                 self.problems.append(f"the blob {beginning}… {_BLOB_PROBLEMS[error.state]}")
 
     def _add_bytes(self, block: ContentBlock, data: bytes) -> None:
-        """Add content that is text if it is UTF-8 without NUL characters, and otherwise only its size."""
+        """Add bytes as a text if they are UTF-8 without NUL characters. Otherwise, add only their number."""
         is_media = (block.media_type or "").startswith(("image/", "audio/", "video/"))
         if data.startswith(_AGE_SIGNATURES):
             block.state, block.size = "encrypted", len(data)
@@ -234,7 +234,7 @@ def _list_recipients(encryption: Any) -> tuple[str, ...]:
 
 
 def _find_state_of_uri(uri: str | None) -> ContentState | None:
-    """Return `elsewhere` for a file that JP has copied into the conversation's directory (its draft D56)."""
+    """Return `elsewhere` for the URI of a file that JP has copied (JP's draft D56), otherwise None."""
     return "elsewhere" if uri and uri.startswith("external:") else None
 
 

@@ -259,8 +259,8 @@ def load_conversation_part(
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
     If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
-    Returns None if the conversation must be loaded whole, because it is short or damaged, because no
-    turn begins at `mark` any more, or because a tool result belongs to a call before `mark`.
+    Returns None if the conversation must be loaded as a whole. The reason can be that it is short or damaged,
+    that no turn begins at `mark` any more, or that a tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not should_load_conversation_in_parts(info):
         return None

@@ -367,7 +367,10 @@ class ConversationEventParser(ProblemCollector):
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn. A message before it can no longer continue."""
+        """Append a new event to the current turn.
+
+        Later elements can then no longer continue an earlier message.
+        """
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))

@@ -94,8 +94,8 @@ class JpStoredConversation:
     def get_copy_to_read_metadata_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which the metadata is read.
 
-        This is the newest copy. If an archived conversation has a copy in the workspace, it is that
-        copy.
+        For an archived conversation with a copy in the workspace, this is that copy. Otherwise, it is the
+        newest copy.
         """
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
@@ -183,7 +183,10 @@ class JpStoredConversation:
         )
 
     def _list_blob_directories(self, copy: ConversationDirectoryCopy) -> tuple[str, ...]:
-        """Return the directories of blobs, first the one that belongs to the copy that is read."""
+        """Return the directories of blobs.
+
+        The directory that belongs to the copy with the events comes first.
+        """
         found = self.blob_directories
         return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
 
@@ -283,7 +286,10 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
 
 def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
-    """Yield each directory of blobs after whether it is user-local, except links that lead out of the workspace."""
+    """Yield, for each directory of blobs, whether it is user-local, and its path.
+
+    Links that lead out of the workspace are left out.
+    """
     for root, is_local in _list_conversation_roots(workspace):
         path = f"{os.path.dirname(root)}/{_BLOBS}"  # noqa: PTH120
         if os.path.isdir(path) and _leads_to_allowed_directory(workspace, path):  # noqa: PTH112
@@ -392,7 +398,7 @@ def _find_nested_conversations(path: str) -> list[str]:
 
 
 def _list_real_subdirectories(path: str) -> list[str]:
-    """Return the sorted names of the subdirectories that are not hidden and no links."""
+    """Return the sorted names of the subdirectories that are neither hidden nor links."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
