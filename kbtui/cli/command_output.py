@@ -24,7 +24,7 @@ def are_colors_off(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return how many columns the terminal has, without importing `shutil`, which takes too long."""
+    """Return the number of columns of the terminal. `shutil` is not used, because its import is slow."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -88,7 +88,7 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file `target`, the value of the option `-o`.
 
-    Raises `UsageError` if the path is empty, and the errors of `write_export_file`.
+    Raises `UsageError` if the path is empty. Passes on the errors of `write_export_file`.
     """
     from pathlib import Path
 

@@ -112,7 +112,7 @@ def _list_argument_completions(
 MAX_CONVERSATIONS = 20
 """At most this many of JP's conversations are offered before the user types a digit of an id."""
 MAX_TITLES = 200
-"""At most this many matching ids of another agent are offered with titles."""
+"""If more ids of one agent match, they are offered without titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -134,7 +134,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the slugs of the topic `topic_name` that continue `current`, up to the next `/`."""
+    """List the completions of `current` to slugs of the topic `topic_name`, each up to its next `/`."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(

@@ -113,7 +113,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     changes.add_argument("id", metavar="ID", help=text)
     changes.add_argument("--file", metavar="PATH", help="only changes of this file")
-    text = "put the changes of each file together, instead of the order of the calls"
+    text = "group the changes by file, instead of listing them in the order of the calls"
     changes.add_argument("--by-file", action="store_true", help=text)
     changes.add_argument("--stat", action="store_true", help="list the files, without their diffs")
     changes.add_argument("--json", action="store_true", help="print one JSON document")
@@ -134,13 +134,13 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "a conversation or turn: jp-c17457886043, claude-258c7280, …:3"
     resume.add_argument("ref", metavar="ID", help=text)
     purposes = resume.add_mutually_exclusive_group()
-    text = "continue a copy of the conversation; JP's copy ends with the turn of ID"
+    text = "continue a copy of the conversation; if ID names a turn, a copy by JP ends with it"
     purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
     text = "start a new conversation that has this turn as an attachment (JP only)"
     purposes.add_argument(
         "--attach", dest="purpose", action="store_const", const="attach", help=text
     )
-    text = "run the command in its directory (asks first)"
+    text = "run the command in the conversation's directory (asks first)"
     resume.add_argument("--run", action="store_true", help=text)
     text = "with --run, do not ask for confirmation"
     resume.add_argument("--yes", "-y", action="store_true", help=text)
@@ -299,7 +299,9 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         print_to_stderr(f"no matches{advice}")
     last = args.pattern[-1]
     if not answer.count and len(args.pattern) > 1 and _ID_OR_STANDARD_INPUT.fullmatch(last):
-        print_to_stderr(f"no line has {pattern!r}; to search one conversation, write `-i {last}`")
+        print_to_stderr(
+            f"no line contains {pattern!r}; to search one conversation, write `-i {last}`"
+        )
     return 0 if answer.count else 1
 
 
@@ -424,12 +426,12 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
         print_to_stderr(f"{command.words[0]} cannot fork at a turn: the copy has all turns")
     if args.purpose == "resume" and ref.turn is not None:
         print_to_stderr(
-            f"turn {ref.turn} is ignored: to continue a conversation is to go on after its last turn;"
+            f"turn {ref.turn} is ignored, because a conversation continues after its last turn;"
             " --fork continues a copy, and --attach attaches the turn"
         )
     if not args.run and not command.has_directory:
         print_to_stderr(
-            f"{command.directory}: this directory no longer exists, so the command fails"
+            f"{command.directory}: this directory no longer exists, so the command would fail"
         )
     if args.run:
         question = f"run {join(command.words)} in {command.directory}?"
@@ -545,8 +547,8 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer as JSON, as XML, or as the lines that `text` yields.
 
-    `form` is "json" or "xml"; any other value means text. For text, the notices of the answer go to
-    standard error. In XML, they name the arguments of a tool, not the options of a command, because
+    `form` is "json" or "xml"; any other value means text. For text, the notices of the answer go to standard
+    error. In XML, the notices name the arguments of a tool instead of the options of a command, because
     assistants get the same XML.
     """
     hint = format_tool_notices(answer.notices, for_command=True)
@@ -665,8 +667,8 @@ class ConversationFormatter:
         """Yield a line for each match and each line of context.
 
         On a terminal, the lines are grouped by conversation. Otherwise, each line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The lines of a marked
-        turn follow its marks, each a line of context in the scope `mark`.
+        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The marks of a turn precede
+        its lines. Each mark is a line of context in the scope `mark`.
         """
         previous = None
         for hit in answer.hits:

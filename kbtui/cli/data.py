@@ -42,7 +42,7 @@ _NOUNS = {
 }
 _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
-"""At most this many imported references of a workspace are looked up, because each may read a file."""
+"""At most this many imported references of a workspace are looked up. Each lookup may read a file."""
 MAX_NAMED_REFERENCES = 10
 """At most this many missing references of a workspace are named."""
 
@@ -54,7 +54,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     export.add_argument("file", metavar="FILE", help=text)
     text = "only this workspace (default: all that you have opened)"
     export.add_argument("--here", action="store_true", help=text)
-    text = "add the log of your searches, which is private"
+    text = "also export the log of your searches, which is private"
     export.add_argument("--searches", action="store_true", help=text)
     text = "print what would be written, and write nothing"
     export.add_argument("--dry-run", action="store_true", help=text)
@@ -63,9 +63,9 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     imported.add_argument("file", metavar="FILE", help=text)
     text = "import the workspace OLD of the file into the directory NEW (repeatable)"
     imported.add_argument("--map", action="append", default=[], metavar="OLD=NEW", help=text)
-    text = "import approvals: the sources that they name may run on this machine, too"
+    text = "also import approvals: the approved sources may then run on this machine"
     imported.add_argument("--approvals", action="store_true", help=text)
-    text = "import the log of searches, if the file has it"
+    text = "also import the log of searches, if the file has one"
     imported.add_argument("--searches", action="store_true", help=text)
     text = "print what would change, and change nothing"
     imported.add_argument("--dry-run", action="store_true", help=text)
@@ -82,7 +82,7 @@ def run_data_command(args: Namespace) -> int:
     kbtui data import mine.jsonl             merge it: of two versions, the later one is kept
     ssh laptop kbtui data export - | kbtui data import -
 
-    Importing a file twice changes nothing more. `guide/moving` explains the file and how it is merged.
+    Importing the same file again changes nothing. `guide/moving` explains the file and how it is merged.
     """
     code: int = args.run_action(args)
     return code
@@ -116,7 +116,7 @@ def _export_data(args: Namespace) -> int:
 
 
 def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[LeftOut]:
-    """Write the file, which replaces an earlier one only when it is complete."""
+    """Write the file. An existing file is replaced only when the new one is complete."""
     from kbtui.userdata.user_data_file import write_user_data_file
     from kbtui.workspace.workspace import check_export_path
 
@@ -227,7 +227,7 @@ def _open_source(name: str) -> IO[bytes]:
 
 
 def _refresh_running_engine(roots: list[str]) -> None:
-    """Have a running engine index the imported sessions: it may not watch the archive yet."""
+    """Ask a running engine to index the imported sessions, in case it does not watch the archive yet."""
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace
 
@@ -269,7 +269,9 @@ def _describe_import(report: ImportReport, *, is_dry_run: bool) -> str:
     if counts := _format_counts(report.kept_sessions):
         lines.append(f"kept sessions: {counts}\n")
     if report.backup is not None:
-        lines.append(f"backup of what was there: {sanitize_to_one_line(str(report.backup))}\n")
+        lines.append(
+            f"backup of the data before the import: {sanitize_to_one_line(str(report.backup))}\n"
+        )
     if is_dry_run:
         lines.append("nothing was changed, because of --dry-run\n")
     elif not report.has_changes:
@@ -317,7 +319,7 @@ def _report_what_was_left_out(
             names = ", ".join(references[:MAX_NAMED_REFERENCES])
             more = " …" if len(references) > MAX_NAMED_REFERENCES else ""
             print_to_stderr(
-                f"{root}: {least}{noun} to nothing on this machine, and stay: {sanitize_to_one_line(names)}{more}"
+                f"{root}: {least}{noun} to nothing on this machine yet: {sanitize_to_one_line(names)}{more}"
             )
     skipped = sum(
         one.counts["approval"].skipped for one in report.workspaces if "approval" in one.counts
@@ -341,4 +343,4 @@ def _report_missing_workspace(one: WorkspaceMatch) -> None:
 def _describe_candidates(one: WorkspaceMatch) -> str:
     if one.candidates:
         return f"it could be {sanitize_to_one_line(' or '.join(one.candidates))}"
-    return "this workspace is not known here"
+    return "kbtui knows no such workspace on this machine"

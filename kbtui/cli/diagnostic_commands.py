@@ -179,8 +179,8 @@ def _compare_models(args: Namespace) -> int:
     queries = format_counted_noun(len(found["queries"]), "query", "queries")
     lines += [
         "",
-        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: {found['agreement']:.0%} of the best 10 hits "
-        f"are the same, and for {found['same_best']:.0%} of the queries the best hit is",
+        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: the models share {found['agreement']:.0%} of "
+        f"the 10 best hits, and the best hit of {found['same_best']:.0%} of the queries",
     ]
     for query in found["queries"][:10]:
         lines.append(f"{query['agreement']:4.0%}  {query['query']}")
@@ -195,8 +195,8 @@ def _compare_models(args: Namespace) -> int:
 def run_model_command(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact.
 
-    `compare PATH` embeds your logged queries and passages of the index with this model and with the one
-    in the directory PATH, and prints how far the hits of both models agree, and the speed and the size
+    `compare PATH` compares this model with the one in the directory PATH. Both models embed your logged
+    queries and passages of the index. The command prints how far their hits agree, and the speed and the size
     of each model.
     """
     if args.action == "compare":

@@ -217,7 +217,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     history = actions.add_parser("history", help="list the versions of a subject")
     text = "below each version, print its changes in the format of `diff -u`"
     history.add_argument("--diff", action="store_true", help=text)
-    text = "print what changed between two versions, each a number, the beginning of a commit, or `now`"
+    text = "print what changed between two versions; name each by its number, the beginning of its commit, or `now`"
     history.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help=text)
     for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
@@ -496,7 +496,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 
 
 def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
-    """Return the index of the version with a number, the beginning of a commit, or the name `now`."""
+    """Return the index of a version, named by its number, the beginning of its commit, or `now`."""
     if name == "now" and versions[0].is_current:
         return 0
     if name.isdecimal() and 1 <= int(name) <= len(versions):
@@ -513,7 +513,7 @@ def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
 
 
 def _format_subject_version(version: SubjectVersion) -> str:
-    """Return the time of a version, and its commit. Without a commit, return where the version comes from."""
+    """Return the time and the commit of a version. If the version has no commit, say where it comes from."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"
@@ -644,7 +644,7 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """Yield the lines with the marks on the turn of each citation; "" if an earlier citation is in the same turn."""
+    """Yield the lines with the marks on each citation's turn; "" for a turn that came before."""
     from kbtui.cli.mark import format_mark_lines
 
     seen: set[str] = set()
@@ -654,7 +654,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 
 
 def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, CitedDifference]:
-    """Return what has changed since each citation."""
+    """Return for each citation what has changed since the turn that contains it."""
     from kbtui.citations.citation_and_conversation_export import (
         CitedDifference,
         format_difference_remark,

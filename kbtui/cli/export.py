@@ -30,7 +30,7 @@ def declare_export_command_arguments(parser: ArgumentParser) -> None:
 
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     parser.add_argument("id", metavar="ID", help=text)
-    text = "the output format (default: by the name of FILE, else markdown)"
+    text = "the output format (default: from the extension of FILE, else markdown)"
     parser.add_argument("--format", choices=EXPORT_FORMATS, help=text)
     text = "write to FILE (default: standard output)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
@@ -51,7 +51,7 @@ def run_export_command(args: Namespace) -> int:
     """Write a conversation, or some of its turns, as one file for other people.
 
     Secrets that kbtui recognizes are masked, and standard error lists what was masked. The HTML file
-    needs no other file and no network. A file that exists is overwritten only with --force or after a yes.
+    needs no other file and no network. An existing file is overwritten only with --force, or if you agree.
 
     kbtui export jp-c17457886043 -o talk.html            write one HTML file
     kbtui export claude-258c7280 --turns 2-5 -o talk.md  write some turns as Markdown
@@ -127,9 +127,9 @@ def export_conversation(library: Library, args: Namespace) -> int:
 
 
 def _may_write_file(library: Library, path: str) -> bool:
-    """Return whether a file does not exist yet, or the user agrees to overwrite it.
+    """Return whether the file may be written: it does not exist yet, or the user agrees to overwrite it.
 
-    Raises `UsageError` if it exists and there is no terminal to ask on, and for JP's files.
+    Raises `UsageError` for JP's files. Without a terminal to ask on, also raises it for a file that exists.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command `keep`: copies sessions into the archive, lists, checks and forgets them."""
+"""The command `keep`: copies sessions into the archive, and lists, checks and forgets the copies."""
 
 from __future__ import annotations
 

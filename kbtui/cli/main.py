@@ -41,7 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("entry_commands", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
-    "blame": ("file_changes", "list the turns that changed or read a file or wrote given lines"),
+    "blame": (
+        "file_changes",
+        "list the turns that changed or read a file, or that wrote given lines",
+    ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),
     "entry": ("entry_commands", "create, edit or remove a subject; inspect an entry"),
     "insights": (
@@ -257,7 +260,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for completing a command line, and how many of its first words to skip."""
+    """Return the parser for completing a command line, and how many of the line's first words to skip."""
     from kbtui.cli.command_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

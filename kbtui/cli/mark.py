@@ -35,7 +35,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "decided, rejected or superseded"
     add.add_argument("state", choices=["decided", "rejected", "superseded"], help=text)
     add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
-    text = "with superseded, needed: a reference to what applies instead"
+    text = "a reference to what applies instead; required with superseded"
     add.add_argument("--by", metavar="REF", help=text)
     text = "mark only this passage of the turn; white space may differ"
     add.add_argument("--passage", metavar="TEXT", help=text)
@@ -48,7 +48,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "only marks whose text cannot be found any more"
     ls.add_argument("--unmatched", action="store_true", help=text)
     rm = commands.add_parser("rm", help="remove marks")
-    text = "the id of a mark; or a turn or call, to remove the marks that are on it now"
+    text = "the id of the mark to remove, or a turn or call to unmark"
     rm.add_argument("names", metavar="ID|REF", nargs="+", help=text)
     export = commands.add_parser("export", help="write all marks as JSON")
     text = "write to FILE (default: standard output)"
@@ -88,7 +88,9 @@ def _add_mark(library: Library, args: Namespace) -> int:
         raise UsageError("only `superseded` takes a reference", where="--by")
     if args.by is None and args.state == "superseded":
         hint = "write --by REF, such as --by jp-c17457886043:3 or --by topic/slug; if nothing applies instead, use `rejected`"
-        raise UsageError("`superseded` needs what applies instead", where="--by", hint=hint)
+        raise UsageError(
+            "`superseded` needs a reference to what applies instead", where="--by", hint=hint
+        )
     if args.passage is not None and not args.passage.strip():
         raise UsageError("the passage is empty", where="--passage")
     mark = library.mark(
@@ -123,7 +125,9 @@ def _shorten_ids(library: Library) -> dict[str, str]:
 
 
 def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
-    """Format a mark on one line, with its id at the end. If its text is not found, a second line says why.
+    """Format a mark on one line, with its id at the end.
+
+    If the marked text is not found, a second line says why.
 
     `short_ids` maps the ids of conversations to shorter ones.
     """
@@ -143,7 +147,9 @@ def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     elif placed.problem == "text":
         lines.append("    no turn has the marked text any more")
     if placed.problem and mark.text and mark.passage is None:
-        lines.append(f"    it was: {cut_to_width(sanitize_to_one_line(mark.text), 200)}")
+        lines.append(
+            f"    the marked text was: {cut_to_width(sanitize_to_one_line(mark.text), 200)}"
+        )
     return "\n".join(lines)
 
 
@@ -222,7 +228,7 @@ def _import_marks(library: Library, args: Namespace) -> int:
 
 
 def _format_import(total: int, saved: int, lost: int) -> Iterator[str]:
-    yield f"{format_counted_noun(total, 'mark')}, {saved} of them new or newer\n"
+    yield f"{format_counted_noun(total, 'mark')}, {saved} new or newer than here\n"
     if lost:
         yield f"{format_counted_noun(lost, 'mark has', 'marks have')} no matching text here; "
         yield "`kbtui mark ls --unmatched` lists them\n"

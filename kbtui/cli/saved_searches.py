@@ -1,4 +1,4 @@
-"""Saves searches under a name, and lists, repeats and removes them, for the command `search`."""
+"""Saves, lists, repeats and removes named searches, for the command `search`."""
 
 from __future__ import annotations
 

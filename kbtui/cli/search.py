@@ -62,7 +62,7 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
         "--per-entry",
         type=int,
         metavar="N",
-        help="passages of each subject or conversation; 0 means all (default: 1; with --json: 0)",
+        help="number of passages of each subject or conversation; 0 means all (default: 1; with --json: 0)",
     )
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (default: 10)")
     add("--explain", action="store_true", help="explain the rank of each hit")
@@ -230,7 +230,7 @@ def _check_no_option_excludes_expression(args: Namespace) -> None:
         raise UsageError(
             "cannot be combined with a regular expression between slashes",
             where=where,
-            hint="leave out a slash to search for the words",
+            hint="to search for the words, leave out one of the slashes",
         )
 
 
@@ -298,7 +298,7 @@ DEFAULT_LIMIT = 20
 CONTEXT_CHARACTERS = 60
 """The maximum number of characters of a hit that are shown before its first match."""
 EXCERPT_CHARACTERS = 240
-"""The maximum number of characters of a hit that are shown in all."""
+"""The maximum number of characters of a hit that are shown in total."""
 MAX_TERMS_SHOWN = 12
 
 
@@ -408,7 +408,7 @@ def _join_lines_with_spaces(text: str) -> str:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format an explanation of a passage: its rank in each leg, matching terms, reasons why it is no hit."""
+    """Format an explanation of a passage: its rank in each leg, matching terms, why it is not a hit."""
     # Only values are sanitized: a “ or × in every line would make each search compile the patterns
     # for text that is not ASCII.
     return "\n".join(_iterate_explanation_lines(explained))

@@ -39,9 +39,9 @@ def run_tools_command(args: Namespace) -> int:
     `install` shows the files that it will write and asks for confirmation. It never changes a file
     that kbtui did not write or that you have edited. The MCP server needs no installation.
 
-    When topics change, the description of `learn` changes, too. `install --check` tells a script whether
-    the installed tools are up to date, by its exit code: 0 if they are, 1 if `install` would change files,
-    3 if a file of somebody else is in the way, and 4 if only files that you edited are out of date.
+    When topics change, the description of `learn` changes, too. The exit code of `install --check` tells a
+    script whether the installed tools are up to date: 0 if they are, 1 if `install` would change files, 3 if
+    a file that kbtui did not write is in the way, and 4 if only files that you edited are out of date.
     """
     from kbtui.library import open_workspace
 
@@ -179,7 +179,7 @@ def _format_file_change_headline(change: PlannedFileChange) -> str:
     label = _ACTION_LABELS[change.action]
     shown = f"{label.partition(':')[0]}: {change.why}" if change.why else label
     if change.is_outdated:
-        shown += "; out of date. Take over what is new, or delete the file and install again"
+        shown += "; it is out of date. Copy what is new into the file, or delete the file and install again"
     return f"{change.path}: {shown}\n"
 
 

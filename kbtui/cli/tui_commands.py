@@ -35,7 +35,10 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at `reference`, or else at the last session, or else at `default_reference`."""
+    """Open the TUI at `reference`. If it is None, restore the last session.
+
+    If there is no session either, open `default_reference`.
+    """
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"
@@ -172,7 +175,7 @@ def run_serve_command(args: Namespace) -> int:
     def print_server_address() -> None:
         print(f"http://{shown}:{port}/?token={token}", flush=True)
         print_to_stderr(
-            "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
+            "open this address in a browser; anyone who has the address can read the workspace. Ctrl+C stops the server"
         )
 
     ended_by = asyncio.run(run_tui_web_server(server, listening, print_server_address))

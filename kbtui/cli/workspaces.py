@@ -42,8 +42,8 @@ def declare_workspaces_command_arguments(parser: ArgumentParser) -> None:
 def run_workspaces_command(args: Namespace) -> int:
     """List the workspaces that you have opened, by project; or remove some from the list.
 
-    The worktrees and clones of one Git repository are one project. `forget` removes workspaces from the
-    list only: their files, bookmarks and indexes are kept.
+    The worktrees and clones of one Git repository are one project. `forget` only shortens the list: the
+    files, bookmarks and indexes of the workspaces are kept.
     """
     from kbtui.userdata.workspace_registry import list_registered_workspaces
     from kbtui.workspace import load_settings

@@ -387,8 +387,8 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
     events = json.loads((built.root / ".jp/conversations/17800000001/events.json").read_text())
     for ref in (f"{ID}:1", f"{ID}:3"):
         kbtui(capsys, "rm", ref)
-    assert kbtui(capsys, "import", str(file)) == "2 marks, 2 of them new or newer\n"
-    assert kbtui(capsys, "import", str(file)) == "2 marks, 0 of them new or newer\n"
+    assert kbtui(capsys, "import", str(file)) == "2 marks, 2 new or newer than here\n"
+    assert kbtui(capsys, "import", str(file)) == "2 marks, 0 new or newer than here\n"
     assert kbtui(capsys, "export") == exported
     older = json.loads(exported)
     for mark in older["marks"]:
@@ -404,7 +404,7 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
     out = kbtui(capsys, "ls")
     assert f"{ID}:2  decided: {ID}:3" in out
     assert "no turn has the marked text any more" in out
-    assert "    it was: Which lock?" in kbtui(capsys, "ls", "--unmatched").splitlines()
+    assert "    the marked text was: Which lock?" in kbtui(capsys, "ls", "--unmatched").splitlines()
     file.write_text('{"marks": [{"id": 1}]}')
     assert main(["mark", "import", str(file)]) == 2
     # A reference removes only marks that are on its turn now. The lost mark was set on turn 1.

@@ -30,10 +30,10 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded.
-    The result is delivered through the message queue of the widget or screen `owner`. `drop` is called
-    with each result that is not delivered. The threads are daemons, so quitting never waits for them.
-    Each call runs in a context manager that `cancellation` returns; a newer call cancels it.
+    At most `limit` calls run at the same time. Of the calls that wait, all but the newest are discarded. The
+    result is delivered through the message queue of the widget or screen `owner`. `drop` is called with each
+    result that is not delivered. The threads are daemons, so quitting never waits for them. Each call runs in
+    a context manager that `cancellation` returns. A newer call uses it to cancel the earlier one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Dialogs that ask for a line of text, a choice, a yes or no, or the fields of a form."""
+"""Dialogs that ask for a line of text, a choice, a confirmation, or the fields of a form."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class TextInputDialog(StyledScreen):
-    """A dialog that asks for a line of text; its result is the text, or None if cancelled."""
+    """A dialog that asks for a line of text; its result is the text, or None if the user cancels."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
 
@@ -73,9 +73,9 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, name and preview, and the dialog's result if the user chooses it.
+    """An option of a dialog: its key, name and preview, and the dialog's result if it is chosen.
 
-    `details` is a text below them, which is cut after `MAX_DETAIL_LINES` lines.
+    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines.
     """
 
     key: str
@@ -154,7 +154,7 @@ class OptionsDialog(StyledScreen):
 
 
 def _wrap_details(text: str, width: int) -> list[Spans]:
-    """Return the lines of a text below an option. The last one ends with `…` if the text was cut."""
+    """Return the lines of a text below an option. The last line ends with `…` if the text was cut."""
     lines = [line.spans for line in wrap_spans([(text, "dim")], max(8, width))] if text else []
     if len(lines) > MAX_DETAIL_LINES:
         rest = " ".join(join_span_texts(line) for line in lines[MAX_DETAIL_LINES - 1 :])

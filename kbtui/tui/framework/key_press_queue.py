@@ -31,7 +31,10 @@ Each of them is queued behind the messages that the key has caused so far.
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """The queue waits at most this many seconds for `KeyHandled`. Then it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
-"""The maximum time in seconds that a key waits for unfinished work of the screen. Then the key is delivered."""
+"""The maximum time in seconds that a key waits for unfinished work of the screen.
+
+After this time, the key is delivered.
+"""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 

@@ -156,7 +156,7 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_unavailable_key_message(self) -> None:
-        """Remove the message that says why the last key did nothing, if it is shown. Called for every key."""
+        """If a message says why the last key did nothing, remove it. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the innermost node that binds a key, and the binding. For an unbound key, both are None."""
@@ -261,7 +261,10 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions or the whole pane. In `set_border_subtitle`, repaint only the bottom line."""
+        """Repaint the given regions or the whole pane.
+
+        While `set_border_subtitle` runs, repaint only the bottom line.
+        """
         if self._repaint_region is not None:
             regions = (self._repaint_region,)
         return super().refresh(*regions, **options)

@@ -195,7 +195,7 @@ class QueryErrorHighlighter(Highlighter):
 
 
 class LabeledInput(Horizontal):
-    """A label and an input, hidden until `show_input`."""
+    """A label and an input, hidden until `show_input` is called."""
 
     def __init__(
         self,
