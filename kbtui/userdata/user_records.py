@@ -167,9 +167,15 @@ def _is_state(value: object) -> bool:
 
 
 def _is_plain_value(value: object, depth: int) -> bool:
-    """Return whether a JSON value has no numbers and no nesting that a front end could not use."""
+    """Return whether a JSON value has no numbers and no nesting that a front end could not use.
+
+    The value of a key `at` can be a time, such as that of the last visit.
+    """
     if isinstance(value, dict):
-        return depth > 0 and all(_is_plain_value(one, depth - 1) for one in value.values())
+        return depth > 0 and all(
+            _is_plain_value(one, depth - 1) or (key == "at" and is_time(one))
+            for key, one in value.items()
+        )
     if isinstance(value, list):
         return depth > 0 and all(_is_plain_value(one, depth - 1) for one in value)
     return not isinstance(value, int | float) or abs(value) <= _SCREEN_NUMBERS

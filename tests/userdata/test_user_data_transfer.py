@@ -105,7 +105,7 @@ class Machine:
             data = self.data
             return (
                 data.list_bookmarks(), data.list_saved_searches(), marks, kept,
-                data.load_front_end_state("tui"),
+                data.load_front_end_state("tui"), data.load_front_end_state("visit"),
             )  # fmt: skip
 
 
@@ -124,6 +124,7 @@ def fill(machine: Machine) -> None:
         data.save_search(SavedSearch("sleep", "walrus topic:animals"))
         data.save_source_approval("pages", "ab12")
         data.save_front_end_state("tui", {"places": [{"key": "home"}], "at": 0})
+        data.save_front_end_state("visit", {"at": time.time(), "turns": {TALK: 1}})
         data.query_log.log_search("walrus", "hybrid", 3, "cli")
         with open_workspace(machine.root) as library:
             library.mark(f"{TALK}:1", "decided", note="as said")
@@ -199,7 +200,7 @@ def test_a_removal_is_merged_and_a_later_change_wins_over_it(
     one.export()
     other.kbtui("import", str(one.file))
     for machine in machines:
-        bookmarks, searches, marks, kept, _ = machine.summarize()  # type: ignore[misc]
+        bookmarks, searches, marks, kept, *_ = machine.summarize()  # type: ignore[misc]
         assert (bookmarks, [one.query for one in searches], marks, kept) == ([], ["later"], [], {})
         with machine.use():
             assert machine.data.get_source_approval_time("ab12") is None
