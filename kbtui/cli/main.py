@@ -234,8 +234,8 @@ def _run_command(words: list[str]) -> int:
     apply_terminal_text_setting()
     parser, run = load_command_parser_and_runner(name)
     parser.set_defaults(workspace=workspace)
-    # In `kbtui search`, options can be between the words of the query.
-    is_mixed = name == "search" and "--" not in words
+    # Options can be between the words of a query, and before the ids in `kbtui keep rm --yes ID`.
+    is_mixed = name in ("search", "keep") and "--" not in words
     args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
     if args.workspace == "":
         from kbtui.errors import UsageError

@@ -234,7 +234,7 @@ def test_the_command_keeps_searches_and_forgets(
     assert "only the copy is left" in kbtui("keep", "ls")[1]
     assert kbtui("conversation", "resume", short)[0] == 1
     assert kbtui("keep", "rm", short)[0] == 2
-    assert kbtui("keep", "rm", short, "--yes")[1].startswith("forgot 2 kept sessions")
+    assert kbtui("keep", "rm", "--yes", short)[1].startswith("forgot 2 kept sessions")
     assert kbtui("keep", "ls")[0] == 1
     assert short not in kbtui("search", "walrus", "sleeps")[1]
 
