@@ -75,7 +75,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Google key", "AIza", r"[\w-]{35}(?![\w-])"),
     ("npm token", "npm_", r"[A-Za-z0-9]{36}\b"),
     ("PyPI token", "pypi-AgE", r"[\w-]{50,1000}"),
-    ("Hugging Face token", "hf_", r"[A-Za-z]{30,255}\b"),
+    ("Hugging Face token", "hf_", r"(?=[a-z0-9]{0,255}[A-Z])[A-Za-z0-9]{30,255}\b"),
     ("SendGrid key", "SG.", r"[\w-]{16,32}\.[\w-]{32,64}"),
     ("Google token", "ya29.", r"[\w-]{20,2000}"),
     ("Google client secret", "GOCSPX-", r"[\w-]{20,64}"),
