@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jp_files import Stream, events_of, load, put_blob, standard, texts, write
+from jp_files import BASE, Stream, dump, events_of, load, put_blob, standard, texts, write
 
 from kbtui.conversations.formats.jp import blob_store
 
@@ -47,6 +47,31 @@ def test_blobs_are_read_where_the_conversation_refers_to_them(jp: Path) -> None:
         "attachment",
         "[resource: file:///b.rs]\nfn main() {}",
     )
+
+
+@pytest.mark.parametrize("key", ["text", "content"])
+def test_a_blob_can_be_in_the_place_of_a_text(jp: Path, key: str) -> None:
+    block = {"type": "text", key: reference(put_blob(jp, "check succeeded"))}
+    resource = {"uri": "file:///b.rs", key: reference(put_blob(jp, "fn main() {}"))}
+    write(jp, result_with(block).ask("Read this", resources=[resource]))
+    assert texts(load(jp.parent))[2] == "check succeeded"
+    assert texts(load(jp.parent))[-1] == "[resource: file:///b.rs]\nfn main() {}"
+
+
+def test_files_in_an_envelope_are_read_as_without_it(jp: Path) -> None:
+    def wrap(data: Any) -> str:
+        return dump({"format": "jp.conversation", "version": 1, "data": data})
+
+    stream = Stream().turn().ask("Why?").say("Because.")
+    metadata = wrap({"title": "In an envelope", "last_activated_at": "2026-05-29 10:00:00.0"})
+    write(jp, wrap(stream.elements), metadata=metadata, base=wrap(BASE))
+    conversation = load(jp.parent)
+    assert conversation.problems == []
+    assert (conversation.info.title, texts(conversation)) == (
+        "In an envelope",
+        ["Why?", "Because."],
+    )
+    assert conversation.info.events_count == 3
 
 
 def test_a_blob_of_a_user_local_conversation_is_in_the_user_local_directory(

@@ -146,8 +146,11 @@ class ContentDecoder:
         Returns whether the object has one of these.
         """
         content = value.get("content")
-        # Since JP's RFD 066, the content is in an object of its own.
-        holder = content if type(content) is dict else value
+        # Since JP's RFD 066, the content is in an object of its own, or a blob is in the place of the text or data.
+        held = [content, *(value.get(key) for key in ("text", "blob", "data"))]
+        holder = next((one for one in held if type(one) is dict and "$blob" in one), None)
+        if holder is None:
+            holder = content if type(content) is dict else value
         if "$blob" in holder:
             self._add_blob(block, holder)
         elif type(text := holder.get("text")) is str:

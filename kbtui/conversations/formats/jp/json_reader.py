@@ -165,9 +165,16 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         value = _parse_json_leniently(_decode_utf8(data, problems), problems)
+    value = _unwrap_envelope(value)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     return value
+
+
+def _unwrap_envelope(value: Any) -> Any:
+    """Return the data of an envelope `{format, version, data}` (JP's draft D34); any other value is returned unchanged."""
+    is_envelope = isinstance(value, dict) and value.keys() == {"format", "version", "data"}
+    return value["data"] if is_envelope else value
 
 
 def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
@@ -248,6 +255,7 @@ def parse_json_array(
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return list(_recover_array_elements(data, problems, first, more))
+    value = _unwrap_envelope(value)
     if isinstance(value, list):
         return value
     problems.append("it is not a JSON array")
