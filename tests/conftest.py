@@ -1,6 +1,5 @@
 """What every test has: directories of its own, so that nothing touches the user's."""
 
-import contextlib
 import fcntl
 import gc
 import hashlib
@@ -16,8 +15,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-
-import kbtui.engine
 
 # In CI the same examples each time: a change is judged by what it changed. Elsewhere new ones.
 # An example may take as long as it takes: machines are shared.
@@ -92,38 +89,10 @@ def stand_in() -> Iterator[list[str]]:
     """
     import mcp.server.lowlevel
     import mcp.server.stdio  # noqa: F401
+    from running import serve_programs
 
     import kbtui.assistant.mcp_server
     import kbtui.cli.tool_commands  # noqa: F401
-
-    with program_server() as command:
-        yield command
-
-
-@pytest.fixture(scope="session")
-def engine_stand_in() -> Iterator[list[str]]:
-    """Return what starts an engine with nothing to import, before this process has a thread or a cache."""
-    with program_server("kbtui.engine.engine_server", "kbtui.index.indexer") as command:
-        yield [*command, str(Path(kbtui.engine.__file__).with_name("__main__.py"))]
-
-
-FORKED_ENGINES = ("assistant", "cli", "index", "library", "search", "tui", "workspace")
-"""The directories whose tests start engines as forked processes. The others start theirs as users do."""
-
-
-@pytest.fixture(autouse=True)
-def forked_engines(
-    engine_stand_in: list[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Start engines as forked processes, because their imports take longer than most tests."""
-    if Path(request.node.path).parent.name in FORKED_ENGINES:
-        monkeypatch.setattr("kbtui.engine.engine_launcher.ENGINE_COMMAND", engine_stand_in)
-
-
-@contextlib.contextmanager
-def program_server(*modules: str) -> Iterator[list[str]]:
-    """Fork a server of programs, which imports `modules` for them; yield the command of `stand_in.py`."""
-    from running import serve_programs
 
     ours, write = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as directory:
@@ -134,7 +103,7 @@ def program_server(*modules: str) -> Iterator[list[str]]:
             pid = os.fork()
             if pid == 0:
                 os.close(write)
-                serve_programs(listener, ours, modules)
+                serve_programs(listener, ours)
         os.close(ours)
         yield [sys.executable, "-IS", str(Path(__file__).with_name("stand_in.py")), path]
         os.close(write)

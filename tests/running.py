@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -75,20 +74,14 @@ def run_command(
     return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
-def serve_programs(listener: socket.socket, parent: int, modules: Sequence[str] = ()) -> NoReturn:
-    """Fork a program for each `stand_in.py` that connects, until `parent` is closed by its writer.
-
-    `modules` are imported when the first one connects.
-    """
+def serve_programs(listener: socket.socket, parent: int) -> NoReturn:
+    """Fork a program for each `stand_in.py` that connects, until `parent` is closed by its writer."""
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(0, 1)
     while parent not in select.select([listener, parent], [], [])[0]:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
         guest, _ = listener.accept()
-        for name in modules:
-            importlib.import_module(name)
-        modules = ()
         # A process for each guest, because its program may run for long.
         if os.fork() == 0:
             try:
@@ -112,8 +105,6 @@ def _answer_stand_in(guest: socket.socket) -> None:
             os.chdir(cwd)
             os.environ.clear()
             os.environ.update(environment)
-            time.tzset()
-            warnings.resetwarnings()
             _become(words, os.open(os.devnull, os.O_WRONLY))
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=messages, flush=True)
 

@@ -15,8 +15,4 @@ if __name__ == "__main__":
         with server.makefile("rw") as messages:
             asked = (sys.argv[2:], os.getcwd(), dict(os.environ))  # noqa: PTH109 (its import takes long)
             print(json.dumps(asked), file=messages, flush=True)
-            code = int(messages.readline() or 1)
-            if code < 0:
-                # The program was killed by this signal, as whoever waits for this process must see.
-                os.kill(os.getpid(), -code)
-            sys.exit(code)
+            sys.exit(int(messages.readline() or 1))

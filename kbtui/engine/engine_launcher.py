@@ -20,9 +20,6 @@ from kbtui.workspace import paths
 LOCK_FILE = "engine.lock"
 """The name of the lock files. The engine has one in the cache directory, and each index has one in its directory."""
 
-ENGINE_COMMAND = [sys.executable, "-P", "-m", "kbtui.engine"]
-"""The command that runs an engine. The cache directory is added, which identifies the engine in a list of processes."""
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypedDict
@@ -321,7 +318,7 @@ def _start_engine(workspace: Workspace) -> Any:
 
     with log:
         return subprocess.Popen(
-            [*ENGINE_COMMAND, paths.get_cache_home()],
+            [sys.executable, "-P", "-m", "kbtui.engine", paths.get_cache_home()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
