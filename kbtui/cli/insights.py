@@ -109,7 +109,7 @@ def format_insights_report(found: Insights) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
-        f"Turns based on knowledge that has changed since ({found.outdated_turns_total})": [
+        f"Turns based on knowledge that has since changed ({found.outdated_turns_total})": [
             _format_outdated_turn(turn, found.marks.get_labels(turn.ref))
             for turn in found.outdated_turns
         ],

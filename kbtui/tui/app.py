@@ -145,7 +145,7 @@ class KbtuiApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's line filters.
 
-        The filter that converts ANSI colours is left out if the theme has none.
+        If the theme has no ANSI colours, the filter that converts such colours is left out.
         """
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
@@ -206,7 +206,7 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Quit at the second ctrl+c in a row. Textual calls this only if no text is selected."""
+        """Quit at the second ctrl+c in a row. Textual calls this method only if no text is selected."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return

@@ -53,7 +53,10 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Sanitize a text and copy it to the terminal's and this machine's clipboard; return a warning if this fails."""
+    """Sanitize a text and copy it to the clipboards of the terminal and of this machine.
+
+    Return a warning if neither clipboard can take the text, otherwise None.
+    """
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
@@ -96,6 +99,6 @@ def _run_clipboard_command(command: list[str], text: str) -> None:
 
 
 def format_copied_size(text: str) -> str:
-    """Return the size of a text: "12 lines", or "40 characters" if it is a single line."""
+    """Return the size of a text, such as "12 lines", or "40 characters" for a single line."""
     lines = text.count("\n") + 1
     return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

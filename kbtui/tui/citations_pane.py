@@ -110,7 +110,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> the citation in this row whose subject has changed; if there is none, the first citation."""
+        """Key of a row -> one citation of the row: one whose subject has changed, otherwise the first one."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
@@ -279,9 +279,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_activity_rows(
         self, conversation: str, turn: int, activity: TurnActivity
     ) -> Iterator[ListRow]:
-        """Yield the rows of what a turn did: counts, changed files, commands, other failed calls.
+        """Yield rows that show what a turn did: counts, changed files, commands, other failed calls.
 
-        Files that were only read are among the citations above, so they are only counted here.
+        Files that were only read are counted but not listed, because they are among the citations above.
         """
         from kbtui.tui.reader.diff_blocks import make_line_count_spans
 
@@ -408,7 +408,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return own.by_turn.get(turn, ()) if is_own else ()
 
     def action_show_difference(self) -> None:
-        """Show what has changed in the subject of the selected citation since the turn."""
+        """Show how the subject of the selected citation has changed since the turn."""
         row = self.list.selected_row
         cite = self._cites_of_rows.get(row.key) if row else None
         if cite is not None and cite.kind == "subject":

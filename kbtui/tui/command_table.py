@@ -76,8 +76,8 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns", action="toggle_folds_of_kind('reasoning','reasoning')"),
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
-        define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output; of changes: in order, by file.", 5, needs="views", action="request_next_view"),
-        define_command("changes", "C", "changes", "Show everything that the conversation changed in files as one diff, or the versions of the subject and which turns were given them; again: go back.", needs="turns", action="show_changes"),
+        define_command("view", "v", "view", "Switch the view: rendered, source or `learn` output. For changes: in order or by file.", 5, needs="views", action="request_next_view"),
+        define_command("changes", "C", "changes", "Show what the conversation changed in files, as one diff. For a subject, show its versions and the turns that were given each one. Press again to go back.", needs="turns", action="show_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "backslash", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
@@ -108,7 +108,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
         define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 11, needs="visit", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
-        define_command("outline", "O", "outline", "List the turns or headings of the open document beside it: type to filter, or the number of a turn to go there.", 5, needs="turns", about="item", action="show_outline"),
+        define_command("outline", "O", "outline", "List the turns or headings of the open document beside it. Type words to filter the list, or a number to go to that turn.", 5, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
@@ -228,7 +228,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("new", "plus", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
         define_command("remove", "d,delete", "delete", "Move the entry to the trash (asks first).", 3, action="remove_subject"),
-        define_command("undo", "u", "undo", "Move the entry that was deleted last back from the trash.", 6, needs="trashed", action="restore_removed_subject"),
+        define_command("undo", "u", "undo", "Restore the last deleted entry from the trash.", 6, needs="trashed", action="restore_removed_subject"),
         define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address", action="open_web_address"),
         define_command("retry", "exclamation_mark", "retry", "Retry failed entries.", 9, needs="errors", action="retry_failed_entries"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry.", action="copy_reference"),
@@ -294,12 +294,12 @@ _TASKS: dict[str, tuple[str, ...]] = {
         "pane.wider", "pane.narrower", "pane.usual", "pane.zoom",
     ),
 }  # fmt: skip
-"""A task -> the ids of the commands of the scope "everywhere" that serve it, for the help page."""
+"""Task -> the ids of its commands. The help page groups the commands of the scope "everywhere" by task."""
 _OTHER_TASK = "kbtui itself"
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Group commands of the scope "everywhere" by what they are for: task -> commands, in the order of the table."""
+    """Map each task to its commands of the scope "everywhere", in the order of the table."""
     tasks = {name: task for task, names in _TASKS.items() for name in names}
     groups: dict[str, list[TuiCommand]] = {task: [] for task in (*_TASKS, _OTHER_TASK)}
     for command in commands:
@@ -357,7 +357,8 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each command id with its value.
 
-    TOML parses the unquoted key in `reader.find = "x"` as nested tables. They are joined again.
+    TOML parses the unquoted key in `reader.find = "x"` as nested tables. The keys of these tables are joined
+    to one id again.
     """
     for name, value in table.items():
         if isinstance(value, dict):
@@ -407,7 +408,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Remove each key in the settings that another command of the same scope has, and report it."""
+    """Remove each key in the settings that another command of the same scope has, and report the conflict."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])

@@ -66,7 +66,7 @@ def build_doctor_document(
 
 
 def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[str, str]:
-    """Return two texts such as "2 wrong" and "1 note", each "" if the number is 0."""
+    """Return two texts such as "2 wrong" and "1 note". If a number is 0, its text is ""."""
     states = [finding.state for finding in findings]
     wrong, notes = states.count("wrong"), states.count("note")
     return (

@@ -103,8 +103,8 @@ def read_entry_pages(
 ) -> LoadedEntryRows:
     """Return the rows in `before`, followed by at least `count` more rows.
 
-    If fewer rows are left, all of them are returned. `wanted` is the filter, and `now` the time for
-    counting recent citations. Called in a background thread.
+    If fewer rows are left, all of them are returned. `wanted` is the filter. The counts of recent citations
+    refer to the time `now`. Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
@@ -331,7 +331,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the name of a subject's source, and a problem with its text. Each may be None."""
+    """Return the name of a subject's source, and a problem with the subject's text. Each may be None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None

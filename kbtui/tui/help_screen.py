@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
-    """Return a help page with only the rows of its tables that contain all words, and their headings."""
+    """Return a help page with only the table rows that contain all words, and the headings of these rows."""
     wanted = words.casefold().split()
     if not wanted:
         return page

@@ -94,10 +94,10 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page: the main keys, what is new, the topics, recent conversations, and problems.
 
-    `contents` is None while the library is being read. `notices` are problems with the settings. If
-    another page was requested, `note` says why the home page is shown instead; otherwise it is "".
-    `left_off` is the reference of what the user read last. `outdated` has the number of turns that
-    were given an earlier text of a changed subject, by the subject's reference.
+    `contents` is None while the library is being read. `notices` are problems with the settings. If another
+    page was requested, `note` says why the home page is shown instead; otherwise it is "". `left_off` is the
+    reference of what the user read last. `outdated` maps the reference of a changed subject to the number of
+    turns that were given an earlier text of this subject.
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:
@@ -176,7 +176,7 @@ def _make_link_row(key: str, name: str, said: str, ref: str) -> HeadingBlock:
 
 
 def _find_title(contents: LibrarySnapshot, reference: str) -> str:
-    """Return the title of a conversation with the turn, or a subject's reference."""
+    """Return the title of a conversation and the turn (if any), or the reference of a subject."""
     ref = parse_ref(reference)
     info = contents.find_conversation(ref.conversation) if ref.conversation else None
     if info is None:
@@ -193,7 +193,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the commands (id, description) that create a first topic or entry: one command or none."""
+    """Return a list with the command (id, description) that creates a first topic or entry, or []."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -266,7 +266,10 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
 
 
 def describe_learn_tool_problem(key: str) -> str:
-    """Return a sentence: the installed tools are not up to date, and the key `key` updates them."""
+    """Return a sentence which says that the installed tools are out of date, and how to update them.
+
+    `key` is the label of the key that updates the tools, or "" if no key does.
+    """
     update = f"press {key}" if key else "run `kbtui tools install`"
     return (
         f"The topics have changed since the tools for JP were installed: {update} to update them."
@@ -326,7 +329,7 @@ def build_problem_document(
 
 
 def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
-    """Return the preview of a hit of another workspace: where it is, and its passage."""
+    """Return the preview of a hit in another workspace: where the hit is, and its passage."""
     where: Facts = [
         ("Project", [(sanitize_to_one_line(hit.project or ""), "")]),
         ("Workspace", [(sanitize_to_one_line(hit.workspace or ""), "")]),

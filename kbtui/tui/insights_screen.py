@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods in days between which the command `days` switches. The screen starts with the first one."""
+"""The periods in days. The screen starts with the first one, and the command `days` switches to the next."""
 LIST_LIMIT = 15
 """The maximum number of rows of each list on the screen."""
 ORIGIN_LABELS = {
@@ -98,7 +98,7 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
         *_make_insights_section("stale", stale_heading, stale),
         *_make_insights_section(
             "outdated",
-            "Turns based on knowledge that has changed since",
+            "Turns based on knowledge that has since changed",
             [
                 block
                 for turn in found.outdated_turns
@@ -124,7 +124,8 @@ def _make_insights_section(
 ) -> list[ReaderBlock]:
     """Return a heading, with the total or a hint on its right, and the rows below it.
 
-    By default, each row is one of `total`. Otherwise, `left_out` says how many of them have no row.
+    `total` is the number of items in the section; None means that each row is an item. `left_out` is the
+    number of items without a row; if `left_out` is None, each row counts as one item.
     """
     total = len(rows) if total is None else total
     left_out = total - len(rows) if left_out is None else left_out
@@ -166,7 +167,7 @@ def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) ->
 def _iterate_outdated_turn_blocks(
     turn: OutdatedTurnWithTitle, marks: MarksOfTurns
 ) -> Iterator[ReaderBlock]:
-    """Yield the row of a turn, and a row for each mark on it."""
+    """Yield the row of a turn, and a row for each mark on the turn."""
     left: Spans = [(" " * 7, ""), (sanitize_to_one_line(turn.title), "")]
     left.append((f"  {turn.short_ref}  ", "dim"))
     for number, (ref, state) in enumerate(turn.subjects):

@@ -1,4 +1,4 @@
-"""The user's last visit to a workspace, and what has happened in the workspace since."""
+"""The user's last visit to a workspace, and what has happened in the workspace since then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STATE_NAME = "visit"
 """The last visit is stored in the user data under this name."""
 MAX_TURN_COUNTS = 2_000
-"""The maximum number of conversations whose numbers of turns are stored, the latest ones first."""
+"""The numbers of turns are stored for at most this many conversations: the latest ones."""
 RUNNING_FOR = timedelta(minutes=2)
 """A conversation counts as being written if its last event is at most this old."""
 
@@ -39,9 +39,10 @@ class LastVisit:
 
 
 class NewsSinceVisit(NamedTuple):
-    """What is new since the last visit, each list with the latest first.
+    """What is new since the last visit. Each list begins with its latest item.
 
-    `turns` has the number of new turns of the conversations for which it is known.
+    `turns` maps the id of a conversation to its number of new turns. A conversation whose number is unknown
+    is missing.
     """
 
     conversations: list[ConversationInfo]
@@ -50,7 +51,7 @@ class NewsSinceVisit(NamedTuple):
 
 
 def find_news(contents: LibrarySnapshot, visit: LastVisit) -> NewsSinceVisit:
-    """Return which conversations and visible subjects are new or have changed since the last visit."""
+    """Return the conversations and visible subjects that are new or have changed since the last visit."""
     found = [info for info in contents.main_conversations if visit.has_new_events(info)]
     found.sort(key=lambda info: info.last_activity_at, reverse=True)
     turns = {
@@ -89,7 +90,7 @@ def load_last_visit(library: Library) -> LastVisit | None:
 
 
 def save_visit(library: Library, now: datetime, contents: LibrarySnapshot | None) -> None:
-    """Save that the user leaves the workspace now. Errors are ignored, as for the session."""
+    """Record that the user is leaving the workspace now. Errors are ignored, as they are for the session."""
     from contextlib import suppress
 
     from kbtui.errors import KbtuiError

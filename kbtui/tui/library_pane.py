@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 class LibraryFilterCondition(NamedTuple):
     """A condition on conversations: at least one of `values` must match.
 
-    If `excluded` is true, none of them may match. A condition that the pane cannot check has the text
-    `lookup`, from the offset `start` of the filter line on. The index says which `entries` it selects; until
-    then, `entries` is None, and the condition does not match.
+    If `excluded` is true, none of them may match. If the pane cannot check a condition itself, `lookup` is
+    the text of the condition, and `start` is the offset of this text in the filter line. The index then says
+    which `entries` the condition selects. Until the index has answered, `entries` is None, and the condition
+    does not match.
     """
 
     filter: FilterDefinition
@@ -68,7 +69,8 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        `summary` is None while it is unknown. Until then, a condition that needs it does not match.
+        While the summary is unknown, `summary` is None, and a condition that needs the summary does not
+        match.
         """
         if self.lookup:
             return self.matches_entry(info.id)
@@ -101,7 +103,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether a condition needs summaries. For these, all conversations must be read."""
+        """Whether a condition needs summaries, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     @property
@@ -214,12 +216,12 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
     "from another worktree": ("⎇ ", "dim"),
-    "kept, deleted by its agent": ("▣ ", "dim"),
+    "kept copy of a deleted conversation": ("▣ ", "dim"),
 }
 """State of an entry, named as on the help page -> the sign of the state, and the sign's style role."""
 
 WORKTREE_WIDTH = 12
-"""The maximum width of a worktree's name in a row, in cells."""
+"""The maximum width in cells of a worktree's name in a row."""
 
 
 @dataclass
@@ -234,7 +236,10 @@ class LibraryPaneChoices:
     """The last visit; entries that are newer are marked."""
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the row with this key is unfolded. While a filter is set, all rows are."""
+        """Return whether the row with this key is unfolded.
+
+        While a filter is set, all rows count as unfolded.
+        """
         return key in self.unfolded or bool(self.filter)
 
 
@@ -275,7 +280,7 @@ def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneChoices) -
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     """Return the row of a problem.
 
-    If `whole` is not empty, the reader shows it instead of `text`.
+    If `whole` is not empty, the reader shows `whole` instead of `text`.
     """
     place = NavigationTarget(f"problem:{key}", text=whole or sanitize_to_one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (sanitize_to_one_line(text), "error")]
@@ -333,10 +338,10 @@ def _make_folder_and_subject_rows(
 def iterate_unfolded_paths(
     topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield the paths of folders (with a final `/`) and the slugs, but nothing that is in a folded folder.
+    """Yield the paths of folders (with a final `/`) and the slugs, except those in folded folders.
 
-    The subjects of a folder precede its subfolders; both are sorted by name. `is_unfolded` is called
-    with the key of a folder's row.
+    The subjects of a folder precede its subfolders; both are sorted by name. `is_unfolded` is called with the
+    key of a folder's row.
     """
     yielded: set[str] = set()
     for slug in sorted(slugs, key=_get_tree_sort_key):
@@ -418,7 +423,7 @@ def _make_conversations_section(
     if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif state.filter.awaits_lookup:
-        yield _make_note_row("lookup", "looking it up in the index …")
+        yield _make_note_row("lookup", "looking up the filter in the index …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
     pinned = [info for info in infos if info.pinned_at and not info.archived]
@@ -515,7 +520,7 @@ class _ConversationRowMaker:
             "local only": info.presence == "user_local",
             "workspace only": info.presence == "external" and self._marks_presence,
             "archived": info.archived,
-            "kept, deleted by its agent": info.kept_from is not None,
+            "kept copy of a deleted conversation": info.kept_from is not None,
             "damaged or unreadable": info.problem is not None,
         }
         mark = _choose_state_symbol(states, default="")
@@ -537,7 +542,7 @@ class _ConversationRowMaker:
 ROWS_AT_ONCE = 1_000
 """The maximum number of subjects and conversations whose rows are made at once.
 
-For more, a background thread makes the rows.
+If there are more, a background thread makes the rows.
 """
 UPDATE_SECONDS = 10.0
 """The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
@@ -760,7 +765,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def _show_filter(self) -> None:
-        """Show the rows that match the filter, and its mistakes."""
+        """Show the rows that match the filter, and the mistakes in the filter."""
         text = self.filter.input.value
         found = self._parsed.add_looked_up_entries(self._lookups)
         if self._is_typing_filter:

@@ -153,10 +153,10 @@ def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bo
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots of the library: the lists first, and later, in small steps, details from the files.
+    """Reads snapshots of the library: first the lists, then the details from the files, in small steps.
 
-    Details are the summaries of conversations, and the reasons why subjects cannot be read. A detail is
-    read again only if its file has changed. Call the methods in a background thread, one at a time.
+    Details are the summaries of conversations, and the reasons why subjects cannot be read. A detail is read
+    again only if its file has changed. Call the methods in a background thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:

@@ -56,8 +56,8 @@ def ask_for_mark(
 ) -> None:
     """Ask for the state, note and passage of a mark on a turn or call, and save it.
 
-    `placed` is the mark to change; None sets a new one. The user can also remove it. `on_changed` is
-    called with a message when the mark has been saved or removed.
+    `placed` is the mark that the user changes or removes; None means that the user sets a new mark.
+    `on_changed` is called with a message when the mark has been saved or removed.
     """
     known = placed.mark if placed else None
     options = [DialogOption(name[0], name, "", name) for name in MARK_STATES]
@@ -202,9 +202,9 @@ class MarksScreen(StyledScreen):
             self._show_error(error)
 
     def _offer_what_is_known(self, placed: PlacedMark) -> None:
-        """Say that a marked text is not there any more, what it was, and offer what can be done.
+        """Say that a marked text no longer exists, show what is known about it, and offer actions.
 
-        The turn that has the mark's old number now is not opened: it is another one.
+        The turn that now has the mark's old number is not opened, because it is a different turn.
         """
         mark = placed.mark
         text = mark.passage or mark.text

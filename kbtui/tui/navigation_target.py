@@ -31,9 +31,9 @@ def looks_like_reference(text: str) -> bool:
 class ReadingPosition(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` are the key and the index of a block. `line` is the index of a line in this
-    block. `letters` is the number of letters and digits before this line in the block, which a
-    resize does not change.
+    `key` and `block` are the key and the index of a block. `line` is the index of a line in this block.
+    `letters` is the number of letters and digits before this line in the block. A resize does not change this
+    number.
     """
 
     key: str
@@ -69,7 +69,7 @@ class NavigationTarget(NamedTuple):
 
 
 class OpenTargetRequested(Message):
-    """The user wants to open a place, the `target`, in the reader."""
+    """The user wants to open the place `target` in the reader."""
 
     def __init__(self, target: NavigationTarget) -> None:
         super().__init__()

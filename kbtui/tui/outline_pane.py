@@ -128,12 +128,18 @@ class OutlinePane(BorderOnlyPane, Vertical):
         return self._worker.has_pending_result
 
     def remember_position(self) -> None:
-        """Store where the reader is now. Leaving the outline without a choice goes back there."""
+        """Store where the reader is now.
+
+        If the user leaves the outline without a choice, the reader goes back there.
+        """
         self._position = self._reader.viewport.make_reading_position()
         self.input.value = ""
 
     def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
-        """Show the outline of the document in the reader; `activities` is what its turns did, as far as known."""
+        """Show the outline of the document in the reader.
+
+        `activities` says what the turns of the document did, as far as this is known.
+        """
         document = self._reader.document
         if document is self._document:
             self.show_turn_activities(activities)

@@ -68,7 +68,7 @@ MODES: dict[Mode, str] = {
 
 
 MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
-"""The codes of the notices that are shown above the hits: they say how far the hits match the query."""
+"""The codes of the notices that are shown above the hits: they say how well the hits match the query."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
@@ -197,7 +197,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_suggestions(self, loaded: LoadedSuggestions) -> None:
-        """Show earlier searches and other suggestions instead of hits, below the problems of reading them."""
+        """Show earlier searches and other suggestions instead of hits.
+
+        Messages about suggestions that could not be read are shown above them.
+        """
         self.show_text_instead_of_hits("Type to search.")
         self._notice.set_paragraphs(
             [[(sanitize_to_one_line(text), "warning")] for text in loaded.problems]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch, UserData
 
 MAX_SUGGESTIONS_OF_A_KIND = 8
-"""At most this many earlier searches and bookmarks are offered."""
+"""The maximum number of earlier searches that are offered, and also the maximum number of bookmarks."""
 NAME_WIDTH = 24
 """The width, in terminal cells, of the column with names and examples. The explanations are in the next column."""
 
@@ -24,7 +24,7 @@ class SearchSuggestion(NamedTuple):
     """A row of the list that an empty search shows.
 
     `text` is the query of an earlier search, or the beginning of a filter. A bookmark has the reference `ref`
-    and a `title`. `saved` is the saved search.
+    and a `title`. A saved search is in `saved`.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]

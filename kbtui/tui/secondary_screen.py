@@ -136,7 +136,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """The conditions of this screen's commands (`TuiCommand.needs`), each with whether it is met now."""
+        """Maps each condition of this screen's commands (`TuiCommand.needs`) to whether it is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:
@@ -204,7 +204,7 @@ class SecondaryScreen(StyledScreen):
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: ReaderDocument) -> None:
-        """Show a document; keep the position if it is a new version of the shown document."""
+        """Show a document. If it is a new version of the shown document, the position stays the same."""
         if self.reader.document.key == document.key:
             self.reader.show_reloaded_document(document)
         else:

@@ -322,7 +322,10 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 def make_source_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
-    """Return the fields of the form that changes `source`. If it is None, the form adds a new source."""
+    """Return the fields of the form that changes `source`.
+
+    If `source` is None, the form adds a new source.
+    """
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
     block = source.block if source else {}
@@ -441,9 +444,10 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatusesAndProblems | None = None
         self.approving: SourceStatus | None = None
-        """The source that the user is asked to approve, with the declaration on the screen; or None.
+        """The source that the user is asked to approve, as the screen shows it.
 
-        If the file changes meanwhile, only the shown declaration is approved.
+        None if no source is shown for approval. If the file changes meanwhile, only the shown declaration is
+        approved.
         """
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)

@@ -125,8 +125,8 @@ class SubjectFileActions:
     def find_subject_to_edit(self, ref: Ref) -> tuple[Subject, int, str | None]:
         """Return a subject, the line to edit, and the name of the source that fetched the subject.
 
-        The line is 0 if `ref` names none. The source is None if the user wrote the subject. Called
-        in a background thread.
+        The line is 0 if `ref` names no line. The source is None if the user wrote the subject. Called in a
+        background thread.
         """
         line = ref.lines[0] if ref.lines else 0
         subject_editing.find_editor_command()
@@ -221,7 +221,7 @@ class SubjectFileActions:
         self._report_subject_removal("moved to the trash:", subject)
 
     def restore_last_trashed_subject(self) -> None:
-        """Move the subject that was moved to the trash last back to its place."""
+        """Restore the subject that was trashed last: move its file from the trash back to its place."""
         if not self._trashed:
             self._show_message("nothing to undo", "warning")
             return

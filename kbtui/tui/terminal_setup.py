@@ -162,7 +162,7 @@ def _query_background_color() -> bytes:
 
 
 def is_dark_color(color: str) -> bool | None:
-    """Return whether the colour `RRRR/GGGG/BBBB` is dark. None if the colour is invalid.
+    """Return whether the colour `RRRR/GGGG/BBBB` is dark, or None if the colour is invalid.
 
     Each of the three numbers has one to four hex digits.
     """

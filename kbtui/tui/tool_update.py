@@ -68,7 +68,7 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
     todo = [change for change in changes if change.is_needed]
     if not todo and any(change.is_outdated for change in changes):
         raise NothingFound(
-            "you have edited the file of a tool, which is out of date",
+            "the file of a tool is out of date, but you have edited it",
             hint="`kbtui tools install` shows what is new",
         )
     if not todo:

@@ -145,7 +145,7 @@ async def test_lists_of_turns_show_the_marks_of_the_turns(changed: Builder) -> N
         await tui.until("★ Count")
         assert "✓ decided: nine it is" in tui.text
         await tui.press("escape", "I")
-        await tui.until("Turns based on knowledge that has changed since")
+        await tui.until("Turns based on knowledge that has since changed")
         await tui.until("✓ decided: nine it is")
 
 

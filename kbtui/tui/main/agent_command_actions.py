@@ -30,13 +30,16 @@ class AgentCommandActions:
         run_with_activity_shown: Callable[..., None],
         copy_text: Callable[[str, str], None],
     ) -> None:
-        """Create the commands; see the methods of `SelectedItemActions` with these names."""
+        """Create the commands.
+
+        `run_with_activity_shown` and `copy_text` are the methods of `SelectedItemActions` with these names.
+        """
         self._main = main
         self._run_with_activity_shown = run_with_activity_shown
         self._copy_text = copy_text
 
     def offer_commands(self, ref: Ref) -> None:
-        """Show what the agent of a conversation can do with it, or with one of its turns."""
+        """Offer the commands that a conversation's agent has for the conversation or for one of its turns."""
         if ref.kind != "conversation":
             self._main.status.show_unavailable_key_message(
                 "Only a conversation can be continued in its agent."
@@ -97,7 +100,7 @@ class AgentCommandActions:
         )
 
     def _run_if_confirmed(self, command: OfferedAgentCommand, answer: str | None) -> None:
-        """Give the terminal to the agent, and take it back when the agent ends."""
+        """If the answer is "y", run the command in the terminal. The TUI returns when the agent ends."""
         if answer != "y":
             return
         from kbtui.conversations.agent_commands import run_agent_command

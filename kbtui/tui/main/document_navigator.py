@@ -110,7 +110,7 @@ class DocumentNavigator:
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.visit: LastVisit | None = None
-        """The last visit to the workspace; None until it is read, and if there was none."""
+        """The last visit to the workspace. None if there was no visit, or until the visit has been read."""
         self.notices: list[str] = []
         """Messages about problems with the settings. The home page shows them."""
         self.keymap: Mapping[str, str] = {}
@@ -400,7 +400,7 @@ class DocumentNavigator:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Return how many turns were given an earlier text of each subject that changed since the last visit."""
+        """For each subject changed since the last visit, count the turns that were given an earlier text."""
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
@@ -486,7 +486,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares the text of a subject that a turn was given with the current text."""
+    """Make the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_and_conversation_export import format_difference_remark
     from kbtui.tui.reader.difference_document import build_difference_document
     from kbtui.tui.reader.mark_blocks import make_mark_blocks

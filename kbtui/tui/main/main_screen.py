@@ -157,7 +157,10 @@ class MainScreen(StyledScreen):
         """The outline; None until the user first opens it."""
         self.reader_pane.is_visiting = visit is not None
         self._prompt_changes: list[TomlFileChange] = []
-        """The changes that the prompt workshop has written since kbtui started, and can undo."""
+        """The changes that the prompt workshop has written since kbtui started.
+
+        The workshop can undo them.
+        """
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy

@@ -68,7 +68,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> how many cells the pane is wider than by default. Negative if it is narrower."""
+        """Pane id -> the pane's width minus its default width, in cells."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
@@ -104,7 +104,7 @@ class PaneLayout:
         self.update_layout_classes(classes)
 
     def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
-        """Set or remove layout classes of the screen: a mapping of class -> whether it is set.
+        """Set or remove layout classes of the screen: `classes` maps each class to whether it is set.
 
         For these classes, `kbtui.tcss` has rules only about the panes. Textual's `update_classes` would
         compute the styles of all widgets of the screen, which takes nine times as long.
@@ -136,7 +136,7 @@ class PaneLayout:
 
     @property
     def is_outline_open(self) -> bool:
-        """Whether the outline is open; a narrow terminal may have no room for it."""
+        """Whether the outline is open. In a narrow terminal, another pane may hide an open outline."""
         return self._screen.has_class("outlining")
 
     def close_outline(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The TUI session is stored in the user data under this name."""
 MAX_TARGETS = 50
-"""The maximum number of places of the history that are saved: those around the current place."""
+"""At most this many places of the history are saved: those around the current place."""
 SAVE_SECONDS = 3.0
 """The delay in seconds before a changed session is saved."""
 
@@ -41,12 +41,15 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     unfolded: list[str] | None = None
-    """The keys of the library's unfolded rows; None if the library was not loaded when this was saved."""
+    """The keys of the library's unfolded rows.
+
+    None if the session was saved before the library was loaded.
+    """
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """Pane id -> how many cells the pane is wider than by default. A narrower pane has a negative number."""
+    """Pane id -> the pane's width minus its default width, in cells."""
     theme: str = ""
     """The name of the theme that the user chose; "" if the user chose none."""
     mode: str = "hybrid"
@@ -149,7 +152,7 @@ class SavedSessionManager:
         self._visit_worker = LatestOnlyWorker(main.screen)
 
     def read_last_visit(self) -> None:
-        """Read when the user last left the workspace, and mark what is new since."""
+        """Read when the user last left the workspace, and mark what is new since then."""
 
         def show_news(visit: LastVisit | None) -> None:
             main = self._main
@@ -232,7 +235,10 @@ class SavedSessionManager:
             save_session(self._main.library, session)
 
     def _save_visit(self) -> None:
-        """Save that the user leaves now, unless the user only looked at the home page of a new workspace."""
+        """Record that the user is leaving now.
+
+        Nothing is recorded if the user only looked at the home page of a new workspace.
+        """
         navigator = self._main.navigator
         has_read = any(target.ref for target in navigator.history.targets)
         if navigator.visit or has_read:

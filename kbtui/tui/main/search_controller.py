@@ -118,7 +118,10 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened or will be opened when the search finds one, or suggestions are being read."""
+        """Whether a hit is being opened, or will be opened as soon as the search finds one.
+
+        Also true while suggestions are being read.
+        """
         if self._suggestions_worker.has_pending_result:
             return True
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
@@ -272,7 +275,7 @@ class SearchController:
         self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
     def show_search_wait_reason(self) -> None:
-        """Show what the search is waiting for if there are no hits."""
+        """If there are no hits, show what the search is waiting for."""
         if not self.query or self._has_failed:
             return
         answer, status = self._pane.answer, self._main.status
@@ -299,7 +302,7 @@ class SearchController:
 
     @property
     def _expression(self) -> str | None:
-        """The regular expression between slashes that the query consists of, or None."""
+        """The regular expression if the query is one between slashes, otherwise None."""
         return extract_line_expression(self.query)
 
     def _start_full_search(self) -> None:
@@ -374,8 +377,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query begins with the last logged query, it replaces that query in the log. Both
-        queries stay in the log if the user has opened a hit or left the search in between.
+        If the current query begins with the last logged query, the current query replaces the logged one.
+        Both queries stay in the log if the user has opened a hit or left the search in between.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -469,7 +472,7 @@ class SearchController:
         self._search_input.action_end()
 
     def ask_for_name_and_save_search(self) -> None:
-        """Ask for a name, and save the current query and mode under it."""
+        """Ask for a name, and save the current query and mode under this name."""
         from kbtui.tui.framework.dialogs import TextInputDialog
         from kbtui.userdata.user_data_store import SavedSearch, UserData
 
@@ -710,7 +713,7 @@ class SearchController:
         return [*dict.fromkeys(names)]
 
     def mark_unknown_filters(self, entry: SearchInput) -> None:
-        """Underline the words of the query that look like filters but are none, and invalid filters."""
+        """Underline invalid filters in the query, and words that look like filters but are not filters."""
         from kbtui.search.query_parser import parse_query
 
         text = entry.value

@@ -292,7 +292,7 @@ class SelectedItemActions:
     def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to.
 
-        If it refers to a web page, image or PDF, ask whether to open that in another program.
+        If the link refers to a web page, image or PDF, ask whether to open the target in another program.
         """
         from kbtui.tui.reader.links_and_copyable_texts import (
             resolve_file_link,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 MAX_DONE_WIDTH = 36
-"""In the list of the turns of a file, what a turn did is cut to this many cells."""
+"""The list of a file's turns says what each turn did. This text is cut to this many cells."""
 
 
 class _TurnsOfFile(NamedTuple):
@@ -40,12 +40,18 @@ class TouchedFileActions:
     def __init__(
         self, main: MainScreenContext, run_with_activity_shown: Callable[..., None]
     ) -> None:
-        """Create the commands; see `SelectedItemActions.run_with_activity_shown`."""
+        """Create the commands.
+
+        `run_with_activity_shown` is the method of `SelectedItemActions` with this name.
+        """
         self._main = main
         self._run_with_activity_shown = run_with_activity_shown
 
     def edit_file_of_call(self, ref: Ref) -> None:
-        """Open in the editor a file that a call or a turn touched. If there are several files, ask which."""
+        """Open in the editor a file that a call or a turn touched.
+
+        If there are several files, ask which one to open.
+        """
         self._run_with_activity_shown(
             "looking for the file …",
             partial(self._find_files, ref, self._get_line_at_cursor(), self._get_file_at_cursor()),
@@ -59,7 +65,7 @@ class TouchedFileActions:
         return line.source_line if line and panes.focused_pane_id == "reader" else 0
 
     def _get_file_at_cursor(self) -> str | None:
-        """Return the path of the file whose change is at the cursor, among a conversation's changes."""
+        """If the reader shows a conversation's changes, return the path of the file changed at the cursor."""
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
         if panes.focused_pane_id != "reader" or not viewport.document.blocks:
@@ -132,7 +138,7 @@ class TouchedFileActions:
         )
 
     def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
-        """Return the files of an item, changed ones first, each with the line that is at the cursor, or 0.
+        """Return the files of an item, changed ones first, each with its line number at the cursor, or 0.
 
         With `path`, only this file is returned.
         """
@@ -188,7 +194,7 @@ class TouchedFileActions:
         return _TurnsOfFile(found, line, marks)
 
     def _choose_turn(self, turns: _TurnsOfFile) -> None:
-        """Show the turns and open the one that the user chooses. The option `:` selects lines first."""
+        """Show the turns and open the one that the user chooses. The option `:` asks for lines."""
         from kbtui.library.file_history import (
             describe_conversation_problems,
             describe_unexplained_lines,

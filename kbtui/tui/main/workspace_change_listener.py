@@ -49,7 +49,7 @@ class WorkspaceChangeListener:
         self._pause_worker = LatestOnlyWorker(main.screen)
         self._prefer_worker = LatestOnlyWorker(main.screen)
         self._preferred_ref: Ref | None = None
-        """The shown document, if the engine was told to embed it first."""
+        """The reference of the document that the engine was last told to embed first, or None."""
         self._is_workspace_gone = False
         self._stop_listening: Callable[[], None] | None = None
 
@@ -130,7 +130,7 @@ class WorkspaceChangeListener:
             self._search.repeat_search()
 
     def embed_shown_entry_first(self) -> None:
-        """Have the engine embed the shown document first, if it may have no vectors yet."""
+        """Have the engine embed the shown document first, unless all passages are known to have vectors."""
         target = self._main.navigator.shown
         ref = target.ref if target else None
         is_new = ref is not None and ref != self._preferred_ref

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """The maximum size in bytes of a subject whose characters and tokens are counted.
 
-Those of larger subjects are estimated.
+The numbers for larger subjects are estimated.
 """
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The number of bytes of subjects that are read and counted. The sizes of the other subjects are estimated."""
+"""The maximum total size in bytes of the subjects that are counted. The other sizes are estimated."""
 SUBJECTS_PER_REPORT = 400
 """The number of subjects that are counted or skipped between two reports of progress."""
 
@@ -67,7 +67,10 @@ def measure_prompt_size(text: str | None) -> PromptSize:
 
 
 def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: bool = True) -> str:
-    """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units; "" if there is none."""
+    """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units.
+
+    Return "" if the size has not changed.
+    """
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
@@ -220,8 +223,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`, or reset it if it already has this state.
 
-        A reset subject or topic gets the state that the files define (see `knowledge`). If the files
-        define the state of `mark`, it gets the state "plain".
+        A reset subject or topic gets the state that the files define (see `knowledge`). If the files already
+        define the state of `mark`, the reset subject or topic gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

@@ -171,7 +171,10 @@ def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
 def _find_prompt_line_of_node(
     knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
 ) -> int | None:
-    """Return the line number of a topic or subject in the prompt; for a missing subject, that of its topic."""
+    """Return the line number of a topic or subject in the prompt, or None.
+
+    If the prompt does not contain the subject, the line number of its topic is returned.
+    """
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
     name = escape_quotes(knowledge.topics[node.topic].name)
@@ -313,7 +316,10 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message. It replaces the question whether to leave without writing, if that is shown."""
+        """Show a message.
+
+        If the screen is asking whether to leave without writing, the message replaces this question.
+        """
         self._is_asking_to_leave = False
         super().show_message(text, role)
 

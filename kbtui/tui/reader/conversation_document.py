@@ -115,7 +115,10 @@ def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str |
 
 
 def _find_block_language(block: ContentBlock) -> str:
-    """Return the language of a block's text for Pygments, by its name or media type; "" if unknown."""
+    """Return Pygments' name for the language of a block, or "".
+
+    The name is derived from the block's name, such as a path, or from its media type.
+    """
     path = (block.name or "").partition("?")[0].partition("#")[0]
     _, dot, suffix = path.rpartition("/")[2].rpartition(".")
     if dot and suffix not in ("txt", "log"):
@@ -197,7 +200,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The maximum number of tools that a conversation's details name, the most used ones first."""
+"""The details of a conversation name at most this many tools: the ones that were used most."""
 
 
 def list_conversation_facts(
@@ -335,8 +338,8 @@ def build_conversation_document(
 
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
-    `outdated` are the citations of each turn whose subject has changed since or is gone. `seen_at` is when
-    the user last left the workspace; a line separates the turns that began later.
+    `outdated` has, for each turn, the citations whose subject has changed since the turn or no longer exists.
+    `seen_at` is when the user last left the workspace; a line separates the turns that began later.
     """
     info = conversation.info
     outdated = outdated or {}
@@ -422,7 +425,10 @@ class _ConversationReaderDocumentBuilder:
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
         """The summaries in events of the kind "compaction". The document shows them where the events are."""
         self.seen_at: datetime | None = None
-        """When the user last left the workspace; None if that is unknown, or the line has been added."""
+        """When the user last left the workspace.
+
+        None if this is unknown, or once the line before the new turns is added.
+        """
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -640,7 +646,7 @@ class _ConversationReaderDocumentBuilder:
             self._add_markdown_blocks(key, event.text, breaks=True)
 
     def _add_attachment_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an attachment of a request. One without a text is a line that cannot be unfolded."""
+        """Add an attachment of a request. An attachment without a text is a line that cannot be unfolded."""
         for block in event.blocks or ():
             name = block.title or block.name or block.kind
             words: Spans = [("attachment  ", "tool")]
@@ -833,8 +839,8 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         """Add a text in which unified diffs are shown as diffs, without their fences.
 
-        Diffs whose hunks are in `shown` are left out. `path` is the file whose content the text is, if it
-        is one. The content of a file is shown as code, even if it contains a diff.
+        Diffs whose hunks are in `shown` are left out. If the text is the content of a file, `path` is the
+        path of this file. The content of a file is shown as code, even if it contains a diff.
         """
         if path is not None and find_language_of_path(path) not in ("diff", "patch"):
             self._add_tool_text_blocks(key, text, path)
@@ -908,7 +914,10 @@ class _ConversationReaderDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with a compaction's summary, where the agent wrote the summary. The model's view lacks this fold."""
+        """Add a fold with a compaction's summary, at the place where the agent wrote the summary.
+
+        The model's view lacks this fold.
+        """
         self.view = "user"
         words: Spans = [
             ("compacted here  ", "accent"),

@@ -147,7 +147,8 @@ def build_history_document(
     """Build the document that lists the versions of a subject, newest first, and what changed in each.
 
     `problem` says why the current text cannot be read. Below each version are links to the turns that were
-    given it, with the user's `marks` on these turns. The versions are the blocks of the kind "change".
+    given this version, with the user's `marks` on these turns. The versions are the blocks of the kind
+    "change".
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     blocks: list[ReaderBlock] = []
@@ -255,7 +256,10 @@ def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
 def _iterate_paragraph_blocks(
     compared: Sequence[ComparedParagraph], width: int, key: str = ""
 ) -> Iterator[ReaderBlock]:
-    """Yield blocks for changed paragraphs and their neighbours. One line replaces the paragraphs between."""
+    """Yield blocks for changed paragraphs and their neighbours.
+
+    One line stands for each run of other paragraphs.
+    """
     changed = [index for index, one in enumerate(compared) if one.is_changed]
     shown = {
         near
@@ -289,7 +293,10 @@ def _lay_out_version(
     width: int,
     found: HighlightPattern | None,
 ) -> StyledLines:
-    """Return the lines of a version, each preceded by `mark`. Without `ranges`, all its text has one role."""
+    """Return the lines of a version, each preceded by `mark`.
+
+    Without `ranges`, the whole text has one role.
+    """
     if text is None:
         return []
     clean, marked = sanitize_text_and_move_ranges(text, list(ranges))
@@ -315,7 +322,7 @@ def _lay_out_version(
 
 
 def _join_columns(left: StyledLines, right: StyledLines, width: int) -> Iterator[StyledLine]:
-    """Yield lines with one of `left` and one of `right` side by side."""
+    """Yield lines that show a line of `left` and a line of `right` side by side."""
     room = (width - 3) // 2
     for number in range(max(len(left), len(right))):
         spans = truncate_spans(left[number].spans if number < len(left) else [], room)

@@ -65,7 +65,10 @@ class OutlineEntry:
 
 
 def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
-    """Return the entries of a document's outline in their order. Reads the whole document, so call it in a thread."""
+    """Return the entries of a document's outline, from top to bottom.
+
+    The function reads the whole document, so call it in a thread.
+    """
     if isinstance(document.record, Conversation) and document.view == "read":
         return [_make_turn_entry(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
@@ -129,7 +132,10 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:
-    """Return the total number of tokens; if the agent does not state it, the sum of the numbers that it states."""
+    """Return the total number of tokens that the agent states.
+
+    If the agent states no total, return the sum of the numbers that it does state.
+    """
     if usage.total_tokens is not None:
         return usage.total_tokens
     counts = (

@@ -437,8 +437,8 @@ class DocumentViewport:
     def find_fold_at_cursor(self) -> str | None:
         """Return the key of the fold at the cursor.
 
-        If the current line is the heading of a fold, this is the fold. Otherwise, it is the fold that
-        contains the line; None if there is none.
+        On the heading of a fold, this is the key of that fold. On any other line, it is the key of the fold
+        that contains the line, or None.
         """
         if not self.document.blocks:
             return None

@@ -166,7 +166,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | None:
-    """Return a reference to a turn or call that contains its event's id; None if JP's file has no id of it."""
+    """Return a reference that names a turn or call by the id of its event; None if the event has no id."""
     turn = document.record.find_turn(ref.turn) if ref.turn and document.turns_total else None
     event_id = turn.find_event_id(ref.call) if turn else None
     return f"{ref.conversation}#{event_id}" if event_id else None

@@ -32,7 +32,7 @@ def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
 def make_mark_blocks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
 ) -> Iterator[ParagraphBlock]:
-    """Yield a block for each mark. It links to the reference that supersedes the turn, if there is one.
+    """Yield a block for each mark. If a reference supersedes the turn, the block links to this reference.
 
     The keys of the blocks begin with `key`. With `indent`, the blocks are below a row of a list, so long
     marks are cut.

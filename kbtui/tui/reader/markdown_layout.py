@@ -269,7 +269,9 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line break is kept only after a line with fewer characters than this. There, the author probably intended it.
+"""A line break is kept only after a line with fewer characters than this.
+
+After a longer line, an editor probably inserted the line break.
 """
 
 _TASK = re.compile(r"\[([ xX])\] ")

@@ -173,7 +173,7 @@ class ReaderDocument:
 
 
 def compile_pattern_for_terms(terms: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern for any of `terms` in any case and spacing. None if all are empty."""
+    """Return a pattern for any of `terms` in any case and spacing. Return None if all terms are empty."""
     parts = {r"\s+".join(map(re.escape, term.split())) for term in terms} - {""}
     longest_first = sorted(parts, key=len, reverse=True)
     return re.compile("|".join(longest_first), re.IGNORECASE) if parts else None
@@ -318,7 +318,7 @@ def _find_passage_block(document: ReaderDocument, passage: str) -> int:
 def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
     """Return a pattern for the first eight words of a passage.
 
-    None if there are fewer than three.
+    Return None if the passage has fewer than three words.
     """
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None

@@ -236,7 +236,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` names. A slow search for it runs in the background."""
+        """Go to the position that `place` names.
+
+        If the search for this position is slow, it runs in the background.
+        """
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
             self._go_to_start_position(
@@ -462,7 +465,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def go_to_outline_entry(self, entry: OutlineEntry) -> None:
-        """Go to the start of an outline's entry. Does nothing if the document no longer contains it."""
+        """Go to the start of an entry of the outline.
+
+        Does nothing if the document no longer contains the entry.
+        """
         document, viewport = self.viewport.document, self.viewport
         if entry.turn is not None:
             self._go_to_turn_or_tool_call(entry.turn.number, None)
@@ -600,7 +606,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.update_header()
 
     def go_to_match_at_index(self, match: int) -> None:
-        """Go to the match with the index `match`. The first match follows the last one."""
+        """Go to the match with the index `match`.
+
+        Indices wrap around: the index after the last one means the first match.
+        """
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match_in_block(*self.matches[self.match_index])

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 MAX_LINES = 60
 """The maximum number of lines of a part that is shown whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""The number of lines at the start and at the end of a longer part that are shown. A fold has the others."""
+"""The number of lines at the start and at the end of a longer part that are shown.
+
+A fold contains the other lines.
+"""
 MAX_JSON_CHARACTERS = 400_000
 """The maximum number of characters of a text that is parsed as JSON."""
 
@@ -129,7 +132,7 @@ _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
 def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
-    """Return a text without escape sequences, and the ranges of it that these sequences colour."""
+    """Remove the escape sequences from a text. Return the rest, and the ranges that the sequences colour."""
     parts: list[str] = []
     ranges: list[ColourRange] = []
     colour, attributes, length, position = "", dict[int, str](), 0, 0
@@ -168,7 +171,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
 
 
 def _take_indexed_colour(codes: list[int]) -> str:
-    """Remove the parameters of a colour of the 256 colours, or of a true colour; return the nearest role."""
+    """Remove the parameters of a 256-colour or true-colour code, and return the nearest style role."""
     kind = codes.pop(0) if codes else 0
     if kind == 5 and codes:
         index = codes.pop(0)
@@ -226,7 +229,7 @@ class ColouredTextBlock(TextRangeBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HiddenLinesBlock(FoldHeadingBlock):
-    """The heading of a fold that contains the middle of a long text. It is not part of the text."""
+    """The heading of a fold that contains the middle of a long text. The heading is not part of the text."""
 
     def get_searchable_text(self) -> str:
         return ""
@@ -237,8 +240,8 @@ def make_tool_text_blocks(
 ) -> list[ReaderBlock]:
     """Make the blocks of a text that a tool returned, with the keys `key:0` and so on.
 
-    `path` is the file whose content the text is, if it is one. With `has_colours`, escape sequences for colours become colours, otherwise they are
-    left to the policy of `sanitize`.
+    If the text is the content of a file, `path` is the path of this file. With `has_colours`, escape
+    sequences for colours become colours, otherwise they are left to the policy of `sanitize`.
     """
     if has_colours and "\x1b[" in text:
         plain, ranges = split_terminal_colours(text)
@@ -286,7 +289,7 @@ def _guess_language(text: str) -> str:
 
 
 def _lay_out_json(text: str) -> str | None:
-    """Return a JSON object or list with an item on each line; None if the text is not one."""
+    """Return a JSON object or list with an item on each line; None if the text is neither."""
     stripped = text.strip()
     is_candidate = stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]")
     if not is_candidate or len(stripped) > MAX_JSON_CHARACTERS:
@@ -341,7 +344,7 @@ def _make_blocks_with_fold(
     end: int,
     make_block: Callable[[str, int, int], ReaderBlock],
 ) -> list[ReaderBlock]:
-    """Make the blocks of a range of a text. If it is long, its middle is in a fold."""
+    """Make the blocks of a range of a text. If the range is long, a fold contains its middle."""
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
     def make_sections(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
