@@ -72,7 +72,10 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that copies to this machine's clipboard; None if none is installed, or in an SSH session."""
+    """Return the command that copies to this machine's clipboard.
+
+    Return None in an SSH session, or if no such command is installed.
+    """
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

@@ -63,7 +63,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "cut": "given a shortened text",
     "masked": "given with masked secrets",
     "part": "given in part",
-    "tool": "given text unknown",
+    "tool": "given text is unknown",
     "unreadable": "cannot be read",
 }
 """Reason why kbtui cannot find out whether a subject has changed -> the short text that says so."""
@@ -457,7 +457,7 @@ def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
 
 
 def _find_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the place that the reader opens for a citation, or None if the cited entry was deleted."""
+    """Return the place that the reader opens for a citation. Return None if the cited entry was deleted."""
     if cite.kind != "file":
         if cite.gone:
             return None

@@ -162,7 +162,7 @@ def _make_news_blocks(
         yield _make_link_row(f"news:{info.id}", info.name, said, info.ref)
     for subject in news.subjects[:MAX_NEWS]:
         stale = outdated.get(subject.ref, 0)
-        cited = f", outdated in {format_counted_noun(stale, 'turn')}" if stale else ""
+        cited = f"; earlier text given to {format_counted_noun(stale, 'turn')}" if stale else ""
         yield _make_link_row(f"news:{subject.ref}", subject.ref, f"changed{cited}", subject.ref)
     more = sum(max(0, len(found) - MAX_NEWS) for found in (news.conversations, news.subjects))
     if more:

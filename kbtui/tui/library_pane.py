@@ -52,7 +52,7 @@ class LibraryFilterCondition(NamedTuple):
     """A condition on conversations: at least one of `values` must match.
 
     If `excluded` is true, none of them may match. If the pane cannot check a condition itself, `lookup` is
-    the text of the condition, and `start` is the offset of this text in the filter line. The index then says
+    the text of the condition. `start` is the offset of this text in the filter line. The index then says
     which `entries` the condition selects. Until the index has answered, `entries` is None, and the condition
     does not match.
     """
@@ -218,7 +218,7 @@ ENTRY_MARKS = {
     "from another worktree": ("⎇ ", "dim"),
     "kept copy of a deleted conversation": ("▣ ", "dim"),
 }
-"""State of an entry, named as on the help page -> the sign of the state, and the sign's style role."""
+"""State of an entry, in the words of the help page -> the sign of the state, and the sign's style role."""
 
 WORKTREE_WIDTH = 12
 """The maximum width in cells of a worktree's name in a row."""
@@ -732,7 +732,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.screen.set_focus(self.list)
 
     def _apply_filter_text(self, text: str, *, typing: bool) -> None:
-        """Show the rows that match the filter `text`. Mistakes in the filter are shown too."""
+        """Show the rows that match the filter `text`, and the mistakes in the filter."""
         self._parsed = parse_library_filter(text, self._clock(), partial=typing)
         self._is_typing_filter = typing
         self._look_up_filter(self._lookups)

@@ -56,7 +56,7 @@ class LibrarySnapshot:
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(Topic, slug) of each subject that was found to be unreadable -> the reason."""
+    """(Topic, slug) of a subject that cannot be read -> the reason."""
     unchecked: int = 0
     """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True

@@ -75,7 +75,10 @@ class OutlineInput(PaneInput):
 
 
 class OutlinePane(BorderOnlyPane, Vertical):
-    """The pane with the outline of the open document. It follows the reader, and the reader follows its selection."""
+    """The pane with the outline of the open document.
+
+    The selection follows the reader, and the reader follows the selection.
+    """
 
     DEFAULT_CSS = """
     #outline-head { height: 1; padding: 0 2 0 1; background: $background; }
@@ -111,7 +114,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
         self._columns: list[OutlineColumn] = []
-        """The columns that some entry has, whether or not there is room for them."""
+        """The columns that have a cell for some entry. The pane may have no room for all of them."""
         self._activities: Mapping[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until it is known."""
         self._position = reader.viewport.make_reading_position()
@@ -307,7 +310,10 @@ class OutlinePane(BorderOnlyPane, Vertical):
     # choosing an entry
 
     def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
-        """Return the turn whose number is `text`. A space before the number makes it a word to filter by."""
+        """Return the turn whose number is `text`.
+
+        If a space precedes the number, the number is a word to filter by.
+        """
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
             return None
         entry = self._entries[int(text) - 1]

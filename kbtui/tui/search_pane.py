@@ -176,7 +176,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._unfolded: set[tuple[str | None, str]] = set()
-        """The entries, by project and id, whose hits are all shown. Of other entries, only the best hit is shown."""
+        """The entries (by project and id) whose hits are all shown.
+
+        Other entries show only their best hit.
+        """
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 
@@ -318,7 +321,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.has_notice("regular_expression"):
             text = "No line matches this regular expression."
         if answer.has_notice("filters_leave_nothing"):
-            text = "No results. The filter excludes all that match."
+            text = "No results. The filter excludes everything that matches."
         if answer.omitted:
             hits = format_counted_noun(answer.omitted, "hit")
             text = f"{hits} left out, because the text was deleted. {text}"

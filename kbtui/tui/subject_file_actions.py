@@ -47,7 +47,7 @@ class SubjectFileActions:
         self._show_message, self._on_written = show_message, on_written
         self._worker = LatestOnlyWorker(screen)
         self._trashed: list[subject_editing.TrashedFile] = []
-        """The files that were moved to the trash, the last one at the end."""
+        """The files that were moved to the trash, in the order in which they were moved."""
 
     def _show_error(self, error: Exception) -> None:
         self._show_message(self._describe_error(error), "error")

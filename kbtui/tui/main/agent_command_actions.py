@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_navigator import MainScreenContext
 
 _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
-"""Purpose of a command -> the key that copies it. The same key in upper case runs it."""
+"""Purpose of a command -> the key that copies the command. The same key in upper case runs the command."""
 
 
 class AgentCommandActions:

@@ -228,7 +228,7 @@ class TouchedFileActions:
             options.append(DialogOption(letter, name, said, turn.ref, request))
 
         if not found.lines:
-            options.append(DialogOption(":", "lines …", "only the turns that wrote them", ":"))
+            options.append(DialogOption(":", "lines …", "only turns that wrote certain lines", ":"))
 
         def open_turn(chosen: str | None) -> None:
             if chosen == ":":
@@ -242,7 +242,10 @@ class TouchedFileActions:
         self._main.screen.app.push_screen(OptionsDialog(title, options, notes), open_turn)
 
     def _ask_for_lines(self, path: str, line: int) -> None:
-        """Ask for lines of a file, and show the turns that wrote them. `line` is proposed, unless it is 0."""
+        """Ask for lines of a file, and show the turns that wrote these lines.
+
+        The input proposes the number `line`, unless `line` is 0.
+        """
         from kbtui.tui.framework.dialogs import TextInputDialog
 
         def find_writers(lines: str) -> _TurnsOfFile:

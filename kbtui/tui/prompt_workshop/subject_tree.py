@@ -44,8 +44,8 @@ EXACT_COST_CELLS = 52
 class SubjectTreeNode(NamedTuple):
     """The data of a row in the workshop's list.
 
-    Depending on `kind`, `name` is the slug of a subject, the path of a folder (with a final `/`), the
-    name of a prompt section, or the text of a problem. `number` is the position of a prompt section,
+    The meaning of `name` depends on `kind`: the slug of a subject, the path of a folder (with a final `/`),
+    the name of a prompt section, or the text of a problem. `number` is the position of a prompt section,
     counted from 0. If `shows_path` is true, the row shows the whole slug instead of its last part.
     """
 

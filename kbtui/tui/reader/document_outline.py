@@ -47,8 +47,8 @@ class TurnFacts:
 class OutlineEntry:
     """A part of a document: the key of its first block, and the words that describe it.
 
-    `line` is a line of the source text inside the block, counted from 1; 0 means the start of the
-    block. `depth` is the level of a heading, counted from 0. `searched` is what the filter searches.
+    `line` is a line of the source text inside the block, counted from 1; 0 means the start of the block.
+    `depth` is the level of a heading, counted from 0. `searched` is the text that the filter searches.
     """
 
     block: str

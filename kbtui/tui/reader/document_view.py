@@ -56,7 +56,7 @@ def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
 
 
 TOOL_FOLD_KINDS = ("tool", "diff")
-"""The kinds of folds that are tool calls: without and with a diff."""
+"""The kinds of the folds of tool calls: first without a diff, then with one."""
 
 
 class DocumentViewport:
@@ -188,7 +188,10 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` lines below `start`, or above it if `lines` is negative, within the document."""
+        """Return the position `lines` lines below `start`, or above `start` if `lines` is negative.
+
+        The position is limited to the lines of the document.
+        """
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines

@@ -169,7 +169,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.match_index = -1
         self.is_finding = False
         self.is_visiting = False
-        """Whether Esc leaves the workspace, because the user is visiting it."""
+        """Whether the user is visiting the workspace, so that Esc leaves it."""
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self._start_worker = LatestOnlyWorker(self)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_LINES = 60
 """The maximum number of lines of a part that is shown whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""The number of lines at the start and at the end of a longer part that are shown.
+"""How many lines at the start and at the end of a longer part are shown.
 
 A fold contains the other lines.
 """
@@ -78,7 +78,10 @@ def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
 
 
 class _TextPart(NamedTuple):
-    """A part of a text from `start` to `end` (exclusive). `is_fenced` means that it was between fences."""
+    """A part of a text from `start` to `end` (exclusive).
+
+    `is_fenced` means that the part was between fences.
+    """
 
     start: int
     end: int
