@@ -118,7 +118,7 @@ def format_error_on_one_line(error: Exception, root: Path) -> str:
 
 
 def suggest_similar_key(key: str, known: Collection[str]) -> str:
-    """Return a hint for an unknown key: the most similar known key. If none is similar, all known keys."""
+    """Return a hint for an unknown key: the most similar known key, or all known keys if none is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)

@@ -24,7 +24,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         "-----BEGIN ",
         rf"{_PEM_TYPE}[\w+/=\s\\:,.()-]{{40,8000}}?-----END {_PEM_TYPE}",
     ),
-    # A key whose lines begin with line numbers, quote marks or the like, as tools print files.
+    # A key in a file as tools print it: its lines begin with line numbers, quote marks or the like.
     (
         "private key",
         "-----BEGIN ",
@@ -129,7 +129,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         r"(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{15,22}/[\w-]{50,90}",
     ),
     ("Mapbox token", "sk.eyJ", r"[\w-]{10,2000}\.[\w-]{10,200}"),
-    # A signed token, also without its signature, and an encrypted one, which has five parts.
+    # A signed token with or without its signature, or an encrypted token, which has five parts.
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}(?:\.[\w-]{0,2000})?"),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.[\w-]{0,2000}(?:\.[\w-]{8,8000}){3}"),
     ("Azure client secret", "8Q~|7Q~", r"[\w.~-]{31,34}"),
@@ -176,13 +176,13 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
 )
 """For each kind of key: its name, its prefixes separated by `|`, and a pattern for the text after the prefix.
 
-A key is not recognized inside a word, but after `_`.
+Inside a word, a key is recognized only after `_`.
 """
 _PREFIXES = sorted(
     {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}, key=len
 )
 _KINDS = {prefix: kind for kind, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
-# What also occurs in front of other texts. A cut key after one of these is not recognized.
+# Prefixes that also occur before other texts. A cut key after such a prefix is not recognized.
 _WEAK_PREFIXES = frozenset(
     prefix
     for prefix in _PREFIXES
@@ -233,7 +233,7 @@ def join_words(words: Iterable[str]) -> str:
     return "|".join(map(re.escape, words))
 
 
-# Short prefixes, which occur in many words, are looked for with what must follow them.
+# Short prefixes occur in many words, so they are searched for together with the text that must follow.
 _LONGER_FORMS = {"pat": r"pat[A-Za-z0-9]{14}\.", "sl.": r"sl\.[\w-]{20}", "SK": "SK[a-f0-9]{8}"} | {
     prefix: f"{prefix}[AEIMQUYcgk][w-z0-5]"
     for prefix in _PREFIXES
@@ -287,7 +287,10 @@ def compile_byte_scanner(words: Iterable[str]) -> Any:
 
 @cache
 def _compile_formats() -> re.Pattern[str]:
-    """Compile the formats to one expression with a group for each, on first use: it takes 10 ms."""
+    """Compile the formats to one expression with a group for each format.
+
+    Compiled on first use, because this takes 10 ms.
+    """
     formats = []
     for _, prefixes, rest in _FORMATS:
         longest_first = sorted(prefixes.split("|"), key=len, reverse=True)
@@ -354,7 +357,7 @@ def _is_part_of_key(part: str) -> bool:
 
 
 def _find_end_of_cut_key(text: str, start: int) -> int | None:
-    """Return the end of the beginning of a key; None if what follows a prefix is no key."""
+    """Return where a key that was cut off ends; None if the text after the prefix is not part of a key."""
     part = _KEY_CHARACTERS.match(text, start)
     if part is None:
         return None

@@ -31,7 +31,7 @@ _NAME_ENDING = (
     r"(?:[_.-]?(?:key|id|value|base|hash|text|str(?:ing)?|plain(?:text)?|prod|dev|test|staging|root|admin"
     r"|access[_.-]?key|\d{1,3})){0,2}s?"
 )
-# A quote, which may be escaped in a JSON string or written as an XML entity or for a URL, or a mark of Markdown.
+# A quote or a mark of Markdown. A quote may be escaped for a JSON string, XML or a URL.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);|%22)"
 _MARK = r"[*_~]{1,3}"
 _CLOSE = rf"(?:{_QUOTE}|{_MARK}|\]|[ \t]?\([^()\n]{{1,40}}\)){{0,4}}"
@@ -55,7 +55,7 @@ _ASSIGNED = (
     r"|\[(?=[^\[\]]{8,4000}\])(?P<list>[^\[\]]{8,4000})"
     r"|(?:[^\s\"'`,;<>{}()\[\]:\\&|%]|:(?=\w)|[&%](?!\w{1,30}[=;]|#\d|22|2C|3[AB]|7D|0A)|\|(?=\w)|\\(?![\s\"'`\\nrt])){6,500})"
 )
-# What the names of secrets begin with, for RE2. Common words are followed by what makes them a name.
+# The beginnings of names of secrets, for RE2. Common words are combined with the words that make them names.
 _NAME_BEGINNINGS = (
     r"pass|pwd|secret|token|credential|cookie|bearer|kennwort|contrase|mot de passe|wachtwoord"
     r"|senha|psk|sig=|signature=|key=|connection[_-]?string|(?:recovery|backup)[ _-]?code"
@@ -79,8 +79,9 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 class _Context(NamedTuple):
     """What precedes a kind of secret.
 
-    `pattern` is matched where one of `words`, in lower case, stands, or is searched from `back`
-    characters before. Its groups `value`, `value2` and `value3` are the secret.
+    `words` are in lower case. `pattern` is matched at each of these words. If `back` is not 0, `pattern` is
+    searched for from `back` characters before the word. Its groups `value`, `value2` and `value3` are the
+    secret.
     """
 
     what: str
@@ -336,7 +337,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""The number of characters by which contexts are looked up. No word is shorter."""
+"""Contexts are looked up by this many characters at the start of a word. No word is shorter."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -490,7 +491,7 @@ def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
 
 
 def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values of environment variables with a secret name, also those that look like words."""
+    """Yield the values of environment variables with a secret name, even values that look like words."""
     for name in compile_scanner(_VARIABLE_LINE).finditer(data):
         match = _VARIABLE_VALUE.match(text, name.end())
         if match is None:

@@ -120,7 +120,7 @@ def get_conversation_creation_time(conversation: str) -> datetime:
 
 
 def parse_conversation_id(text: str, workspace: str | None = None) -> str:
-    """Parse a reference and return its conversation id; raises like `parse_conversation_ref`."""
+    """Parse a reference and return its conversation id; raises the errors of `parse_conversation_ref`."""
     return str(parse_conversation_ref(text, workspace).conversation)
 
 

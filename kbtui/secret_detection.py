@@ -113,7 +113,7 @@ def mask_secrets_in_json(value: Any, name: str = "") -> Any:
 
 
 class _JsonMasker:
-    """Masks the secrets in JSON values, and tells `remember` each secret with its kind."""
+    """Masks the secrets in JSON values, and calls `remember` with each secret and its kind."""
 
     def __init__(self, remember: Callable[[str, str], None] | None = None) -> None:
         self._remember = remember or (lambda secret, what: None)
@@ -127,7 +127,7 @@ class _JsonMasker:
         return self._mask_list(value, name) if isinstance(value, list) else value
 
     def mask_string(self, value: str, name: str) -> str:
-        """Mask the secrets in a string. A string that is masked again costs no further search."""
+        """Mask the secrets in a string. A string that occurs again is not searched again."""
         masked = self._masked_strings.get((value, name))
         if masked is None:
             masked = self._masked_strings[value, name] = self._mask_new_string(value, name)
@@ -199,7 +199,7 @@ class _JsonMasker:
 
 
 def _find_secrets_of_name(value: str, name: str) -> list[DetectedSecret]:
-    """Return the secrets in the string of a JSON value. `name` is its key."""
+    """Return the secrets in a string of a JSON value. `name` is the key of the string."""
     if not _is_secret_name(name):
         return find_secrets(value)
     if _is_secret_by_name(value, name) and not re.search(r"\s", value):
@@ -221,7 +221,7 @@ def _is_secret_by_name(value: str, name: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_secret_name(name: str) -> bool:
-    """Return whether a name is that of a secret. A name that is an option, such as `-u`, counts, too."""
+    """Return whether this is the name of a secret. It can also be an option such as `-u`."""
     example = f'"{name}": "q7Rz-41kP_x8Wm2T"'
     return bool(name) and (name.lower() in _STRUCTURED_NAMES or bool(find_secrets(example)))
 
@@ -347,7 +347,7 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 
 @lru_cache(maxsize=4_000)
 def _find_secrets_in_short_text(text: str) -> list[DetectedSecret]:
-    """Find the secrets of a name, a path or the like, which occurs in many events."""
+    """Find the secrets in a short text. The result is cached, because names and paths occur in many events."""
     return _find_secrets_in_text(text)
 
 
@@ -371,7 +371,7 @@ def _merge_overlapping_secrets(secrets: list[DetectedSecret]) -> list[DetectedSe
 def _find_secrets_with_invisible_parts(
     text: str, hidden: list[tuple[int, int]]
 ) -> Iterator[DetectedSecret]:
-    """Yield the secrets of a text without its `hidden` parts, with their offsets in the whole text."""
+    """Find secrets in a text without its `hidden` parts. Yield them with their offsets in the whole text."""
     starts, ends = [0, *(end for _, end in hidden)], [*(start for start, _ in hidden), len(text)]
     visible = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     # The offset of each visible part in the text without hidden parts.
@@ -403,7 +403,7 @@ def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[Detect
 
 
 def _decode_run(run: bytes) -> str | None:
-    """Return the text that a run of base64 or hexadecimal digits encodes; None if it is no text."""
+    """Return the text that a run of base64 or hexadecimal digits encodes; None if it encodes no text."""
     # Most runs are words and paths. Their first characters do not decode to text.
     if not (decode := next(filter(lambda one: _is_text(one(run[:24])), _DECODERS), None)):
         return None

@@ -283,7 +283,7 @@ def format_json_value_on_one_line(value: object) -> str:
 
 
 KNOWLEDGE_CHANGED = "knowledge changed since"
-"""What front ends say of an outdated turn."""
+"""The words with which front ends mark an outdated turn."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",
@@ -311,7 +311,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def extract_line_expression(query: str) -> str | None:
-    """Return the regular expression if a query consists of one between slashes, as in `/retr(y|ies)/`, else None."""
+    """Return the expression between the slashes of a query such as `/retr(y|ies)/`; None for any other query."""
     stripped = query.strip()
     is_expression = len(stripped) > 2 and stripped[0] == stripped[-1] == "/"
     return stripped[1:-1] if is_expression else None

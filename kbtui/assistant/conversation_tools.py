@@ -130,15 +130,15 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    With `file`, a path in the workspace or the reference of a subject, only conversations with a turn that
-    changed or read this file are listed, each with these turns. If it ends with lines
+    `file` is a path in the workspace or the reference of a subject. If it is given, only conversations with a
+    turn that changed or read this file are listed, each with these turns. If it ends with lines
     (`src/a.py:12-20`), only turns that wrote these lines count, and notices name the lines that no turn
-    wrote. The order by activity is then that of these turns.
+    wrote. With `file`, sorting by activity uses the times of these turns.
 
-    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
-    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With
-    `masked`, secrets are masked. The page has fewer than `limit` conversations if more would exceed
-    `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
+    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts `KEY` or
+    `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`,
+    secrets are masked. The page has fewer than `limit` conversations if more would exceed `max_chars`
+    characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
@@ -204,7 +204,7 @@ def answer_conversation_list(
 
 
 _LINE_RANGES_SHOWN = 50
-"""The maximum number of ranges of lines that no turn wrote in the answer."""
+"""The answer names at most this many ranges of lines that no turn wrote."""
 _FILE_TURNS_SHOWN = 20
 """The maximum number of a conversation's turns that are listed for a file, newest first."""
 
@@ -224,7 +224,7 @@ def _summarize_turns_of_file(
 ) -> tuple[dict[str, list[FileTurnSummaryJson]], Notice | None]:
     """Return the turns that changed or read a file, newest first, by conversation.
 
-    The second result says that the marks cannot be read.
+    The second value is a notice if the marks cannot be read, otherwise None.
     """
     marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
     turns: dict[str, list[FileTurnSummaryJson]] = {}

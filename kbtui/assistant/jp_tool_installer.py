@@ -104,12 +104,12 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 class PlannedFileChange:
     """A planned change of one file, which is made only if the file still contains `old`.
 
-    The actions `write`, `update` and `remove` change the file. The other actions leave the file as
-    it is, and `why` gives the reason:
+    The actions `write`, `update` and `remove` change the file. The other actions leave the file as it is, and
+    `why` gives the reason:
 
     * `keep`: the file is up to date.
-    * `edited`: the user has edited the file. `is_outdated` says whether kbtui would write another
-      text now than the one that was edited; `new` is that text.
+    * `edited`: the user has edited the file. `new` is the text that kbtui would write now. `is_outdated` says
+      whether it differs from the text that kbtui wrote before the edit.
     * `taken`: kbtui did not write the file, or another file defines the tool.
     """
 
@@ -248,7 +248,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 
 
 def _read_checksum(data: bytes) -> bytes | None:
-    """Read the checksum of the text that kbtui wrote, which stays when somebody edits the file."""
+    """Read the checksum of the text that kbtui wrote. Editing the text does not change this checksum."""
     match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
     return match[1] if match else None
 

@@ -1,6 +1,6 @@
 """Topics and their subjects, what `learn` returns, and the `<knowledge>` section of the prompt.
 
-A module of this package is imported when one of its names is first used. A search needs only small ones.
+A module of this package is imported when one of its names is first used. A search needs only small modules.
 """
 
 from importlib import import_module

@@ -230,9 +230,9 @@ _USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")
 def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
-    If no editor is set and `or_installed` is true, this is a common editor that is installed. By
-    default, kbtui chooses none, because users may not know how to quit an editor that they did not
-    choose. Raises `UsageError` if there is no editor, or if it needs a terminal and there is none.
+    If no editor is set and `or_installed` is true, the command starts a common editor that is installed. By
+    default, kbtui chooses none, because users may not know how to quit an editor that they did not choose.
+    Raises `UsageError` if there is no editor, or if it needs a terminal and there is none.
     """
     import shlex
     import shutil
@@ -266,10 +266,10 @@ class TrashedFile(NamedTuple):
 
 
 def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
-    """Move a subject's file to the system's trash, and return where it is there.
+    """Move a subject's file to the system's trash, and return its path in the trash.
 
-    The result is None if it is not found there, for example because the trash is on another disk. Raises
-    `TrashUnavailableError` or `NothingFound`.
+    The result is None if the file is not found in the trash, for example because the trash is on another
+    disk. Raises `TrashUnavailableError` or `NothingFound`.
     """
     from send2trash import send2trash
 
@@ -292,8 +292,8 @@ def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
 def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
     """Find the file with this inode in the trash directories for files of `directory`.
 
-    send2trash does not say where it moved a file, and renames a file whose name the trash already has. A
-    file that is moved on one disk keeps its inode.
+    send2trash does not say where it moved a file, and renames a file whose name the trash already has. A file
+    that is moved within one disk keeps its inode.
     """
     from send2trash.plat_other import HOMETRASH, find_mount_point
 
@@ -315,7 +315,7 @@ def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
 def restore_trashed_file(trashed: TrashedFile) -> None:
     """Move a subject's file from the trash back to its place.
 
-    Raises `KbtuiError` if another file has its name now, or if the trash no longer has it.
+    Raises `KbtuiError` if another file now has the same name, or if the file is no longer in the trash.
     """
     where = str(trashed.path)
     try:

@@ -8,8 +8,9 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""The maximum number of a topic's directories that are read through links, because links can multiply
-its paths.
+"""At most this many directories of a topic are read through links.
+
+Without a limit, links could multiply the topic's paths.
 """
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]

@@ -207,10 +207,12 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The minimum size of a terminal, as (columns, rows), that gives all panes of the TUI enough space."""
 READING_SECONDS = 1.0
-"""The doctor reads conversations for at most this many seconds. For the rest, it reports the errors in the index.
+"""The doctor reads conversations for at most this many seconds.
+
+For the other conversations, it reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""For an indexed conversation with more bytes than this, the doctor reports the errors in the index."""
+"""If an indexed conversation has more bytes than this, the doctor reports the errors recorded in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""
@@ -475,7 +477,7 @@ def _diagnose_texts_of_conversations(
     errors = _get_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
-    # Check those first that are not indexed, or that have an error in the index.
+    # First check the conversations that are not indexed, or for which the index records an error.
     for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
         is_in_time = time.monotonic() < end and info.size <= READING_BYTES
         if info.id in errors and not is_in_time:

@@ -81,7 +81,7 @@ SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"}
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """Conversation files with these suffixes are searched for the names of the wanted file before they are parsed.
 
-Only conversation files of `SCANNED_AGENTS` are searched. One that contains none of the names is not
+Only conversation files of `SCANNED_AGENTS` are searched. A file that contains none of the names is not
 parsed.
 """
 
@@ -204,7 +204,7 @@ class FileTurnHistory(NamedTuple):
     problems: dict[str, str]
 
     def format_lines(self) -> str:
-        """Return the lines that were asked for, such as `3` or `3-5`; "" if none were."""
+        """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
         if self.lines is None:
             return ""
         return _format_line_range(self.lines)
@@ -277,7 +277,7 @@ def collect_turn_activities(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that reads from Git the text of a file at a time; None without a repository.
+    """Return a function that finds in Git what text a file had at a given time; None without a repository.
 
     Paths are relative to the workspace.
     """
@@ -359,8 +359,9 @@ def blame_file(
     """Find the turns that changed or read a file, under any of its names, newest first.
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
-    these lines of the current file. Raises `NothingFound` if the file does not exist and no turn has read
-    or changed it, if it is a directory, or if it has none of the lines. Raises `UsageError` for an invalid path or range.
+    these lines of the current file. Raises `NothingFound` for a directory, for a missing file that no turn
+    has read or changed, and for lines that the file does not have. Raises `UsageError` for an invalid path or
+    range.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -416,10 +417,10 @@ def blame_file_or_subject(
 ) -> FileTurnHistory:
     """Find the turns that changed or read a file, newest first.
 
-    `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If
-    it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
-    Raises the errors of `blame_file`, and with `is_limited_to_workspace` a `UsageError` for the path of
-    a file that is outside the workspace.
+    `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If it
+    ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines. Raises the
+    errors of `blame_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
+    `UsageError`.
     """
     path, lines = split_file_name_and_lines(workspace, name, directory)
     root = os.path.realpath(workspace.root)
@@ -435,7 +436,7 @@ def blame_file_or_subject(
         try:
             return blame_file(workspace, file, lines)
         except NothingFound as other:
-            # The path of a missing subject is not what the user named.
+            # An error about a missing subject must name what the user entered, not the path of the subject.
             raise (other if os.path.exists(file) else error) from None  # noqa: PTH110
 
 
@@ -464,10 +465,10 @@ def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -
 def split_file_name_and_lines(
     workspace: Workspace, name: str, directory: str | None = None
 ) -> tuple[str, LineRange | None]:
-    """Split `src/a.py:12-20` into the name of the file and the lines, which are None if there are none.
+    """Split `src/a.py:12-20` into the name of the file and the lines (None if the text names no lines).
 
-    Raises `UsageError` for an invalid range. Text after the last colon counts as a range if the text
-    before it is the name of an existing file, relative to `directory` or to the workspace.
+    Raises `UsageError` for an invalid range. Text after the last colon counts as a range if the text before
+    it is the name of an existing file, relative to `directory` or to the workspace.
     """
     bases = [base for base in (directory, str(workspace.root)) if base]
 

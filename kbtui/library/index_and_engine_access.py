@@ -291,7 +291,10 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Updates are numbered. These are the numbers of the last requested and of the last finished one."""
+        """Updates are numbered.
+
+        These are the numbers of the last requested update and of the last finished update.
+        """
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )

@@ -267,7 +267,7 @@ class Library(ReferenceReader):
         )
 
     def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesOfFilter:
-        """Return the subjects and conversations, also archived ones, that a filter such as `file:main.py` selects.
+        """Return the subjects and conversations (including archived ones) that a filter such as `file:main.py` selects.
 
         Raises `IndexUnavailable` if there is no index.
         """
@@ -335,17 +335,16 @@ class Library(ReferenceReader):
     ) -> SearchAnswer:
         """Search by keywords and by meaning; wait up to `wait` seconds for the model (default: 10).
 
-        `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are
-        searched; if they are empty, all are. `limit` is from 1 to 100. `per_entry` is the maximum
-        number of hits from one entry, 0 means no maximum. With `all_projects`, all workspaces that the
-        user has opened are searched, and each hit has a `project` and a `workspace`. If `query` is a
-        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit`, `per_entry` and
-        `all_projects` are ignored. `origin` and `caller` are recorded in the query log; if `origin` is
-        None, the search is not logged.
+        `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are searched; an
+        empty value sets no limit. `limit` is from 1 to 100. `per_entry` is the maximum number of hits from
+        one entry; 0 means no maximum. With `all_projects`, all workspaces that the user has opened are
+        searched, and each hit has a `project` and a `workspace`. If `query` is a `SearchRequest`, its own
+        fields apply, and `mode`, `types`, `topics`, `limit`, `per_entry` and `all_projects` are ignored.
+        `origin` and `caller` are recorded in the query log; if `origin` is None, the search is not logged.
 
-        Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the
-        query, a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query
-        of a `SearchRequest` raise no error; the answer lists them in `mistakes`.
+        Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the query, a
+        `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
+        `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
         from kbtui.engine.engine_protocol import WAIT_SECONDS, validate_wait_seconds
 
@@ -565,10 +564,10 @@ class Library(ReferenceReader):
     ) -> Mark:
         """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
 
-        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
-        instead, and the state `superseded` needs it. Raises `UsageError` if `ref` names no turn or an
-        argument is invalid or missing. Raises `NothingFound` if the turn or what `superseded_by` names
-        does not exist, or if the turn does not contain the passage.
+        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies instead;
+        the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or an argument is
+        invalid or missing. Raises `NothingFound` if the turn or the target of `superseded_by` does not exist,
+        or if the turn does not contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
@@ -612,9 +611,9 @@ class Library(ReferenceReader):
     def marks(self, conversation: str | None = None) -> list[PlacedMark]:
         """Return all marks, or those of one conversation, newest first, with the places of their texts.
 
-        `conversation` can also be a reference to a turn or call, which selects the marks on it and in
-        it. A mark whose text cannot be found has no `place`, and is selected by the turn and call that
-        it had. Raises `UsageError` for an invalid reference.
+        `conversation` can also be a reference to a turn or call; only the marks of that turn or call are then
+        returned. A mark whose text cannot be found has no `place`. Such a mark is selected by the turn and
+        call that are stored with it. Raises `UsageError` for an invalid reference.
         """
         if conversation is None:
             return self._marks.list_placed_marks()
@@ -638,8 +637,8 @@ class Library(ReferenceReader):
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark with this id, or the marks on the turn or call of a reference.
 
-        A mark whose text cannot be found is on no turn, so only its id selects it. Raises `NothingFound`
-        if there is no mark.
+        A mark whose text cannot be found is on no turn: it can be selected only by its id. Raises
+        `NothingFound` if there is no mark.
         """
         return self._marks.find_marks(text)
 

@@ -76,7 +76,10 @@ class ModelQualityJson(TypedDict):
 
 
 class OpenedHitsQualityJson(TypedDict):
-    """The quality of both models on the `queries` after which the user opened hits that still exist."""
+    """The quality of both models.
+
+    `queries` is the number of queries for which the user opened hits that still exist.
+    """
 
     queries: int
     current: ModelQualityJson
@@ -123,12 +126,12 @@ def compare_models(
 ) -> ModelComparisonJson:
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
-    `setting` is a value of the setting `model`, and `other` is the directory of a model. Of a large index, every
-    n-th passage is taken, so that at most `max_passages` are embedded, and those that the user opened. `report` is
-    called with what is being done.
+    `setting` is a value of the setting `model`, and `other` is the directory of a model. From a large index,
+    only every n-th passage is taken. At most `max_passages` are embedded, in addition to those that the user
+    opened. `report` is called with a text about each step.
 
-    Raises `UsageError` if `other` is no directory with a model, `EmbeddingModelUnavailable` if the current model
-    cannot be loaded, and `NothingFound` if there are no queries or no passages.
+    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if the current
+    model cannot be loaded, and `NothingFound` if there are no queries or no passages.
     """
     log = QueryLog(workspace.data_dir / "queries.sqlite")
     opened = _list_opened_chunks(log)
@@ -221,9 +224,9 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
 def _sample_passages(
     reader: IndexReader, limit: int, wanted: Collection[str]
 ) -> tuple[list[_SampledPassage], int]:
-    """Return evenly spaced passages that get a vector, at most `limit`, and how many there are in all.
+    """Return at most `limit` evenly spaced passages that get a vector, and the number of all such passages.
 
-    The chunks in `wanted` that still exist are added to them.
+    The chunks in `wanted` that still exist are added to the passages.
     """
     with closing(CatalogDatabase(Path(reader.folder) / "catalog.sqlite")) as catalog:
         numbers = [number for number, _, _ in catalog.iterate_chunks_to_embed()]

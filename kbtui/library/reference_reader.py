@@ -103,7 +103,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return found
 
     def find_subject_of_file(self, path: str) -> Subject | None:
-        """Return the subject with this file, which may be disabled; None if the file is not a subject."""
+        """Return the subject that this file contains, even a disabled one; None if the file is not a subject."""
         return self._make_citation_target_lookup({}).subjects_by_path.get(path)
 
     def read_subject_text(self, subject: Subject) -> str:

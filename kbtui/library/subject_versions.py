@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 class GivenAndCurrentText(NamedTuple):
     """The text of a subject that a turn was given, and its text now (None if the subject is gone).
 
-    Tags, code fences, line numbers and notes around the text are removed from both. If the turn was
-    given only a part, `now` is only the part of the subject that corresponds to it. If the subject was
-    renamed, `renamed_to` is its reference now, and `now` its text. `is_disabled` says why it is gone.
+    Tags, code fences, line numbers and notes around the text are removed from both. If the turn was given
+    only a part, `now` is only the corresponding part of the subject. If the subject was renamed, `renamed_to`
+    is its new reference, and `now` is the text at that reference. If `is_disabled` is true, the subject
+    counts as gone because it is disabled.
     """
 
     cite: Citation
@@ -129,14 +130,12 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
 def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
     """Return the texts that a subject had, newest first, each with the turns that were given this text.
 
-    The texts come from Git if the subject is in a repository, and from the conversations in which a
-    turn was given the whole subject. A turn that was given only a part is listed with one version
-    that contains this part: the newest one that is not newer than the turn. If Git says that the subject
-    was renamed, the result is the history of the renamed subject. If it no longer exists, none of the
-    versions is current.
+    The texts come from Git if the subject is in a repository, and from the conversations in which a turn was
+    given the whole subject. A turn that was given only a part is listed with one version that contains this
+    part: the newest one that is not newer than the turn. If Git says that the subject was renamed, the result
+    is the history of the renamed subject. If the subject no longer exists, none of the versions is current.
 
-    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is
-    known.
+    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is known.
     """
     try:
         subject = reader.find_subject(ref)
@@ -197,13 +196,13 @@ class _VersionHistory:
         self._texts = [ComparableText(one.text, relative or "") for one in versions]
         self._given: list[list[str]] = [[] for _ in versions]
         self._latest: int | None = None
-        """The index of the version that the subject had last, before the turn that is added next."""
+        """The index of the version that the subject had just before the turn that is added next."""
         self._commits = sorted(
             (one.time or 0.0, -index) for index, one in enumerate(versions) if one.commit
         )
 
     def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
-        """Add the turn to the version that it was given, or make a version of its text."""
+        """Add the turn to the version that it was given, or make a new version of the text that it was given."""
         time = timestamp.timestamp() if timestamp else None
         while time is not None and self._commits and self._commits[0][0] <= time:
             self._latest = -self._commits.pop(0)[1]
@@ -223,9 +222,9 @@ class _VersionHistory:
     def _find_version(self, given: GivenText, time: float | None) -> int | None:
         """Return the index of the version that a turn was given; None if it is not known yet.
 
-        This is the version that the subject had last. If that one has another text, it is a committed
-        version, preferably one that is not newer than the turn; for a turn without a time, or a part of a
-        text, it can be any version.
+        The version that the subject had just before the turn is preferred. If its text differs, committed
+        versions are compared. If the turn has no time, or was given only a part of a text, all versions are
+        compared. Of several equal versions, the newest one that is not newer than the turn is chosen.
         """
         stored = given.make_stored_form()
         if self._latest is not None and self._has_text(self._latest, given, stored):
@@ -305,7 +304,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, the references that the subject had in its topic before, and why it cannot be read."""
+    """Return the versions, the earlier references in the same topic, and why the current text cannot be read."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)
@@ -415,7 +414,7 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
 
 
 def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
-    """Return the citation with the text that its file-reading call returned, or unchanged without one.
+    """Return the citation with the text that its call read from a file; without such a text, return it unchanged.
 
     The file that the call read was a subject at that time.
     """

@@ -62,7 +62,7 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """The file of a document. `digest` is that of the document as it was fetched.
+    """The file of a document. `digest` is the digest of the document as it was fetched.
 
     `is_edited` says whether the user has edited the file since then.
     """

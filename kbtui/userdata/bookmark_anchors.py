@@ -1,4 +1,4 @@
-"""Keeps bookmarks of turns and calls at their texts, when a conversation's file is rewritten."""
+"""Keeps bookmarks of turns and calls at the right texts when a conversation's file is rewritten."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class _StoredAnchor(NamedTuple):
 class BookmarkAnchors:
     """The anchors of the bookmarks of turns and calls.
 
-    A bookmark is stored by its reference, which contains the turn's number. The anchor finds the turn
-    by its event's id, or by its text, when the number has changed.
+    A bookmark is stored by its reference, which contains the turn's number. If this number has changed, the
+    anchor finds the turn by an event's id or by the turn's text.
     """
 
     def __init__(self, workspace: Workspace, userdata: UserData) -> None:
@@ -49,7 +49,7 @@ class BookmarkAnchors:
         )
 
     def list_bookmarks(self) -> list[Bookmark]:
-        """Return all bookmarks, newest first, after each was moved to the turn that has its text now.
+        """Move each bookmark to the turn that now contains the bookmarked text; return all bookmarks, newest first.
 
         If the anchors cannot be read, the bookmarks are returned as they are stored.
         """
@@ -65,7 +65,7 @@ class BookmarkAnchors:
         return self._userdata.list_bookmarks() if any(has_moved) else bookmarks
 
     def _move_bookmarks(self, conversation_id: str, refs: list[Ref]) -> bool:
-        """Move the bookmarks `refs` of a conversation. Return whether one of them had another place."""
+        """Move the bookmarks `refs` of a conversation. Return whether any reference has changed."""
         try:
             info = find_conversation(self._workspace, conversation_id)
         except KbtuiError:
@@ -81,12 +81,12 @@ class BookmarkAnchors:
         for ref in refs:
             name, place = str(ref), places.get(str(ref))
             if place is None and anchors.get(name) is not None:
-                # The text is gone: keep the anchor, because the text may come back.
+                # The text is gone. Keep the anchor, because the text may come back.
                 now[name] = stored[name]._replace(signature=info.signature)
                 continue
             if place is not None:
                 ref = make_conversation_ref(conversation_id, place.turn, place.call)
-            # A new anchor has the id of the event, which JP may have added since.
+            # Make a new anchor: JP may have added the event's id after the old anchor was made.
             now[str(ref)] = _StoredAnchor(info.signature, make_target_anchor(conversation, ref))
             if str(ref) != name:
                 moves[name] = str(ref)
@@ -112,7 +112,7 @@ class BookmarkAnchors:
 
     def add_imported_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
         """Store the anchors of bookmarks from another machine, by reference. Raises `WorkspaceError`."""
-        # No conversation has an empty signature, so the next list of bookmarks looks for the texts.
+        # No conversation has an empty signature, so the next call of `list_bookmarks` looks for the texts.
         self._save_anchors(anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()})
 
     def _save_anchors(self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]) -> None:

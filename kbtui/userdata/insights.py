@@ -237,10 +237,11 @@ class EntryCitationCount:
 
 @dataclass(slots=True)
 class OutdatedTurnWithTitle:
-    """An outdated turn, which was given a subject that has changed or is gone since.
+    """An outdated turn and the title of its conversation.
 
-    `ref` is the reference of the turn, and `title` the title of its conversation. `time` is the time of
-    the call that returned the first of the subjects, in Unix seconds.
+    The turn was given a subject that later changed or disappeared. `ref` is the reference of the turn, and
+    `title` the title of its conversation. `time` is when a call returned the first such subject, in Unix
+    seconds.
     """
 
     ref: str
@@ -263,8 +264,8 @@ class OutdatedTurnWithTitle:
 class Insights:
     """Statistics of the searches and citations of the last `days` days.
 
-    `outdated_turns` are the newest outdated turns, also from before this period; `outdated_turns_total`
-    counts all of them. `marks` are the user's marks on the outdated turns in the list.
+    `outdated_turns` are the newest outdated turns, including those from before this period;
+    `outdated_turns_total` counts all of them. `marks` are the user's marks on the outdated turns in the list.
     """
 
     days: int
@@ -406,7 +407,10 @@ def _add_titles_to_outdated_turns(
 
 
 def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar in eighths of a cell. A bar for the value `largest` fills `width` cells."""
+    """Draw a bar whose length is a multiple of an eighth of a cell.
+
+    A bar for the value `largest` fills `width` cells.
+    """
     if value <= 0 or largest <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / largest))

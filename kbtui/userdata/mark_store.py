@@ -43,7 +43,7 @@ CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation);
 {REMOVALS_TABLE}"""
 _UPGRADES = (REMOVALS_TABLE,)
 _CLOCK_STEP = 1e-6
-"""The seconds by which times differ that are equal in an export, which has microseconds."""
+"""Two times that differ by at most this many seconds count as equal, because an export rounds to microseconds."""
 
 
 class MarkStore:
@@ -87,8 +87,8 @@ class MarkStore:
     ) -> Mark:
         """Mark a turn, a call, or a passage in one of them, and replace an earlier mark at the same place.
 
-        `superseded_by` is a reference, and is kept only with the state `superseded`. Raises `UsageError`
-        or `NothingFound` if there is nothing to mark.
+        `superseded_by` is a reference. It is stored only if the state is `superseded`. Raises `UsageError` or
+        `NothingFound` if there is nothing to mark.
         """
         if state not in MARK_STATES:
             hint = f"the states are {', '.join(MARK_STATES)}"
@@ -119,7 +119,7 @@ class MarkStore:
         return self._save_changed_mark(mark)
 
     def _save_changed_mark(self, mark: Mark) -> Mark:
-        """Save a mark that the user has set or changed now; return it with the time of the change."""
+        """Save a mark that the user has just set or changed; return the mark with the time of the change."""
         with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM marks WHERE id = ?"
             earlier = db.execute(select, (mark.id,)).fetchone()
@@ -138,10 +138,10 @@ class MarkStore:
             return None
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add marks that were exported elsewhere, even those that were removed here since.
+        """Add marks from an export, even those that were removed here after the export.
 
-        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were
-        new or newer.
+        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were new
+        or newer.
         """
         saved = 0
         with self.file.open_write_transaction() as db:
@@ -155,7 +155,7 @@ class MarkStore:
         return saved
 
     def restore_mark(self, mark: Mark) -> None:
-        """Save a removed mark again, as changed now."""
+        """Save a removed mark again, with the current time as the time of its change."""
         self._save_changed_mark(mark)
 
     def remove_mark(self, mark_id: str) -> bool:
@@ -168,8 +168,8 @@ class MarkStore:
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark with this id, or the marks on the turn or call of a reference.
 
-        A mark whose text cannot be found is on no turn, so only its id selects it. Raises `NothingFound`
-        if there is no mark.
+        A mark whose text cannot be found is on no turn: it can be selected only by its id. Raises
+        `NothingFound` if there is no mark.
         """
         placed = self.list_placed_marks()
         found = [one for one in placed if one.mark.id == text]
@@ -212,7 +212,7 @@ class MarkStore:
         ]
 
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
-        """Replace each mark's `superseded_by` by the current reference of its target, and say if it is gone."""
+        """Replace each `superseded_by` by the current reference of its target, and record whether the target is gone."""
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:
             if mark.target_anchor and mark.superseded_by:
@@ -273,7 +273,8 @@ class MarkStore:
     def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
         """Return the marks on each turn of a loaded conversation.
 
-        Raises nothing if the marks cannot be read, so that the conversation can be shown.
+        If the marks cannot be read, the result has a notice. No error is raised, so that the conversation can
+        be shown.
         """
         try:
             marks = self.list_marks(conversation.info.id)

@@ -22,9 +22,9 @@ _MARK_FILTERS = ("mark:", "marked:")
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
-    """Return the value of `SearchRequest.marked`: empty if the request has no filter by marks.
+    """Return the value of `SearchRequest.marked`, which is empty if the request has no filter by marks.
 
-    It is also empty if the marks cannot be read. `add_marks_to_hits` adds the notice that says so.
+    The value is also empty if the marks cannot be read; `add_marks_to_hits` then adds a notice.
     """
     query = request.query.lower()
     if request.marks or any(key in query for key in _MARK_FILTERS):
@@ -44,7 +44,7 @@ class MarksOfTurns(NamedTuple):
     notice: Notice | None = None
 
     def get_marks(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on the turn that a reference names, also by one of its calls; () for other references."""
+        """Return the marks on the turn of a reference to a turn or call; () for any other reference."""
         if not self.by_turn:
             return ()
         key = _parse_turn_of_reference(ref)
@@ -99,8 +99,8 @@ def add_marks_to_hits(
     """Return the answer with the user's marks on the turns of its hits.
 
     `workspaces` maps the value of `Hit.workspace`, which is None in a search of one workspace, to the
-    workspace. A hit that is also in other workspaces has their marks, too. If marks cannot be read, the
-    answer has a notice.
+    workspace. A hit that occurs in several workspaces gets the marks of all of them. If marks cannot be read,
+    the answer has a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {}

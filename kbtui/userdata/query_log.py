@@ -26,8 +26,7 @@ LOG_SECONDS = 0.05
 After this time, the search is not logged.
 """
 REPLACE_SECONDS = 600.0
-"""A query replaces an incomplete form of it in the log if this form is at most this many seconds old.
-"""
+"""A query replaces its incomplete form in the log only if that form is at most this many seconds old."""
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"

@@ -1,7 +1,7 @@
-"""When records of the user's data were removed, so that importing an older version does not bring them back.
+"""Stores when records of the user's data were removed, so that importing an older version does not restore them.
 
-A removal is dated later than the version that it removed, and a change later than the version or the
-removal before it. So the user's last action wins when data is merged, even if a clock was wrong.
+A removal is dated later than the version that it removed, and a change later than the version or the removal
+before it. So the user's last action wins when data is merged, even if a clock was wrong.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ CREATE TABLE IF NOT EXISTS removals (
 ) WITHOUT ROWID
 """
 _MOMENT = 1e-6
-"""A microsecond: times in Unix seconds are `float`s, which do not resolve much less."""
+"""A microsecond, in seconds. Times in Unix seconds are `float`s, which cannot express much shorter intervals."""
 
 
 def record_removals(
     db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
 ) -> None:
-    """Store that records are removed now. `removed` has the id and the time of each removed version."""
+    """Store the current time as the time of removal of records.
+
+    `removed` has the id and time of each removed version.
+    """
     now = time.time()
     rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]
     db.executemany("INSERT OR REPLACE INTO removals VALUES (?, ?, ?)", rows)

@@ -25,7 +25,7 @@ _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SqliteFile:
-    """A store in one SQLite file. If `sync` is false, a write ends before its data is on the disk."""
+    """A store in one SQLite file. If `sync` is false, a write does not wait until its data is on the disk."""
 
     def __init__(
         self,
@@ -140,9 +140,9 @@ class SqliteFile:
 def commit_all_or_none(
     transactions: Sequence[tuple[SqliteFile, sqlite3.Connection, Path]],
 ) -> None:
-    """Commit transactions in several files. If a commit fails, undo those before it.
+    """Commit transactions in several files. If a commit fails, undo the earlier commits.
 
-    Each has a copy of its file from before the transaction. Raises `WorkspaceError`.
+    Each transaction comes with a copy of its file from before the transaction. Raises `WorkspaceError`.
     """
     committed: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
     try:

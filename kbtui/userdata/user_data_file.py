@@ -1,7 +1,7 @@
 """The file that moves user data to another machine: JSON Lines with a header, the records and a checksum.
 
-The format is documented in `docs/guide/moving.md`. The file names no path to write to, and the same data
-gives the same bytes, so that versions of it in a Git repository differ only where the data differs.
+The format is documented in `docs/guide/moving.md`. The file contains no path to which kbtui writes. The same
+data gives the same bytes, so two versions of the file in a Git repository differ only where the data differs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MAX_LINE_BYTES = 8_000_000
-"""A file with a longer line is refused. The state of the TUI, the longest record, is shorter."""
+"""A file with a longer line is refused. Even the longest record, the state of the TUI, is shorter."""
 MAX_RECORD_BYTES = 256_000_000
-"""A file whose records have more bytes than this is refused. Parts of kept sessions do not count, as they are written to the disk."""
+"""A file whose records have more bytes than this is refused.
+
+Parts of kept sessions do not count, because they are written to the disk.
+"""
 _PART_BYTES = 12_288
-"""A line has this many bytes of a kept session, so that a grown session changes only the last lines."""
+"""A line contains this many bytes of a kept session. So a session that grows changes only its last lines."""
 _MAX_COMPRESSION = 1100
-"""gzip compresses to 1/1032 of the size at best. A file that claims more is refused."""
+"""gzip makes data at most 1,032 times smaller. A file that claims more is refused."""
 _LOCAL_FIELDS = ("original_state", "kept_size")
 """The fields of a `KeptSession` that hold on one machine only."""
 _EXPORT_AGAIN = "export the data again, and copy the whole file"
@@ -55,8 +58,8 @@ class WorkspaceData:
 
     `root` is its path on the machine that exported it. `repository` is the address of its Git repository, and
     `directory` its path in the repository ("" for the repository's root). `worktrees` has the root of each
-    worktree that was seen, and the path of the workspace in it. `anchors` has what identifies the text of
-    bookmarks of turns, by reference.
+    worktree that was seen, and the path of the workspace in it. `anchors` maps the reference of a bookmark of
+    a turn or call to what identifies the turn's text.
     """
 
     root: str
@@ -78,7 +81,7 @@ class LeftOut(NamedTuple):
 
 @dataclass
 class ExportedData:
-    """The content of a file: the workspaces, the kept sessions, and when kept sessions were removed, by id."""
+    """The content of a file: workspaces, kept sessions, and the times of removed kept sessions by id."""
 
     workspaces: list[WorkspaceData] = field(default_factory=list)
     kept: list[KeptSession] = field(default_factory=list)
@@ -422,7 +425,7 @@ def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
     def is_worktree(value: object) -> bool:
         if not isinstance(value, list) or len(value) != 2 or not all(map(is_path, value)):
             return False
-        # Conversations below `path` are taken for the workspace's, so it must not be any directory.
+        # Conversations below `path` count as the workspace's, so an arbitrary directory must not be accepted.
         top, path = value
         is_inside = f"{path}/".startswith(f"{top}/")
         return is_inside and top != "/" and [*map(os.path.normpath, value)] == value

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS saved_searches (
   hidden INTEGER NOT NULL, all_projects INTEGER NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
 {REMOVALS_TABLE}"""
-"""The tables that files of version 1 lack, or may lack."""
+"""The tables that may be missing in files of version 1."""
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS bookmarks (
   ref TEXT PRIMARY KEY, title TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL, changed REAL NOT NULL
@@ -202,8 +202,8 @@ class UserData:
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
         """Give bookmarks other references. `moves` maps each present reference to the new one.
 
-        If there is a bookmark for the new reference that is not moved itself, its note is added to the
-        note of the moved one.
+        If the new reference already has a bookmark, and that bookmark is not moved itself, its note is added
+        to the note of the moved bookmark.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -341,7 +341,7 @@ class UserData:
 def _remove_rows(
     db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
 ) -> bool:
-    """Remove the record `name` from a table, and store when. Return False if there is none."""
+    """Remove the record `name` from a table, and store the time. Return False if there is no such record."""
     name = replace_surrogates(name)
     select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
     found = db.execute(select, (name,)).fetchall()

@@ -77,10 +77,10 @@ _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 def collect_user_data(
     settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
 ) -> tuple[ExportedData, list[LeftOut]]:
-    """Read the user's data of all workspaces, or with `is_only_here` that of one.
+    """Read the user's data of all workspaces. If `is_only_here` is true, read only that of `here`.
 
-    The second value names the data directories whose workspace is not known. Raises `WorkspaceError` if data
-    cannot be read.
+    The second value lists what is left out: damaged kept sessions, and data directories of unknown
+    workspaces. Raises `WorkspaceError` if data cannot be read.
     """
     found = {str(here.root): (here, identify_project(str(here.root)).key)}
     if not is_only_here:
@@ -119,13 +119,13 @@ def _identify_workspace(workspace: Workspace, project_key: str) -> WorkspaceData
     if repository.startswith("jp:"):
         return WorkspaceData(root, repository.removeprefix("jp:"))
     if repository.startswith("/"):
-        # A path on this machine says nothing on another one.
+        # A path on this machine identifies nothing on another machine.
         return WorkspaceData(root, workspace.id)
     return WorkspaceData(root, workspace.id, repository, directory)
 
 
 class _UnknownWorkspace(Workspace):
-    """A workspace of which only the data directory is known: it is the root, too."""
+    """A workspace of which only the data directory is known. That directory is also its `root`."""
 
     @property
     def data_dir(self) -> Path:
@@ -133,7 +133,7 @@ class _UnknownWorkspace(Workspace):
 
 
 def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
-    """Yield the data directories with records of a person whose workspace is not registered."""
+    """Yield the data directories that contain a user's records and belong to no registered workspace."""
     try:
         folders = sorted(Path(paths.get_data_home()).iterdir())
     except OSError:
@@ -159,7 +159,8 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
 class WorkspaceMatch(NamedTuple):
     """A workspace of a file, and the one on this machine that gets its data.
 
-    If `workspace` is None, `candidates` has the roots of the workspaces that it could be: several, or none.
+    If `workspace` is None, no workspace or several workspaces match. `candidates` has the roots of the
+    latter.
     """
 
     data: WorkspaceData
@@ -175,10 +176,11 @@ def match_workspaces(
 ) -> list[WorkspaceMatch]:
     """Find the workspace on this machine for each workspace of a file.
 
-    `chosen` maps roots in the file to directories here. Others are recognized by JP's id of the workspace or the
-    address of the Git repository, or, if one of both has neither, by the same path. Of several, the one at the
-    same path is chosen, else the only one with the same name, else `here`. Raises `UsageError` if `chosen` has
-    a root that the file does not have, or a directory that does not exist.
+    `chosen` maps roots in the file to directories here. For any other root, JP's workspace ids are compared.
+    If one is missing, the addresses of the Git repositories are compared; if one of these is missing, the
+    paths. If several workspaces match, the one at the same path is chosen, else the only one with the same
+    name, else `here`. Raises `UsageError` if `chosen` has a root that the file does not have, or a directory
+    that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {
@@ -237,7 +239,10 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 
 @dataclass
 class RecordCounts:
-    """What an import does with the records of one kind. `skipped` are those that it may not add."""
+    """What an import does with the records of one kind.
+
+    `skipped` counts the records that the options do not allow.
+    """
 
     added: int = 0
     changed: int = 0
@@ -248,7 +253,7 @@ class RecordCounts:
 
 @dataclass
 class WorkspaceImport:
-    """What an import does in one workspace. `references` are those of the records that it adds or changes."""
+    """What an import does in one workspace. `references` names the records that the import adds or changes."""
 
     root: str
     imported_from: list[str]
@@ -292,10 +297,10 @@ def import_user_data(
     chosen: Mapping[str, Path],
     options: ImportOptions,
 ) -> ImportReport:
-    """Merge a file that `write_user_data_file` wrote into the user's data: all of it, or nothing if an error occurs.
+    """Merge an exported file into the user's data. If an error occurs, nothing is merged.
 
-    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything is changed, the
-    files that change are copied into a backup. Raises `UsageError` if the file cannot be used, and
+    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything is changed,
+    the files that change are copied into a backup. Raises `UsageError` if the file cannot be used, and
     `WorkspaceError` if the data here cannot be changed.
     """
     home = Path(paths.get_data_home())
@@ -319,7 +324,7 @@ def import_user_data(
 
 
 def _remove_old_staging_directories(home: Path) -> None:
-    """Remove what an import left that was killed more than a day ago."""
+    """Remove the temporary directories of imports that were killed more than a day ago."""
     now = datetime.now(UTC).timestamp()
     for folder in home.glob(f"{_STAGING_PREFIX}*"):
         if now - folder.stat().st_mtime > 24 * 3600:
@@ -375,7 +380,7 @@ class _Import:
         return self._report
 
     def _change_files(self) -> None:
-        """Merge everything into the files. If an error occurs, they are as before."""
+        """Merge everything into the files. If an error occurs, restore the files."""
         with ExitStack() as stack:
             stack.enter_context(lock_archive())
             transactions: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
@@ -392,7 +397,7 @@ class _Import:
                         write_record(db, record)
                 if changed:
                     copy = self._staging / f"database-{number}"
-                    # The log of searches is erased and expires, so no other copies of it are made.
+                    # The user can erase the log of searches, and its rows expire. So no backup of it is made.
                     if "search" not in file.kinds and not is_new:
                         copy = self._make_backup_path(
                             f"{workspace.storage_key}/{file.file.path.name}"
@@ -463,7 +468,7 @@ class _Import:
         return plan_archive_merge(kept, read_removal_times(), added, self._data.kept_removals)
 
     def _move_session(self, session: KeptSession) -> KeptSession:
-        """Replace the path of a workspace in a session's directory by its path on this machine."""
+        """Replace a workspace's path at the start of a session's directory by the workspace's path on this machine."""
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):
             for one in sections:

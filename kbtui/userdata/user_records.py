@@ -1,8 +1,8 @@
-"""`UserRecord`: a bookmark, a mark or another record of the user's data as it moves between machines, and how two versions of one are merged.
+"""Parses records of the user's data, such as bookmarks and marks, and merges the versions of two machines.
 
-Of two versions of a record, the later one is kept. If both have the same time, a removal is kept, else the
-version whose JSON is greater, so that every machine keeps the same one. Merging is therefore the same
-in any order, and merging again changes nothing.
+Of two versions of a record, the later one is kept. If both have the same time and one is a removal, the
+removal is kept. Otherwise, the version whose JSON is greater is kept. So every machine keeps the same
+version: the order of merges does not matter, and merging again changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LATEST_TIME = 253402300799
 """The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 _MAX_DEPTH = 20
 _SCREEN_NUMBERS = 10_000_000
-"""A greater number in the state of a front end is no position or width."""
+"""The largest number that the state of a front end may contain. A position or width is never greater."""
 
 
 class SourceApproval(NamedTuple):
@@ -93,7 +93,7 @@ class UserRecord(NamedTuple):
 
 
 def make_record(value: RecordValue) -> UserRecord:
-    """Return the record with this value."""
+    """Return a record with this value; the value determines the kind, the id and the time."""
     if isinstance(value, Bookmark):
         return UserRecord("bookmark", value.ref, value.changed, value)
     if isinstance(value, Mark):
@@ -142,7 +142,7 @@ def is_identifier(value: object) -> bool:
 
 def is_time(value: object) -> bool:
     """Return whether a value is a time in Unix seconds, before the year 10000."""
-    # NaN, which Python reads in JSON, is in no range.
+    # Python accepts NaN in JSON, but NaN is in no range.
     return type(value) in (int, float) and 0 <= value <= _LATEST_TIME  # type: ignore[operator]
 
 
@@ -248,7 +248,7 @@ def check_fields(
 
 
 class RecordFile(NamedTuple):
-    """An SQLite file with records of a workspace, the kinds that it has, and how they are read."""
+    """An SQLite file with records of a workspace, the kinds of these records, and how to read them."""
 
     file: SqliteFile
     kinds: Sequence[RecordKind]
@@ -318,7 +318,7 @@ def _read_searches(db: sqlite3.Connection) -> Iterator[UserRecord]:
 
 
 def write_record(db: sqlite3.Connection, record: UserRecord) -> None:
-    """Write a record into the file that has its kind, where it replaces an earlier version."""
+    """Write a record into a file for records of its kind. An earlier version of the record is replaced."""
     kind, name, at, value = record
     tables = {
         "bookmark": ("bookmarks", "ref"),
