@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
-# Words for a password, and other names of secrets. The second group also has values that look like words.
+# Words for a password, and other names of secrets. After the latter, an ordinary word is more likely, so the
+# rules are stricter.
 _PASSWORD_WORDS = (
     r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
     rf"|(?:(?<=store)|(?<=key)|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
@@ -561,7 +562,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values in those columns of a text with separated values whose heading is a secret name."""
+    """Yield the values in those columns of CSV or similar text whose heading is a secret name."""
     for heading in compile_scanner(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")
         separator = next((sign for sign in "\t;," if sign in line), None)

@@ -73,7 +73,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "workspace_left_out": "{workspace} was not searched: {detail}",
     "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine updates it now",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
-    "below_best_passages": "{limit} better passages of the same entry are shown, which is the limit for one entry",
+    "below_best_passages": "{limit} better passages of the same entry are shown: this is the limit for one entry",
     "below_depth": "by {leg} its rank is {rank}, and only the best {limit} count",
     "below_limit": "its rank is {rank}, and {limit} hits are shown: raise --limit, or make the query more precise",
     "current_conversation": "this is the current conversation",
@@ -191,7 +191,7 @@ def format_notice(notice: Notice) -> str:
         case "filter_of_other_input":
             values = {**values, "inputs": " and the ".join(values["inputs"])}
         case "unknown_filter" if not values["suggestion"]:
-            return f"{values['word']}: is no filter; it was searched for as a word"
+            return f"{values['word']}: is not a filter; it was searched for as a word"
         case "near_spellings":
             return _format_near_spellings(values)
         case "filters_leave_nothing":

@@ -184,11 +184,11 @@ CONVERSATION_LIST = ToolDefinition(
         "agents": _AGENTS,
         "labels": _LABELS,
         "file": _make_string_schema(
-            "Only conversations in which a turn changed or read this file of the workspace, such as "
-            "src/main.py, or the file of this subject, topic/slug; with lines, such as src/main.py:12-20, only "
-            "conversations whose edits wrote these lines. Those with the newest of these turns come first. Each has "
-            "`file_turns`: the turn, what it did to the file (lines added and removed), the lines that it wrote, and "
-            "the request. `unexplained_lines` are the requested lines that no turn wrote, with their commits."
+            "Only conversations in which a turn changed or read this file: a path in the workspace, such as "
+            "src/main.py, or the reference of a subject, topic/slug. With lines, such as src/main.py:12-20, only "
+            "conversations with a turn that wrote these lines. Conversations with the newest such turns come first. "
+            "Each has `file_turns`: the turn, what it did to the file (lines added and removed), the lines that it "
+            "wrote, and the request. `unexplained_lines` are the requested lines that no turn wrote, with their commits."
         ),
         "max_chars": _MAX_CHARS,
     },

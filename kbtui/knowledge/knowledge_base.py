@@ -214,7 +214,7 @@ def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None
     """Return why the value of a topic's key `subjects` is not valid, with a hint; None if it is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
-        hint = 'add the line `subjects = "DIRECTORY"`, relative to the workspace'
+        hint = 'add `subjects = "DIRECTORY"` with a path relative to the workspace'
         return "the key is missing, so the topic has no directory", hint
     if "\0" in subjects:
         return "must not contain a NUL character", None

@@ -323,8 +323,8 @@ def restore_trashed_file(trashed: TrashedFile) -> None:
             create_directory_inside_workspace(trashed.subject.root, trashed.path.parent)
         publish_staged_file(trashed.trashed, trashed.path)
     except FileExistsError:
-        hint = f"the removed file is {trashed.trashed}"
-        raise KbtuiError("there is another file now", where=where, hint=hint) from None
+        hint = f"the removed file is in the trash: {trashed.trashed}"
+        raise KbtuiError("another file now has this name", where=where, hint=hint) from None
     except FileNotFoundError:
         raise NothingFound("the file is no longer in the trash", where=where) from None
     except OSError as error:

@@ -73,7 +73,7 @@ def _format_agent_finding(values: Any) -> str:
 def _format_archive_counts(values: Any) -> str:
     kept = format_counted_noun(values["kept"], "kept session")
     return (
-        f"{kept}, {values['only_kept']:,} of them deleted by their agent; "
+        f"{kept} (originals deleted by the agent: {values['only_kept']:,}); "
         f"{values['bytes']:,} bytes on disk in {values['directory']}"
     )
 
@@ -106,7 +106,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"not checked again, because indexing has checked them: {_format_count_finding(values, 'conversation')}"
+        f"already checked during indexing: {_format_count_finding(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
@@ -130,11 +130,11 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "engine_not_running": "not running; a search or the TUI starts it",
     "engine_polling": "the engine polls the files every second: {detail}",
     "engine_running": "running as process {process}",
-    "engine_without_workspace": "running as process {process}; this workspace is opened by the next search or TUI",
+    "engine_without_workspace": "running as process {process}; the next search or TUI opens this workspace",
     "engine_silent": "the engine does not answer: {detail}",
     "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
     "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",
-    "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
+    "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor breaks these links if it replaces the file on saving",
     "index_counted": "{subjects} subjects (without disabled ones), {conversations} conversations, {chunks} passages, {citations} citations",
     "index_damaged": "{detail}; `kbtui index` rebuilds the index",
     "keywords_only": _format_keywords_only_finding,

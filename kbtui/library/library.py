@@ -576,7 +576,7 @@ class Library(ReferenceReader):
             other = self._resolve_superseding_reference(superseded_by)
             if other.conversation == target.conversation:
                 if other.turn is None:
-                    message = f"{other} contains the marked turn, so it cannot supersede it"
+                    message = f"{other} contains the marked turn, so it cannot supersede that turn"
                     raise UsageError(message, where=superseded_by, hint="name a turn")
                 if passage is None and other == target:
                     raise UsageError("a turn cannot supersede itself", where=superseded_by)

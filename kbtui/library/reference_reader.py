@@ -404,7 +404,7 @@ class ReferenceReader(IndexAndEngineAccess):
                 return make_subject_ref(subject.topic, subject.slug)
             if name != path and Path(path).is_file():
                 return name
-            # The reference of a missing subject is cited, too, but not as a file.
+            # Only citations of files count: the name may also be the reference of a missing subject.
             if any(row[4] == "file" for row in reader.find_citations([name, path])):
                 return name
         return None
@@ -421,7 +421,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 def _add_citation_states(
     citations: Iterable[Citation], targets: CitationTargetLookup
 ) -> Iterator[Citation]:
-    """Yield the citations; those of subjects with their state."""
+    """Yield the citations. A citation of a subject gets its state."""
     from kbtui.citations.given_text import find_citation_state
 
     read_subject = cache(partial(open_cited_subject, targets.knowledge))

@@ -186,8 +186,8 @@ def _add_given_versions(
 class _VersionHistory:
     """The versions of a subject, to which turns are added in the order of their time.
 
-    A text that only turns were given becomes a version. It becomes another version if a later turn was
-    given the same text, but the subject had another text in between.
+    A text that is known only from turns becomes a version. If the subject had another text before a later
+    turn was given the same text again, that text becomes a second version.
     """
 
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
@@ -273,7 +273,7 @@ class _VersionHistory:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """If the last version that only turns were given is the current text, make them one version."""
+        """If the last version that is known only from turns has the current text, merge it with the current version."""
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:

@@ -141,7 +141,10 @@ def log_search_answer(
 
 
 class QueryLog:
-    """The logged searches of one workspace, and the hits that were opened. While another process writes, searches are not logged."""
+    """The logged searches of one workspace, and the hits that were opened.
+
+    If another process keeps the log locked, searches are not logged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -48,7 +48,7 @@ _PART_BYTES = 12_288
 _MAX_COMPRESSION = 1100
 """gzip makes data at most 1,032 times smaller. A file that claims more is refused."""
 _LOCAL_FIELDS = ("original_state", "kept_size")
-"""The fields of a `KeptSession` that hold on one machine only."""
+"""The fields of a `KeptSession` that are valid on one machine only."""
 _EXPORT_AGAIN = "export the data again, and copy the whole file"
 
 
@@ -111,7 +111,10 @@ def _format_line(shape: dict[str, Any]) -> bytes:
 
 
 def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]:
-    """Write data to an open file. Returns what the file cannot contain. Raises `OSError`."""
+    """Write data to an open file.
+
+    Returns what was left out because the file cannot contain it. Raises `OSError`.
+    """
     left_out: list[LeftOut] = []
     writer = _LineWriter(target)
     writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
@@ -167,7 +170,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
 def _find_record_problem(record: UserRecord) -> str | None:
     line = _format_record_line(record)
     if line is None or len(line) > MAX_LINE_BYTES:
-        return "it has characters or a size that a file cannot have"
+        return "it is too large, or has characters that the file cannot contain"
     try:
         parse_record(orjson.loads(line))
     except ValueError as error:
@@ -291,7 +294,7 @@ class _FileReader:
         if shape.get("kind") != "kbtui_data" or type(version) is not int:
             raise self._make_header_error()
         if version != FORMAT_VERSION:
-            reason = f"the file has format {version}, and this version of kbtui reads format {FORMAT_VERSION}"
+            reason = f"the file has format {version}, but this version of kbtui reads format {FORMAT_VERSION}"
             raise self._make_error(reason, "update kbtui on this machine")
 
     def _check_end(self, shape: dict[str, Any], sha256: str, lines: int) -> None:
@@ -316,14 +319,14 @@ class _FileReader:
         del shape["kind"]
         workspace = _parse_workspace(shape)
         if self._data.kept or self._data.kept_removals:
-            raise ValueError("a workspace is after the kept sessions")
+            raise ValueError("a workspace comes after the kept sessions")
         self._check_is_new("workspace", workspace.root)
         self._data.workspaces.append(workspace)
 
     def _add_record(self, shape: dict[str, Any]) -> None:
         record = parse_record(shape)
         if not self._data.workspaces:
-            raise ValueError("a record is before the first workspace")
+            raise ValueError("a record comes before the first workspace")
         workspace = self._data.workspaces[-1]
         self._count_bytes(shape)
         self._check_is_new(record.kind, workspace.root, record.id)
@@ -340,7 +343,7 @@ class _FileReader:
         }
         check_fields(shape, checks, "anchor of a bookmark")
         if not self._data.workspaces:
-            raise ValueError("an anchor is before the first workspace")
+            raise ValueError("an anchor comes before the first workspace")
         self._count_bytes(shape)
         workspace, name = self._data.workspaces[-1], shape.pop("ref")
         self._check_is_new("bookmark_anchor", workspace.root, name)
@@ -406,7 +409,7 @@ class _FileReader:
         except WorkspaceError as error:
             raise ValueError(error.message) from error
         if sizes != {count}:
-            raise ValueError("a kept session has another size than its record says")
+            raise ValueError("the size of a kept session differs from the size in its record")
 
 
 def _is_identifier_or_none(value: object) -> bool:

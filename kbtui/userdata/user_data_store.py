@@ -178,8 +178,8 @@ class UserData:
             hint="check the file's permissions and the free space on its disk",
             sync=True,
             upgrades=_UPGRADES,
-            damage_hint="move it and its -wal and -shm files away, or put back a copy of them: without them, "
-            "kbtui starts anew, without bookmarks, saved searches and approvals of sources",
+            damage_hint="move it and its -wal and -shm files away, or restore these files from a backup; "
+            "if you move them away, kbtui starts without bookmarks, saved searches and approvals of sources",
         )
 
     def check_user_data_file(self) -> None:

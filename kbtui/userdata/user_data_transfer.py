@@ -152,7 +152,9 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
             yield LeftOut(str(folder), error.message)
             continue
         if kinds.intersection(_RECORDS_TO_REPORT):
-            reason = "it is not known whose data this is; open that workspace with kbtui once"
+            reason = (
+                "kbtui does not know the workspace of this data; open the workspace with kbtui once"
+            )
             yield LeftOut(str(folder), reason, is_damaged=False)
 
 

@@ -215,7 +215,7 @@ _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
 }  # fmt: skip
 RECORD_KINDS = ("bookmark", "mark", "saved_search", "approval", "session", "search")
 REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
-"""The kinds of records whose removal is a record, too."""
+"""The kinds of records whose removal is also stored as a record."""
 
 
 def parse_record(shape: Mapping[str, Any]) -> UserRecord:

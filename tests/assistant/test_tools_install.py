@@ -321,7 +321,7 @@ def test_a_check_tells_an_edited_file_from_one_that_is_also_out_of_date(
     capfd.readouterr()
     assert command(built.root, "install", "--check") == 4
     shown = capfd.readouterr()
-    assert "because you edited it; out of date" in shown.out
+    assert "because you edited it; it is out of date" in shown.out
     assert "files that you edited are out of date" in shown.err
     assert command(built.root, "install", "--yes") == 0
     # What is new can be taken over by hand.

@@ -37,7 +37,7 @@ def test_damage_is_named_whether_it_is_read_or_indexed(
     index.refresh_index()
     index.close()
     monkeypatch.setattr(diagnostics, "READING_SECONDS", seconds)
-    unread = ("ok", "not checked again, because indexing has checked them: 2 conversations")
+    unread = ("ok", "already checked during indexing: 2 conversations")
     assert findings(root) == [
         ("ok", "2 conversations, 0 archived"),
         DAMAGED,

@@ -361,7 +361,7 @@ async def test_what_was_deleted_does_not_replace_a_new_file(book: Builder) -> No
         await tui.until("Moved to the trash: project/style")
         path.write_text("# New")
         await tui.press("u")
-        await tui.until("there is another file now")
+        await tui.until("another file now has this name")
         assert path.read_text() == "# New"
 
 
