@@ -30,6 +30,8 @@ _NUMBERED_LINES = (
     re.compile(r"(\d{5,})\| (.*)"),  # opencode
     re.compile(r"(\d+): (.*)"),  # opencode since 2026
 )
+_START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
+"""Matches the line that JP puts before the first line of a part of a file."""
 _MAX_NUMBERED_LINES = 2_000
 """The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
 """
@@ -93,7 +95,10 @@ def _extract_fenced_text(text: str) -> FileTextInResult | None:
     first, _, rest = text.strip().partition("\n")
     if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
         return None
-    return FileTextInResult(rest.rpartition("\n")[0])
+    text = rest.rpartition("\n")[0]
+    if note := _START_NOTE.match(text):
+        return FileTextInResult(text[note.end() :], is_part=True)
+    return FileTextInResult(text)
 
 
 def _extract_numbered_lines(text: str) -> FileTextInResult | None:

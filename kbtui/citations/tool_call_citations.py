@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from contextlib import suppress
@@ -18,6 +19,7 @@ from kbtui.citations.given_text import (
     make_given_text,
 )
 from kbtui.errors import UsageError
+from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
 from kbtui.refs import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
@@ -198,6 +200,26 @@ class CitationTargetLookup:
                 found.setdefault(subject.file, subject)
         return found
 
+    def find_deleted_subject(self, path: str) -> str | None:
+        """Return the reference that the subject of a deleted file had; None if there was no such subject.
+
+        `path` is relative to the workspace. Deleted files of hidden subjects are not found, because
+        nothing hides their names.
+        """
+        for name, topic in self._topics.items():
+            directory = posixpath.normpath(topic.subjects)
+            relative = path if directory == "." else path.removeprefix(f"{directory}/")
+            if not topic.enable or (relative == path and directory != "."):
+                continue
+            if relative.startswith(("/", "../")) or is_hidden_path(relative):
+                return None
+            slug = make_slug_of_path(relative)
+            is_missing = self.find_subject(name, slug) is None
+            if is_missing and not os.path.lexists(self.knowledge.workspace.root / path):
+                return f"{name}/{slug}"
+            return None
+        return None
+
     def make_path_relative_to_workspace(self, path: str) -> str:
         """Return a path relative to the workspace or to one of its worktrees.
 
@@ -306,7 +328,13 @@ def _find_targets_cited_by_event(
     files = list_files_read_by_call(event)
     given = find_text_given_by_file_tool(event) if len(files) == 1 else None
     for target in _find_cited_files(files, directory, targets):
-        yield target._replace(given=given) if target.kind == "subject" else target
+        if target.kind == "subject":
+            yield target._replace(given=given)
+        elif given is not None and (deleted := targets.find_deleted_subject(target.target)):
+            slug = deleted.partition("/")[2]
+            yield _CitedTarget("file", "subject", deleted, slug, gone=True, given=given)
+        else:
+            yield target
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):

@@ -105,12 +105,22 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
                 slug = f"{folder_slug}{_strip_leading_dots(name)}/"
                 todo.append((f"{path}/", slug, (*chain, real), is_linked or entry.is_symlink()))
             elif entry.is_file():
-                slug = folder_slug + _strip_leading_dots(split_file_extension(name)[0])
+                slug = folder_slug + _make_last_part_of_slug(name)
                 files_by_slug.setdefault(slug, []).append(path)
     if linked > MAX_LINKED_DIRECTORIES:
         message = f"only {MAX_LINKED_DIRECTORIES:,} linked directories are read"
         mistakes.append((message, ""))
     return TopicScan(files_by_slug, mistakes)
+
+
+def make_slug_of_path(relative: str) -> str:
+    """Return the slug that a file gets from its path in the topic's directory, unless another file has it."""
+    *folders, name = relative.split("/")
+    return "/".join([*map(_strip_leading_dots, folders), _make_last_part_of_slug(name)])
+
+
+def _make_last_part_of_slug(name: str) -> str:
+    return _strip_leading_dots(split_file_extension(name)[0])
 
 
 def _strip_leading_dots(name: str) -> str:

@@ -402,6 +402,10 @@ class ReferenceReader(IndexAndEngineAccess):
             subject = targets.subjects_by_path.get(name)
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)
+            deleted = targets.find_deleted_subject(name)
+            if deleted is not None and reader.find_citations([deleted]):
+                topic, _, slug = deleted.partition("/")
+                return make_subject_ref(topic, slug)
             if name != path and Path(path).is_file():
                 return name
             # Only citations of files count: the name may also be the reference of a missing subject.

@@ -122,7 +122,7 @@ class MarksScreen(StyledScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,quotation_mark", "dismiss", show=False),
         Binding("enter", "open_marked_turn", show=False),
-        Binding("e,n", "edit_mark", show=False),
+        Binding("e", "edit_mark", show=False),
         Binding("d,delete", "remove_mark", show=False),
         Binding("u", "undo_removal", show=False),
     ]

@@ -77,7 +77,7 @@ async def main():
         await press(*["pagedown"] * 30, "G", "g", *["j"] * 30)
         phase = "sorting"
         for _ in range(5):
-            await press("o")
+            await press("m")
             await asyncio.sleep(0.3)
         phase = "filtering"
         for text in ("talk", "tool:fs_read", "after:2026-01-01 7", "model:opus"):

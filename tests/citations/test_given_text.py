@@ -173,6 +173,7 @@ def test_a_part_of_a_file_that_a_tool_returned_is_compared_as_a_part(tmp_path: P
         ("read_file", {"file_path": file, "offset": 3, "limit": 1}, "L3: one"),
         ("read", {"filePath": file, "offset": 1}, "<file>\n00002| \n00003| one\n\n(File has more lines. Use 'offset' parameter to read beyond line 3)\n</file>"),
         ("shell", {"command": f"cat {file}"}, "# Long\n[... omitted 4 of 5 lines ...]\n"),
+        ("fs_read_file", {"path": file, "start_line": 3, "end_line": 3}, "```md\n... (starting from line #3) ...\none\n... (truncated after line #3) ...\n```\n"),
     ):  # fmt: skip
         now = find_state(knowledge, text, tool, result, **arguments)
         assert now.state == "unknown", result
