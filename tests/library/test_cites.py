@@ -234,7 +234,7 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."
-    assert cite["remark"].startswith("The subject no longer exists, so all")
+    assert cite["remark"].startswith("The subject no longer exists, so the whole text")
     assert f"    {cite['remark']}\n--- guide/limits" in run(built, "cites", turn, "--diff").stdout
 
 
