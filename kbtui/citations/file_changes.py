@@ -149,14 +149,14 @@ class CommandRun(NamedTuple):
 
 
 class TurnActivity(NamedTuple):
-    """What a turn did: actions on files and commands in their order, and the calls that failed."""
+    """What a turn did: its actions on files and its commands, both in order, and the calls that failed."""
 
     files: tuple[TurnFileAction, ...]
     commands: tuple[CommandRun, ...]
     failures: tuple[ConversationEvent, ...]
 
     def list_paths(self, kind: FileActionKind) -> list[str]:
-        """Return the distinct files with an action of one kind."""
+        """Return the distinct paths of the files with an action of one kind."""
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
     def group_changes_by_path(self) -> dict[str, list[TurnFileAction]]:
@@ -312,7 +312,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Return an action that writes a whole file, completed with the text that it replaced, if known."""
+    """Return an action that writes a whole file; add the text that the file had before, if known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)
@@ -521,7 +521,7 @@ def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_UnresolvedFi
 def _iterate_patched_files(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
 ) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes of patches. If there is one patch, `path` replaces the path in the patch."""
+    """Yield the changes of patches. If there is only one patch, `path` replaces the path in the patch."""
     found = list(patches)
     for patch in found:
         if patch.action == "created":

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class FileTextInResult(NamedTuple):
-    """The text of a file that a call returned. `is_part` says whether it can be only a part of the file."""
+    """The text of a file that a call returned.
+
+    `is_part` says whether the text may be only a part of the file.
+    """
 
     text: str
     is_part: bool = False

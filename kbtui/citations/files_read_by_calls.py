@@ -46,7 +46,7 @@ _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
 _NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$")
-"""Matches a word that is not a plain path: an empty word, an option, or one that a shell expands."""
+"""Matches a word that is not a plain path: an empty word, an option, or a word that a shell expands."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 
 

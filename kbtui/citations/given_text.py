@@ -40,7 +40,7 @@ UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
 
 GivenTextExtent = Literal["whole", "cut", "masked", "part"]
 
-# The patterns are strings, which `re` compiles on first use: a search imports this module, and needs none.
+# The patterns are strings, which `re` compiles on first use: a search imports this module, but needs none of them.
 _CUT_NOTE = (
     r"\n\[(?:Lines [\d,]+ to [\d,]+ of [\d,]+\."
     r"|Line [\d,]+ of [\d,]+, cut after [\d,]+ of its [\d,]+ characters\."

@@ -1,9 +1,9 @@
 """Finds out which edit wrote each line of a text.
 
-The edits are undone from the newest to the oldest, beginning with the text as it is now. If an edit's
-new text is found, the edit wrote the lines in which its new text differs from its old text. Undoing the
-edit then gives the text before it. If the new text is not found as a whole, the edit wrote only those
-of its lines that are still in the text.
+The edits are undone from the newest to the oldest, beginning with the text as it is now. If an edit's new
+text is found, the edit wrote the lines in which its new text differs from its old text. Undoing the edit then
+gives the text before the edit. If the new text is not found as a whole, the edit wrote only those of its
+lines that are still in the text.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _PROBLEM_HINTS: dict[CommandProblem, str] = {
 class OfferedAgentCommand(NamedTuple):
     """A command of an agent: what it does, its words, and the directory in which it must run.
 
-    `directory` is an absolute path. `last_turn` is the last turn of a fork; None if it has all turns.
+    `directory` is an absolute path. `last_turn` is the last turn of a fork; None if the fork has all turns.
     """
 
     purpose: CommandPurpose

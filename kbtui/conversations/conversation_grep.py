@@ -268,10 +268,10 @@ SCOPES = SCOPES_BY_NAME["all"]
 class GrepQuery:
     """A pattern to search for in events, and the limits of the search.
 
-    At most `limit` matches are returned, but all are counted. `context` is the number of lines to
-    return before and after a match. If `masked`, secrets are masked before the search, so the
-    search cannot find them. The search stops at the time `deadline` on the clock
-    `time.monotonic`; None means that it never stops.
+    At most `limit` matches are returned, but all are counted. `context` is the number of lines to return
+    before and after a match. If `masked`, secrets are masked before the search, so the search cannot find
+    them. The search stops at the time `deadline` on the clock `time.monotonic`; None means that there is no
+    deadline.
     """
 
     pattern: GrepPattern

@@ -128,7 +128,8 @@ def list_conversations(
     * `archived`: True selects archived conversations, False selects live ones, None selects all.
     * `counts`: parse all events of each conversation to set `events_count` and `last_event_at`.
       Without `counts`, JP's conversations are sorted by the time of their creation.
-    * `known`: results of an earlier call, by id. A result is reused if its files have not changed.
+    * `known`: results of an earlier call, by id. A result is reused if the conversation's files have not
+      changed.
     """
     infos = []
     for stored in _iterate_stored_conversations(workspace):
@@ -216,7 +217,7 @@ def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref
 
 
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference that a user typed; its topic can be an id or a title.
+    """Parse a reference that a user typed; it can name a topic by id or title.
 
     In the result, the id of the topic replaces its title, and the whole id of a conversation replaces a
     shortened one. Names that match nothing stay as they are. A `:` in the slug of an existing subject

@@ -54,7 +54,7 @@ class ConversationEventKind:
         self.is_embedded = is_embedded
         """Whether events of this kind get vectors by default."""
         self.is_response = is_response
-        """Whether each event of this kind responds to an earlier event, which has the same id."""
+        """Whether each event of this kind responds to an earlier event with the same id."""
         self.colour = colour
         """The colour of the heading in the output of commands."""
         self.fields = fields

@@ -70,9 +70,9 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return the total cost of tokens, and the models that it excludes because their cost is unknown.
+        """Return the total cost of tokens, and the models that the total leaves out because their cost is unknown.
 
-        The total is None if it excludes all models.
+        The total is None if all models are left out.
         """
         costs: list[float] = []
         unpriced = []

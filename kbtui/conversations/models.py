@@ -52,15 +52,15 @@ MAX_NAMED_KINDS = 5
 class ConversationInfo:
     """A conversation's metadata, the number of its events, and the time of the last event.
 
-    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements in
-    the file, as in `jp c ls`; None until they are counted. All times have the time zone UTC.
-    `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
-    `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
-    conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
-    directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
-    directory; None if the directory is in the workspace itself. `kept_from` is the path that the file
-    had when kbtui copied it into its archive; None if the conversation is read from its agent's file.
-    `blob_directories` are the directories with content that is not in the conversation's own file.
+    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements in the
+    file, as in `jp c ls`; None until they are counted. All times have the time zone UTC. `size` is in bytes.
+    `problem` says why the conversation, or a part of it, cannot be read. `signature` changes whenever one of
+    the conversation's files changes. `parent` is the id of the conversation that this one belongs to. `agent`
+    is the agent's name. `working_directory` is the directory in which the agent ran. `worktree` is the name
+    of the Git worktree that contains this directory; None if the directory is in the workspace itself.
+    `kept_from` is the path that the file had when kbtui copied the file into the archive; None if the
+    conversation is read from its agent's file. `blob_directories` are the directories with content that is
+    not in the conversation's own file.
     """
 
     id: str
@@ -464,8 +464,8 @@ class Conversation:
 class ConversationToolsAndModels:
     """The names of the tools and models that a conversation used, spelled as in its file.
 
-    `models` are the models that answered. If none has answered yet, it contains the configured model.
-    `turns` is the number of turns that are not rewound. `problem` says which part of the events is
+    `models` are the models that answered. If no model has answered yet, `models` contains the configured
+    model. `turns` is the number of turns that are not rewound. `problem` says which part of the events is
     damaged.
     """
 

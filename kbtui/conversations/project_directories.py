@@ -96,7 +96,7 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
-    """Return the other worktrees of the repository around `root`, each with the path that `root` has there.
+    """Return the other worktrees of the repository around `root`, each with the path that corresponds to `root`.
 
     This reads Git's files, because starting `git` would take longer.
     """
@@ -193,8 +193,8 @@ MAX_CLONES_FOLLOWED = 5
 class ProjectIdentity(NamedTuple):
     """Identifies the project of a workspace.
 
-    Worktrees and clones of one repository are one project. Outside of repositories, the directories
-    with the same workspace id of JP are one project, because JP stores their conversations together.
+    Worktrees and clones of one repository are one project. Outside of repositories, directories with the same
+    JP workspace id are one project, because JP stores their conversations together.
 
     `key` is equal for all workspaces of a project. `name` is a name for people; several projects can
     have the same name.

@@ -91,7 +91,10 @@ class ConversationFormat(ABC):
     forks_at_turn = False
     """Whether a copy made by `make_fork_command` can end with any turn."""
     has_file_per_conversation = False
-    """Whether a conversation is one file of JSON that is read through `open_regular_file`, and so can be kept."""
+    """Whether each conversation is one JSON file, read through `open_regular_file`.
+
+    Such conversations can be kept.
+    """
     max_checked_bytes: int | None = 4 << 20
     """The maximum size in bytes of conversations that are checked for all problems when they are listed.
 

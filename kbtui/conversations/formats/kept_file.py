@@ -107,7 +107,7 @@ def open_kept_file(path: str) -> IO[bytes]:
     return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-# A long session is read in parts, each of which opens the file: remember the last one.
+# A long session is read in parts, and the file is opened for each part: remember the last file.
 @lru_cache(maxsize=1)
 def _decompress(path: str, _inode: int, _size: int, modified_ns: int) -> IO[bytes]:
     import tempfile
