@@ -41,7 +41,7 @@ _OPEN = rf"(?:{_QUOTE}|{_MARK}|&\w{{1,20}}[ \t]){{0,4}}"
 _ASSIGNED = (
     rf"(?:(?P<password>{_PASSWORD_WORDS})|{_SECRET_WORDS}){_NAME_ENDING}{_CLOSE}"
     # A type between the name and the value, as in Rust and TypeScript.
-    r"(?:(?P<strong>:[ \t]?[&A-Za-z][\w<>\[\]| .&']{0,30}=[ \t]{0,4}(?=[\"'`])|\s{0,4}(?::?=>|:(?!:)=?|：|=(?!=)|%3[AD])(?:\*\*|__)?\s{0,12}|>|&gt;"
+    r"(?:(?P<strong>:[ \t]?[&A-Za-z][\w<>\[\]| .&']{0,30}=[ \t]{0,4}(?=[\"'`])|(?:[ \t]{1,4}(?:is|was|ist|lautet))?\s{0,4}(?::?=>|:(?!:)=?|：|=(?!=)|%3[AD])(?:\*\*|__)?\s{0,12}|>|&gt;"
     # A name and a value as two pairs.
     r"|[\s,;]{1,40}\\{0,7}[\"']?value\\{0,7}[\"']?\s{0,4}[:=]\s{0,4}"
     r"|\s{0,4}\{[^{}]{0,200}?default\s{0,4}=\s{0,4})"
@@ -49,7 +49,7 @@ _ASSIGNED = (
     r"|(?P<call>\(\s{0,4}(?=[\"'])|\s{0,4},\s{0,4}(?=[\"']))"
     r"|(?P<weak>[ \t]{0,4}(?:(?<=[ \t])\|(?=[ \t])|[-=]>|→|—|–|[ \t]-(?=[ \t]))[ \t]{0,40}"
     r"|[ \t](?:for|of|to|on|at|von|für)[ \t][^\n:=|;`\"]{1,50}?(?:[ \t]is[ \t]{1,4}|:[ \t]{1,4}))"
-    rf"|(?P<blank>[ \t]{{1,4}}(?P<verb>(?:is|was|to)[ \t]{{1,4}})?)){_OPEN}"
+    rf"|(?P<blank>[ \t]{{1,4}}(?P<verb>(?:is|was|to|ist|lautet)[ \t]{{1,4}})?)){_OPEN}"
     # Within quotes, a password can have spaces; a value with a digit can have brackets and semicolons.
     r"(?P<value>(?(password)(?<=[\"'])(?![{<(\[$ ])(?:[^\"'\n\\]|''){1,60}[ ](?:[^\"'\n\\]|''){1,60}(?=\\{0,7}[\"'])|(?!))"
     r"|(?<=[\"'`])(?![{<(\[$])(?=[^\s\"'`\\]{0,200}\d)[^\s\"'`\\]{6,200}(?=\\{0,7}[\"'`])"

@@ -95,6 +95,8 @@ def test_a_private_key_is_masked_when_its_lines_have_numbers_or_marks(start: str
         (f"Set-Cookie: sid={RANDOM}; Secure", "Set-Cookie: [masked: secret]; Secure"),
         (f"mysql --password {RANDOM} -h x", "mysql --password [masked: secret] -h x"),
         (f"the password is {RANDOM}", "the password is [masked: secret]"),
+        (f"the password is: `{RANDOM}`", "the password is: `[masked: secret]`"),
+        (f"das Kennwort lautet {RANDOM}", "das Kennwort lautet [masked: secret]"),
         (f"API key: {RANDOM}", "API key: [masked: secret]"),
         (f"curl -u me:{RANDOM} x", "curl -u me:[masked: password] x"),
         (f"DB_PASS={RANDOM}", "DB_PASS=[masked: secret]"),
