@@ -427,7 +427,7 @@ class EntriesScreen(ListDetailScreen):
     def _reload_if_entries_pending(self) -> None:
         """Reload the list if it has entries that are not embedded yet.
 
-        The engine sends no event when they have been embedded.
+        A timer calls this, because the engine sends no event when an entry has been embedded.
         """
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()

@@ -81,7 +81,7 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the place in the reader that a reference refers to. References to chunks are not allowed."""
+    """Return the place in the reader to which a reference refers. References to chunks are not allowed."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":

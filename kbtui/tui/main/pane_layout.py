@@ -52,7 +52,7 @@ The id is also the scope of the pane's commands.
 
 FOLDABLE = ("library", "citations")
 COVERING = ("results", "outline")
-"""The panes that cover all others if the terminal has room for two panes."""
+"""The panes that cover all other panes if the terminal has room for two panes."""
 
 
 class PaneLayout:
