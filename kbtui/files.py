@@ -93,7 +93,8 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 class FileWriteOrRemoval(NamedTuple):
     """A file to write or remove.
 
-    `old` is its content before the change, and `new` after it. None means that there is no file.
+    `old` is the content of the file before the change, and `new` is the content after the change. None
+    means that there is no file.
     """
 
     path: Path

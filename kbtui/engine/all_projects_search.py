@@ -57,7 +57,10 @@ class AllProjectsSearch:
             reader.close()
 
     def make_model_search(self, worker: EmbeddingWorker, wait: float) -> ModelVectorSearch:
-        """Return the search by meaning for one request, which waits at most `wait` seconds for the model."""
+        """Return the search by meaning for one request.
+
+        The search waits at most `wait` seconds for the model.
+        """
         return ModelVectorSearch(self, worker, wait)
 
     def open_vectors(self, index: SearchedIndex, worker: EmbeddingWorker) -> VectorStore | None:
@@ -76,7 +79,7 @@ class AllProjectsSearch:
     def search_all_projects(
         self, here: IndexReader, request: SearchRequest, vectors: ModelVectorSearch | None = None
     ) -> SearchAnswer:
-        """Search the index `here` of this workspace and the indexes of all others.
+        """Search the index `here` of this workspace and the indexes of all other workspaces.
 
         Without `vectors`, the answer has only keyword hits.
 

@@ -38,8 +38,8 @@ LOAD_CHECK_SECONDS = 5.0
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The computer is busy if its load per core is above a limit.
 
-While embedding pauses, the limit is `BUSY_LOAD`. While embedding runs, `OWN_LOAD` is added to this
-limit, because embedding itself causes load.
+While embedding pauses, the limit is `BUSY_LOAD`. While embedding runs, the limit is `BUSY_LOAD` +
+`OWN_LOAD`, because embedding itself causes load.
 """
 
 
@@ -94,7 +94,7 @@ class EmbeddingPausePolicy:
 
 
 def is_computer_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
-    """Return whether the computer runs on battery. False if the system does not say."""
+    """Return whether the computer runs on battery. False if the system does not report it."""
     if sys.platform == "darwin":
         import subprocess
 
@@ -138,7 +138,7 @@ _NUMPY_IMPORT = threading.Lock()
 
 
 def import_lancedb_module() -> None:
-    """Import LanceDB. Raises `EmbeddingModelUnavailable` if it or a package that it needs is broken."""
+    """Import LanceDB. Raises `EmbeddingModelUnavailable` if LanceDB or one of its dependencies is broken."""
     from kbtui.index.embedding_model import check_package_import
 
     for package in ("pyarrow", "lancedb"):
@@ -214,7 +214,7 @@ class SharedEmbeddingModels:
     """The models that an engine has loaded, and the engine's processes that embed many passages.
 
     Workspaces with the same model share this model and its process, so both are in memory only once.
-    `last_used` says when a query or a passage last needed one, as a value of `time.monotonic`.
+    `last_used` says when a query or a passage last needed a model, as a value of `time.monotonic`.
     """
 
     def __init__(self) -> None:
@@ -312,7 +312,10 @@ class EngineEmbeddingModel:
         return self._load_onnx_export(model) or self._make_process(model)
 
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
-        """Load the ONNX export of the model, which is created if necessary. Return None if that is impossible."""
+        """Load the model's ONNX export; create the export first if necessary.
+
+        Return None if that is impossible.
+        """
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
             OnnxEmbedder,
@@ -475,7 +478,10 @@ class EmbeddingWorker:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the thread may still write vectors. False if it was stopped while it loads the model."""
+        """Whether the thread may still write vectors.
+
+        False if the thread was stopped while loading the model.
+        """
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
@@ -492,7 +498,7 @@ class EmbeddingWorker:
             queue.prefer_entries([entry_id])
 
     def set_embedding_paused(self, is_paused: bool) -> None:
-        """Pause the embedding of passages, or continue it. Raises `OSError` if this cannot be recorded.
+        """Pause the embedding of passages, or continue it. Raises `OSError` if the change cannot be recorded.
 
         Passages whose vectors are in the cache are not affected. Queries are always embedded.
         """
@@ -603,10 +609,10 @@ class EmbeddingWorker:
         return vector
 
     def open_vectors(self, folder: Path) -> VectorStore | None:
-        """Return the vectors of the index generation at `folder`, which can be another workspace's.
+        """Return the vectors of the index generation at `folder`.
 
-        Returns None if the generation has no vectors of this model. Call this only while
-        `keywords_only_notice` is None. Raises `IndexUnavailable`.
+        The generation can belong to another workspace. Returns None if the generation has no vectors of
+        this model. Call this only while `keywords_only_notice` is None. Raises `IndexUnavailable`.
         """
         from kbtui.index.vector_store import VectorStore, has_vectors_of_model
 

@@ -186,7 +186,7 @@ class EngineClient:
     def subscribe_to_engine_events(self) -> Iterator[EngineEvent]:
         """Subscribe to the engine's events, and yield them until the connection ends.
 
-        The connection cannot send requests after this.
+        After this call, the connection cannot send requests.
         """
         yield self.send_request("subscribe")
         try:

@@ -227,7 +227,7 @@ def _connect_to_running_engine(
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
     """Return the variables for agents' directories whose values differ between the engine and this client.
 
-    They differ if the workspace was opened for another client that still uses it.
+    The values differ if another client opened the workspace and still uses it.
     """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)

@@ -110,7 +110,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
 
 
 def _restart_in_same_process(state: EngineRestartHandover) -> NoReturn:
-    """Replace the program of this process by a new engine. The process id, the lock and the socket stay.
+    """Replace the program of this process with a new engine. The process id, the lock and the socket stay.
 
     Nothing else frees the hundreds of megabytes that the libraries for the model and the vectors keep.
     """

@@ -275,7 +275,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 def get_wait_seconds(request: Mapping[str, object]) -> float:
     """Return how many seconds a request may wait, at most `MAX_WAIT_SECONDS`.
 
-    If the request does not say, return `WAIT_SECONDS`.
+    If the request names no time, return `WAIT_SECONDS`.
     """
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS

@@ -50,7 +50,7 @@ def is_client_from_same_user(writer: asyncio.StreamWriter) -> bool:
 
 
 def read_resident_memory() -> int | None:
-    """Return the resident memory of this process in bytes; None if the system does not say it."""
+    """Return the resident memory of this process in bytes; None if the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -66,9 +66,9 @@ Then it closes the connection.
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
 """The limits, in seconds, of the interval at which the engine checks whether it is still needed.
 
-The engine also checks its workspaces. The interval is `QUIET_SHARE` of the time since the last request,
-but at least `CHECK_SECONDS` and at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore
-wakes up rarely.
+In the same interval, it also checks its workspaces. The interval is `QUIET_SHARE` of the time since the
+last request, but at least `CHECK_SECONDS` and at most `SLOW_CHECK_SECONDS`. An engine that nobody uses
+therefore wakes up rarely.
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
@@ -241,7 +241,7 @@ class EngineServer:
     def _greet_client(
         self, client: ClientConnection, greeting: HelloMessage
     ) -> WorkspaceSlot | None:
-        """Answer the greeting of a client, and return the workspace that it asks for, which may still open.
+        """Answer a client's hello message, and return the requested workspace, which may still be opening.
 
         Raises `ConnectionResetError` if another engine must answer.
         """

@@ -64,8 +64,8 @@ class PaceEstimator:
         self._samples: dict[str, list[tuple[float, int]]] = {}
         """Phase -> pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
 
-        The first pair only says how many items were done when the phase began. This pair is dropped when more
-        items are done, because the time before the first of them includes loading.
+        The first pair only says how many items were done when the phase began. This pair is dropped as
+        soon as more items are done, because the time until then includes loading.
         """
         self._has_advanced: set[str] = set()
 
@@ -107,7 +107,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""A search waits at most this many seconds until the engine has compared the index with the files once."""
+"""A search waits at most this many seconds for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
 """While no source has a schedule, the engine checks at this interval, in seconds, whether one has been added.
 """
@@ -136,9 +136,9 @@ class EngineWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
-        The workers and `operations` read the environment variables in `client_environment`. Searches
-        and other slow work run in `search_pool`, which no other workspace uses; `models` are shared by
-        all. `umask` is the user's own umask, for files that sources write. Operations call
+        The workers and `operations` read the environment variables in `client_environment`. Searches and
+        other slow work run in `search_pool`, which no other workspace uses; `models` are shared by all
+        workspaces. `umask` is the user's own umask, for files that sources write. Operations call
         `end_if_obsolete`, which raises `ConnectionResetError` if the client must connect again.
         `loads_model_early` returns whether the model is loaded when a client subscribes to events, and
         not only at the client's first search.
@@ -253,7 +253,7 @@ class EngineWorkspace:
         return self._embedding_worker.left != 0
 
     async def do_periodic_work(self) -> None:
-        """Remove old searches from the query log, start sources and close the index, if it is time."""
+        """Do what is due: remove old searches from the query log, start sources, close the index."""
         with self.client_environment.use():
             if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
                 self._log_swept_at = time.monotonic()

@@ -39,7 +39,7 @@ CLOSE_READER_SECONDS = 5.0
 While an index is open, tantivy polls its files.
 """
 MAX_DEPTH = 1000
-"""The maximum `depth` of a client's search request. A greater value is reduced to it."""
+"""The maximum `depth` of a client's search request. A greater value is reduced to this maximum."""
 
 
 def answer_search_request(

@@ -1,4 +1,4 @@
-"""Keeps the sessions of the agents that the setting `keep` names, as the engine sees them change."""
+"""Archives new and changed sessions while the engine runs, for the agents in the setting `keep`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16
-"""The maximum number of searches in one workspace that run at the same time. Others wait until one has ended."""
+"""The maximum number of searches in one workspace that run at the same time.
+
+Further searches wait until one has ended.
+"""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
 """The engine asks another process to unlock an index every `TAKEOVER_ASK_SECONDS`, for at most `TAKEOVER_SECONDS`."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
@@ -108,7 +111,7 @@ class WorkspacePool:
         loads_model_early: Callable[[], bool],
         log: Callable[[str], None],
     ) -> None:
-        """Create an empty table.
+        """Create an empty pool.
 
         `socket_path` is the path of the engine's socket. The other arguments are those of
         `EngineWorkspace`.
@@ -127,7 +130,7 @@ class WorkspacePool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a workspace is being opened or closed, or works."""
+        """Whether a workspace is being opened or closed, or is busy."""
         return bool(self._closings) or any(
             slot.opened is None or slot.opened.is_busy for slot in self._slots.values()
         )

@@ -1,8 +1,8 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
-SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry. It is the
-sum of the CRCs of all rows about the entry, in all tables. When a row is written or deleted, its CRC is
-added or subtracted, so that a change does not require reading the other rows.
+SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry. This
+checksum is the sum of the CRCs of all rows about the entry, in all tables. Writing a row adds its CRC to
+the sum, and deleting the row subtracts it. The other rows need not be read.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 
 
 class GivenTextRow(NamedTuple):
-    """What the catalog stores about a subject's text that was given to a turn.
+    """A row about the text of a subject that was given to a turn.
 
     `extent` and `given` are None if the text is not known (see `citations/given_text.py`).
     """
@@ -538,7 +538,7 @@ class CatalogDatabase:
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def find_chunk_numbers_of_turns(self, turns: Collection[tuple[str, int | None]]) -> list[int]:
-        """Return the numbers of the chunks in turns; `turns` has pairs of a conversation's id and a turn."""
+        """Return the numbers of the chunks in `turns`, which has pairs of conversation id and turn number."""
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
@@ -548,8 +548,8 @@ class CatalogDatabase:
         """Map turns to the beginnings of their final answers, each at most about `max_characters` long.
 
         `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its
-        request. The final answer consists of the assistant's last texts that no other event separates.
-        Turns without an answer are left out.
+        request. The final answer is the last text of the assistant, together with the assistant's texts
+        directly before it. Turns without an answer are left out.
         """
         found = {}
         for (entry_id, turn), ordinal in requests.items():
@@ -572,7 +572,10 @@ class CatalogDatabase:
         return found
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map the numbers of chunks of requests and answers to entry id and turn number. Leave out other chunks."""
+        """Map chunk numbers to entry id and turn number.
+
+        Leave out chunks that are neither request nor answer.
+        """
         rows = self._db.execute(
             "SELECT number, entry_id, turn FROM chunks "
             f"WHERE number IN ({_make_sql_placeholders(numbers)}) "
@@ -603,7 +606,7 @@ class CatalogDatabase:
         return (parse_catalog_chunk_row(row), row[2]) if row else None
 
     def count_catalog_rows(self) -> dict[str, int]:
-        """Return the numbers of `subjects`, `conversations`, `chunks` and `citations`."""
+        """Count the `subjects`, `conversations`, `chunks` and `citations`."""
         tables = {
             "subjects": "entries WHERE kind = 'subject'",
             "conversations": "entries WHERE kind = 'conversation'",

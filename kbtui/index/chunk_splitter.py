@@ -1,11 +1,11 @@
 """Splits texts into chunks at boundaries that depend on the content.
 
 A chunk ends before a heading. Once a chunk is long enough, it also ends before a paragraph whose
-checksum meets a condition. An edit therefore moves only the boundaries near it. This is known as
+checksum meets a condition. An edit therefore moves only nearby boundaries. The method is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited
-in characters. In a language without spaces, a character is one token or more, so it counts as three
+The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited in
+characters. In a language without spaces, a character is one token or more, so it counts as three
 characters.
 """
 
@@ -103,7 +103,7 @@ def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLine
 
 
 def _split_lines_into_blocks(lines: list[str], max_size: int) -> Iterator[TextPartWithLineNumbers]:
-    """Yield paragraphs, headings and fenced blocks. Any of them that is larger than `max_size` is split."""
+    """Yield paragraphs, headings and fenced blocks. A block larger than `max_size` is split."""
     start = 0
     fence: str | None = None
     for at, line in enumerate(lines):

@@ -43,7 +43,7 @@ CHECKSUMS = {
 
 
 MAX_CONFIGURATION_BYTES = 100_000
-"""A larger JSON file of a model, such as its vocabulary, is compared by its size alone."""
+"""If a JSON file of a model is larger than this, only its size is compared. An example is the vocabulary."""
 
 
 class EmbeddingModelUnavailable(KbtuiError):
@@ -52,9 +52,9 @@ class EmbeddingModelUnavailable(KbtuiError):
 
 @dataclass(frozen=True)
 class EmbeddingModelSource:
-    """An embedding model on this machine, and where it is loaded from.
+    """An embedding model on this machine, and its source.
 
-    `key` is in the name of the table with the model's vectors. `source` is the model's directory or
+    `key` is part of the name of the table with the model's vectors. `source` is the model's directory or
     name. `packaged` is true if the model is in the package `PACKAGED_MODEL`.
     """
 

@@ -53,7 +53,10 @@ METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
     "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
     "onnxruntime": OnnxEmbedder,
 }
-"""Name of a method to embed texts -> the function that loads the model for it. The first method is exact."""
+"""Name of an embedding method -> the function that loads the model for this method.
+
+The first method is exact.
+"""
 
 
 class EmbeddingProcessEnded(Exception):
@@ -70,8 +73,8 @@ def lower_thread_priority() -> None:
 class EmbeddingProcess:
     """An embedding model in a process of its own. Several threads may use it at the same time.
 
-    The process starts at the first request. `has_failed` is true if it has ended `STARTS_MAX` times
-    while it embedded the same texts.
+    The process starts at the first request. `has_failed` is true if the process has ended `STARTS_MAX`
+    times while embedding the same texts.
     """
 
     def __init__(self, model: EmbeddingModelSource, log: Callable[[str], None]) -> None:
@@ -95,7 +98,7 @@ class EmbeddingProcess:
         return self._request_vectors("query", [text])
 
     def close(self) -> None:
-        """Kill the process. The vectors that it was asked for are lost."""
+        """Kill the process. Requested vectors that it has not returned yet are lost."""
         with self._lock:
             self._is_closed = True
             if self._process is not None:
@@ -205,7 +208,7 @@ class EmbeddingProcessServer:
                 return
 
     def _load_embedder(self, method: str) -> Embedder | None:
-        """Load the model for a method; return None, and keep the first error, if that fails."""
+        """Load the model for a method. If that fails, return None and keep the first error."""
         try:
             return METHODS[method](self._model)
         except (EmbeddingModelUnavailable, ImportError) as error:
@@ -269,8 +272,8 @@ def measure_embedding_methods(
 ) -> dict[str, float]:
     """Return the processor seconds that each method takes for a text. Inaccurate methods are left out.
 
-    The first method is exact. Processor time, unlike time on the clock, does not depend on what other
-    programs do.
+    The first method is exact. Unlike elapsed time, processor time does not depend on what other programs
+    do.
     """
     exact = next(iter(embedders.values())).embed_texts(sample)
     seconds: dict[str, float] = {}
@@ -335,7 +338,7 @@ def read_embedding_method(model: EmbeddingModelSource) -> str | None:
 
 
 def serve_embedding_requests() -> None:
-    """Embed the texts of the requests on standard input, until it is closed."""
+    """Embed the texts of the requests on standard input until standard input is closed."""
     passages: SimpleQueue[Request] = SimpleQueue()
     queries: SimpleQueue[Request] = SimpleQueue()
 
@@ -362,7 +365,6 @@ def serve_embedding_requests() -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
-        # If memory runs short, Linux should end this process, which can be started again, not another
-        # one.
+        # If memory runs short, Linux should end this process, because it can be started again.
         Path("/proc/self/oom_score_adj").write_text("500")
     serve_embedding_requests()

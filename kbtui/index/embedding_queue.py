@@ -42,7 +42,7 @@ no vector and at least `BULK_TEXTS` texts of a slice are not in the cache. With 
 process takes longer than it saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
-"""The number of chunks in a slice, which can be of several entries.
+"""The number of chunks in a slice. The chunks can belong to several entries.
 
 After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
 other process.
@@ -54,7 +54,7 @@ PAUSE_SECONDS = 2.0
 
 
 class PassageEmbedder(Protocol):
-    """The method of an embedding model that the queue calls."""
+    """The part of an embedding model that the queue uses."""
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text."""
@@ -101,15 +101,15 @@ class ChunksWithoutVector:
         return set().union(*(self.entries[name] for name in entry_ids & self.entries.keys()))
 
     def count_chunks_of_conversations(self) -> int:
-        """Count the chunks of conversations that have no vector."""
+        """Count the chunks without a vector that belong to conversations."""
         return len(self.numbers & self._of_conversations)
 
     def count_chunks_of_hidden_entries(self) -> int:
-        """Count the chunks of hidden entries that have no vector."""
+        """Count the chunks without a vector that belong to hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove chunks that now have a vector from the queue; return whether the whole entry is embedded."""
+        """Remove embedded chunks from the queue, and return whether the whole entry is embedded."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
         if self.entries[entry_id]:
@@ -211,9 +211,9 @@ class EmbeddingQueue:
     ) -> int:
         """Embed the chunks without a vector; return how many are left.
 
-        Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` returns the model; its argument says whether many texts
-        are embedded at once. This function is called only if the cache lacks some of the vectors.
+        Ends early if `stop` is set, or if `should_restart` returns true because the catalog has changed.
+        `get_passage_embedder` returns the model; its argument says whether many texts are embedded at
+        once. `get_passage_embedder` is called only if the cache lacks some of the vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -382,10 +382,7 @@ class EmbeddingQueue:
         self._entries_without_vectors.mark_entries_embedded(finished)
 
     def _make_vector_rows(self, parts: list[EntryChunksToEmbed]) -> list[tuple[VectorRow, Matrix]]:
-        """Embed chunks, and return their rows and vectors.
-
-        If embedding must stop, some of them are missing.
-        """
+        """Embed chunks, and return their rows and vectors. If embedding must stop, some chunks are missing."""
         import numpy as np
 
         text_groups = [

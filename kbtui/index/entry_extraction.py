@@ -1,4 +1,4 @@
-"""Reads subjects and conversations, and makes entries and chunks of them for the index."""
+"""Reads subjects and conversations, and converts them to entries and chunks for the index."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `chunks_before` has a few chunks before that position, at least those of its window.
+    * `chunks_before` has the last chunks before that position. It includes all chunks before that
+      position that are in the same window as the first chunk of this part.
     * `conversation` has the turns of this part, which follow turn number `after_turn`.
-    * `after_call` is how many calls the first of these turns has in earlier parts.
+    * `after_call` is the number of calls in the first of these turns that belong to earlier parts.
     * `mark` says where reading resumes after this part.
     * `citations` and `usage` are rows of the catalog's tables with these names.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""The number of SQLite instructions between two checks for cancellation, about 100 µs."""
+"""The number of SQLite instructions between two checks for cancellation. They take about 100 µs."""
 
 # SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"

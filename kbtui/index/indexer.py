@@ -46,11 +46,10 @@ so that only later changes are applied at the next start.
 """
 
 MAX_STALE_SHARE = 2e-5
-"""The maximum share of stale documents in a keyword index.
+"""The maximum share of stale documents in a keyword index. An index with a larger share is rewritten.
 
-With more, the index is rewritten. A stale document has been replaced, but BM25's statistics still count
-it. Each commit replaces the document that contains the catalog's sequence number, and so makes at least
-one document stale.
+A stale document has been replaced, but BM25's statistics still count it. Each commit replaces the
+document that contains the catalog's sequence number, and so makes at least one document stale.
 """
 
 

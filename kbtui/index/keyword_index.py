@@ -1,6 +1,6 @@
 """The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
-There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a common
+There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a shared
 index, the scores of visible entries would reveal which words hidden subjects contain. Each of the two
 keyword indexes has a second tantivy index for its windows (see `passage_windows`). In the index of
 passages, windows would change the average length of a text, which BM25 uses to score every text.
@@ -83,7 +83,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
 
 
 def make_window_index_schema(language: str = "") -> Any:
-    """Return the schema of a window's document. The words in `window` are stemmed as those in `body`."""
+    """Return the schema of a window's document. The words in `window` are stemmed like those in `body`."""
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("id", indexed=True, fast=True)
     builder.add_text_field("window", tokenizer_name=_STEMMED, index_option="freq")
@@ -103,7 +103,7 @@ def list_further_language_fields(setting: str) -> dict[str, str]:
 
 
 def make_text_analyzer(language: str) -> Any:
-    """Return an analyzer that lower-cases words, removes accents, and stems for a language.
+    """Return an analyzer that lower-cases words, removes accents, and stems the words of a language.
 
     If `language` is "", the analyzer does not stem. Raises `IndexUnavailable` for an unknown language.
     """
@@ -276,10 +276,10 @@ class _TantivyWriter:
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes, with its windows. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Do not commit if there is nothing: each
-    commit replaces the watermark document, and replaced documents still count in BM25's statistics, so
-    the scores change. If both indexes were always committed together, a change of hidden entries would
-    change the scores of visible entries.
+    `has_changes` says whether there is something to commit. If there is nothing to commit, do not
+    commit. Each commit replaces the watermark document. Replaced documents still count in BM25's
+    statistics, so a commit changes the scores. If both indexes were always committed together, a change
+    of hidden entries would change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -344,7 +344,7 @@ class KeywordIndexWriter:
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
         # The windows come first. If the process is killed between the two commits, the watermark is old,
-        # and the entries that changed since are written again.
+        # and the entries that changed after this watermark are written again.
         if self._windows.has_changes:
             self._windows.commit()
         self._passages.write_watermark(watermark)

@@ -1,9 +1,8 @@
 """Extracts words from identifiers, paths, version numbers, and languages written without spaces.
 
-tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
-`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts
-words by other rules. They are indexed in the field `code`, and a query for that field is split by the
-same rules.
+tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word, `read_subject`
+is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts words by other rules.
+The words are indexed in the field `code`. A query for that field is split by the same rules.
 """
 
 from __future__ import annotations

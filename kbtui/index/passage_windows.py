@@ -1,10 +1,10 @@
-"""Windows: the passages of an entry in groups of six, indexed together for the keyword ranking.
+"""Windows: groups of six consecutive passages of an entry.
 
-A passage is often too short to contain all words of a query. Its neighbours contain the others. Each
-window is therefore a document of its own in a second keyword index, and a passage gets the score of
-its window, too. The windows do not overlap, so that each word is indexed twice: in its passage and in
-its window. Window n has the passages with the ordinals 6n to 6n + 5. A conversation that grows
-therefore changes only its last window.
+Each is indexed as one text, for the keyword ranking. A passage is often too short to contain all words
+of a query. Its neighbours contain the others. Each window is therefore a document of its own in a second
+keyword index, and a passage gets the score of its window, too. The windows do not overlap, so each word
+is indexed only twice: in its passage and in its window. Window n has the passages with the ordinals 6n
+to 6n + 5. A conversation that grows therefore changes only its last window.
 
 Tool calls and their results, which get no vector, are not part of the window's text. They would crowd
 out what was said.
@@ -59,7 +59,7 @@ def make_window_id(place: int) -> int:
 class WindowsAround(NamedTuple):
     """The window that contains a passage, and the adjacent window that is nearer to the passage.
 
-    `share` is 0 for a passage in the middle of its window, and nearly .5 for one at the edge. The
+    `share` is 0 for a passage in the middle of its window, and nearly 0.5 for one at the edge. The
     adjacent window may not exist.
     """
 

@@ -54,7 +54,10 @@ VECTORS_VERSION = 4
 """Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000
-"""The minimum number of rows of a table that gets an index of one partition. Searches become 3 times as fast."""
+"""The minimum number of rows of a table that gets an index of one partition.
+
+This index makes searches three times as fast.
+"""
 APPROXIMATE_ROWS = 100_000
 """The minimum number of rows of a table that gets an approximate index.
 

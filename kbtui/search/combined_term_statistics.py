@@ -1,8 +1,8 @@
 """Counts how common terms are in several keyword indexes together, so that scores can be compared.
 
-tantivy scores each index with its own statistics: if a word is rare in one workspace and common in
-another, hits in the first workspace would get scores that are too high. With the summed statistics, all
-indexes score their chunks as one index with all entries would.
+tantivy scores each index by the statistics of that index alone. A word can be rare in one workspace and
+common in another. Hits in the first workspace would then get scores that are too high. With the summed
+statistics, all indexes score their chunks as one index with all entries would.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PassageAndWindowStatistics(NamedTuple):
 
 
 class CombinedTermStatistics:
-    """The sums of the statistics of keyword indexes.
+    """The summed statistics of several keyword indexes.
 
     `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher would return for one
     index with all entries. Do not change the indexes while this object is in use.
@@ -86,7 +86,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part with a description that begins with `description`."""
+    """Return the value of the first part whose description begins with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (_find_explained_value(part, description) for part in explained.get("details") or ())

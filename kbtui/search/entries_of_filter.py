@@ -1,4 +1,4 @@
-"""Finds the subjects and conversations that a filter of searches selects, for the library pane."""
+"""Finds the subjects and conversations that a search filter selects, for the library pane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EntriesOfFilter(NamedTuple):
 def find_entries_of_filter(
     workspace: Workspace, reader: IndexReader, request: SearchRequest
 ) -> EntriesOfFilter:
-    """Return the entries that have a passage which a search with the filters in `request` could find."""
+    """Return the entries that have a passage selected by the filters in `request`."""
     # The library pane imports this module before anything is searched.
     from kbtui.search.search_pipeline import SearchRun
 

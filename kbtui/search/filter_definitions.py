@@ -58,8 +58,9 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list of
-    entries apply the filter. If one of these attributes is empty, the filter cannot be used there, with one
-    exception: the library pane looks up the filters of searches that it cannot apply itself in the index.
+    entries apply the filter. If one of these attributes is empty, the filter cannot be used there. There
+    is one exception: the library pane uses the index to apply the search filters that it cannot apply
+    itself.
     """
 
     def __init__(
@@ -122,10 +123,7 @@ class FilterDefinition:
         return "/".join(self.options)
 
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
-        """Return the indexed terms for a value.
-
-        Raises `FilterValueError` if it is not in `choices`.
-        """
+        """Return the indexed terms for a value. Raises `FilterValueError` if the value is not in `choices`."""
         if value.lower() not in self.choices:
             raise self.make_unknown_value_error(value, self.shown_choices, tuple(self.choices))
         return self.choices[value.lower()]

@@ -282,10 +282,9 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 3
-"""A search for N results first fetches this many times N rows, to find chunks of more entries."""
+"""A search for N results first fetches `OVERFETCH_FACTOR` × N rows, to find chunks of more entries."""
 FURTHER_FACTOR = 2
-"""A second fetch requests this many times N rows, and leaves out the entries of the first fetch.
-"""
+"""A second fetch gets `FURTHER_FACTOR` × N rows, without the entries of the first fetch."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """The number of the best chunks that are searched for pairs of adjacent words of the query."""
@@ -296,9 +295,12 @@ NEAR_SHARE = 0.9
 MAX_FETCHED_WINDOWS = 300
 """The number of the best windows whose scores are read."""
 BEST_WINDOWS = 25
-"""The number of the best windows whose passages are ranked, even passages without a word of the query."""
+"""The number of windows, best first, whose passages are ranked.
+
+These passages may lack all words of the query.
+"""
 MAX_SCORED_PASSAGES = 100
-"""The number of the best passages whose windows are scored, even windows that were not fetched."""
+"""The number of passages, best first, whose windows are scored even if these windows were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
@@ -378,9 +380,9 @@ class KeywordSearch:
         )
 
     def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
-        """Return those chunks of a result of `rank_chunks` that contain words of the query themselves.
+        """Select the chunks in the result of `rank_chunks` that contain a word of the query themselves.
 
-        The other chunks are only near them, in the same windows.
+        The windows of the other chunks contain such words, but the chunks do not.
         """
         if any(side.chunks_with_words is None for side in self.sides):
             return found
@@ -412,7 +414,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_entry_chunks(self) -> list[int]:
-        """Return the number of one matching chunk of each entry with a match."""
+        """For each entry with a matching chunk, return the number of one such chunk."""
         return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
 
     @property
@@ -482,7 +484,7 @@ class _KeywordIndexQuery:
         """The query with the near spellings of its rare words; see `add_near_spellings_to_query`."""
         self._near_wanted: list[tuple[Any, Any]] = []
         self.chunks_with_words: frozenset[int] | None = None
-        """The numbers of the chunks that match `query` by their own texts; None if they are too many to know."""
+        """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
         self.windows = WindowQuery(
             windows, self.words, request, narrowing, language, statistics and statistics.windows
         )
@@ -531,14 +533,14 @@ class _KeywordIndexQuery:
         return self.near_query is not None
 
     def count_matching_chunks(self) -> int:
-        """Return how many chunks of this index match the query; without a query, how many there are."""
+        """Return how many chunks of this index match the query. Without a query, all chunks match."""
         query = self.query
         if query is None:
             query = self._build_tantivy_query([], selects_all=True)
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_entry_chunks_of_index(self) -> list[int]:
-        """Return the number of one matching chunk of each entry of this index with a match."""
+        """For each entry of this index with a matching chunk, return the number of one such chunk."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)
@@ -574,8 +576,8 @@ class _KeywordIndexQuery:
             is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
             if is_enough or all_found or last:
                 return select_best_chunks(rows, limit)
-            # Entries with many chunks crowded out others, so fetch again without these entries. Few
-            # chunks of others are missing then.
+            # Entries with many chunks crowded out others. Fetch again without these entries, so that few
+            # chunks of other entries are missing.
             fetched = fetched * 2 if held or len(rows) < limit else limit * FURTHER_FACTOR
             if len(rows) >= limit:
                 held = rows
@@ -683,7 +685,10 @@ class _KeywordIndexQuery:
     def _build_tantivy_query(
         self, wanted: list[tuple[Any, Any]], *, selects_all: bool = False
     ) -> Any:
-        """Build the query. Return None if the request has no words, phrases or filters, unless `selects_all`."""
+        """Build the query.
+
+        Without words, phrases and filters, return None, or with `selects_all` a query for all chunks.
+        """
         if not (wanted or self._has_filters or selects_all):
             return None
         limits: list[tuple[Any, Any]] = self._limits
@@ -822,7 +827,7 @@ class WindowQuery:
 def _score_each_term(
     searcher: Any, parts: Iterable[QueryTerm], among: Any, field: str, count: int
 ) -> list[TermScores]:
-    """Return the scores of each term for the at most `count` documents that match the query `among`."""
+    """Return the scores of each term for up to `count` documents that match the query `among`."""
     # One search per term takes less than half the time of tantivy's `explain` for each term and
     # document, which also composes the formula of the score as JSON.
     return [
@@ -879,7 +884,10 @@ def _build_field_filters(
 
 
 def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tuple[Any, Any]]:
-    """Return a query that excludes the documents of entries, if any; `field` has the places of documents."""
+    """Return a query that excludes the documents of entries; [] if there are no entries.
+
+    `field` has the places of documents.
+    """
     if not owners:
         return []
     ranges = [

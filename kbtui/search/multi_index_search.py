@@ -1,6 +1,6 @@
-"""Searches several indexes, those of all projects of the user, as if they were one index.
+"""Searches the indexes of all projects of the user as if they were one index.
 
-Every index keeps its own rules: a subject that its workspace hides or disables is not found there. For
+The rules of each workspace still apply: a subject that the workspace hides or disables is not found. For
 each leg, the rankings of all indexes are merged into one. Only then are the two legs fused, so that a
 hit gets the rank that it would have in one index. A passage that is in several workspaces has the same
 chunk id in all of them. It is one hit, which belongs to the first of these workspaces.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 MAX_PROJECTS_IN_HINT = 5
-"""The hint for a mistake in a query names what is valid in at most this many projects."""
+"""The maximum number of projects whose hints are shown for a mistake in a query."""
 
 
 class SearchedIndex(NamedTuple):

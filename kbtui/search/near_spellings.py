@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The maximum number of stems whose words are compared with the typed word, the most common ones."""
+"""At most this many stems have their words compared with the typed word, the most common stems first."""
 TEXTS_OF_STEM = 16
 """The number of texts from which the words of a stem are read."""
 MIN_LETTERS_OF_FREE_START = 6
@@ -34,9 +34,7 @@ MIN_LETTERS_TO_COMPARE = 7
 NEAR_SPELLING_RATIO = 0.75
 """The minimum similarity of a stem that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""The maximum number of terms that are compared with a word, the most common ones.
-
-This limits the time of a search.
+"""At most this many terms are compared with a word, the most common first. This limits the time of a search.
 """
 MAX_ENDING_LETTERS = 5
 """To find the stem of an unfinished or inflected word, at most this many letters at its end are left out."""
@@ -51,7 +49,7 @@ MAX_DISTANCE = 2.5
 LIKELIHOOD_PER_EDIT = 0.03
 """The factor by which one more edit reduces how likely a word was meant."""
 MIN_LIKELIHOOD_SHARE = 0.25
-"""Words that are less likely than this share of the likeliest one are not searched for."""
+"""A word is searched for only if its likelihood is at least this share of the likeliest word's likelihood."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -138,7 +136,7 @@ def _read_words_of_stem(
 def _list_similar_terms(word: str, searcher: Any) -> list[str]:
     """Return the most similar terms of the index with the same first letter.
 
-    A term is a stem, so it is compared with the beginning of the word that is as long as the term.
+    A term is a stem, so it is compared with an equally long beginning of the word.
     """
     from difflib import get_close_matches
 
@@ -183,7 +181,7 @@ def measure_spelling_distance(typed: str, word: str) -> float:
 
 
 def _compute_edit_distances(first: str, second: str) -> list[list[float]]:
-    """Return the edit distance of each beginning of one text to each of another."""
+    """Return the edit distances between each beginning of one text and each beginning of the other."""
     rows = [[float(at) for at in range(len(second) + 1)]]
     for at, letter in enumerate(first, 1):
         row, above = [float(at)], rows[at - 1]

@@ -1,4 +1,4 @@
-"""Finds outdated turns: turns whose given subjects have changed or are gone since.
+"""Finds outdated turns. Subjects that were given to such a turn have later changed or been removed.
 
 Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
 that was given a part of the subject, and only once.

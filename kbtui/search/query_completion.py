@@ -82,7 +82,7 @@ def _count_values_of_conversations(
     conversations: Sequence[ConversationInfo],
     summaries: Collection[ConversationToolsAndModels],
 ) -> list[tuple[str, str]]:
-    """Return the values that occur in conversations, the most frequent first, each with their number."""
+    """Return the values that occur in conversations, the most frequent first, each with a count."""
     counts: Counter[str] = Counter()
     if row.key == "label":
         for info in conversations:

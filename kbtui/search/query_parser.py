@@ -78,7 +78,10 @@ class ParsedQuery(NamedTuple):
 
     @property
     def filter_like_word_notices(self) -> tuple[Notice, ...]:
-        """The notices about words that look like filters. Words that are like no filter are only marked on screens."""
+        """The notices about words that look like filters.
+
+        Words that resemble no known filter get no notice; screens only mark them.
+        """
         notices = (word.notice for word in self.almost_filters)
         return tuple(one for one in notices if one.values.get("suggestion") != "")
 

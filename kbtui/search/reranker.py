@@ -1,9 +1,9 @@
 """Reranks the best passages of both legs by their texts and by their places in conversations.
 
 A leg compares each passage with the query alone. It does not know that a passage replies to a question
-that matches the query, or that other passages of the same conversation match it, too. The reranker orders
-the turns among the best passages by such facts. The turns together keep their places, so that subjects,
-for which there are no such facts, stay where they are.
+that matches the query, or that other passages of the same conversation match it, too. The reranker
+orders the turns among the best passages by such facts. As a group, the turns keep their places.
+Subjects, for which there are no such facts, therefore stay where they are.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FULL_LENGTH_BYTES = 100
 WORDS_WEIGHT = 3.0
 """The bonus of a turn's passage that contains all words of the query in the same form."""
 OTHER_FORM_SHARE = 0.5
-"""A word that the passage contains in another form (`sleeps` for `sleep`) counts this much."""
+"""The factor for a word that the passage has only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
 """A reply gets this share of the score of the question or request to which it replies."""
 CONVERSATION_WEIGHT = 0.2
 """A turn's passage gets this share of the mean score of the best other passages of its conversation."""
 CONVERSATION_PASSAGES = 3
-"""The bonus of a conversation is computed from this many other passages of it."""
+"""The number of other passages of a conversation from which a passage's bonus is computed, best first."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -55,8 +55,9 @@ class ScoredPassage(NamedTuple):
 class RankBonuses(NamedTuple):
     """What the reranker finds out about a passage.
 
-    `title` and `length` are added to its score. `words`, `reply` and `conversation` decide on its place
-    among the turns, and are 0 for subjects. `place` is what the new place adds to the score.
+    `title` and `length` are added to its score. `words`, `reply` and `conversation` determine the
+    passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to the
+    score.
     """
 
     title: float = 0.0
@@ -73,7 +74,7 @@ class RankBonuses(NamedTuple):
 
     @property
     def of_turn(self) -> float:
-        """The sum of the bonuses that decide on the place among the turns."""
+        """The sum of the bonuses that determine the place among the turns."""
         return self.words + self.reply + self.conversation
 
 
@@ -128,8 +129,9 @@ class Reranker:
     def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
-        The keyword leg compares stems, and scores a passage by the text around it, too. This bonus looks
-        at the passage alone, and also at function words.
+        The keyword leg compares stems, and scores a passage by the text around it, too. This bonus
+        differs from that score in three ways. It prefers words in the same form, ignores the text around
+        the passage, and counts function words, too.
         """
         total = sum(rarity for _, rarity in self._tokens) or 1.0
         return [WORDS_WEIGHT * self._weigh_words(one.chunk.text) / total for one in turns]

@@ -1,4 +1,4 @@
-"""Runs a search: ranks chunks in both legs, fuses the rankings, makes hits of the best chunks."""
+"""Runs a search: ranks chunks in both legs, fuses the rankings, and makes hits from the best chunks."""
 
 from __future__ import annotations
 
@@ -272,7 +272,10 @@ class SearchRun:
         self.fuse_rankings()
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
-        """Return the best chunks by keywords. If few contain the words, those with near spellings follow."""
+        """Return the best chunks by keywords.
+
+        If few chunks contain the words, chunks with near spellings follow.
+        """
         from kbtui.search.keyword_search import append_missing_chunks_below
 
         found = self.keyword_search.rank_chunks_by_keywords(limit)
@@ -368,7 +371,7 @@ class SearchRun:
 
 
 class HitCounts(NamedTuple):
-    """The number of hits without the limit, and the numbers of passages that were left out.
+    """The number of hits if there were no limit, and the numbers of passages that were left out.
 
     `omitted` counts the chunks whose text no longer exists, `left_out` those beyond the limit per entry.
     """
@@ -554,10 +557,10 @@ class LegScale:
     A scaled score is the distance from the last score of the leg, in standard deviations of the leg's
     first `depth` scores. Ranks would lose how much better the first hits are than the others.
 
-    A leg with fewer than `depth` hits has found all matches. In the keyword leg, every passage without
-    a match then has the score 0, and these zeros are part of the standard deviation. A leg with at
-    least `depth` hits may have been cut off before other matches. A passage that it does not contain
-    gets the score of the hit at `depth`.
+    A leg with fewer than `depth` hits has found all matches. In the keyword leg, every passage without a
+    match then has the score 0, and these zeros are part of the standard deviation. A leg with at least
+    `depth` hits may have been cut off before other matches. A passage that the leg does not contain gets
+    the score of the hit at `depth`.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
@@ -661,7 +664,7 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than this."""
+"""A query is a gap if its best hit has no rare word of the query and a lower similarity than this."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:

@@ -208,8 +208,7 @@ if TYPE_CHECKING:
 class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
-    * `partial`: whether the user is still typing the query. If so, the last word matches as a
-      prefix.
+    * `partial`: whether the user is still typing the query. If so, the last word matches as a prefix.
     * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
     * `exclude`: the id of a conversation that is not searched.
     * `entries`: entry ids. If there are any, only these entries are searched.
@@ -224,8 +223,8 @@ class SearchRequest(NamedTuple):
     * `marked`: all marked turns, each as `STATE REFERENCE`. The engine sets it from the user's data.
     * `project_name`: the name of the searched project. The engine sets it in a search of all projects.
     * `chunks`: chunk numbers. If there are any, only these chunks are searched.
-    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
-      of these chunks that has a vector, and moves the vector of the query towards it.
+    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg moves the vector of
+      the query towards that of the first of these chunks that has a vector.
     * `all_projects`: whether all workspaces that the user has opened are searched.
 
     Filters in `query` can narrow these options, but never widen them.

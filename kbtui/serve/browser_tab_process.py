@@ -68,7 +68,7 @@ class BrowserTabProcess(AppService):
     async def set_terminal_size(self, width: int, height: int) -> None:
         """Forward a new size to the TUI. Before the TUI's first paint, only store the size.
 
-        If the size changes during the first layout, Textual alternates between both sizes forever.
+        If the size changes during the first layout, Textual alternates between the two sizes forever.
         """
         self._requested_size = (width, height)
         if self._is_painted and (width, height) != self._size:

@@ -33,8 +33,8 @@ SECURITY_HEADERS = {
 }
 """Headers of every response. Because of them, a page loads nothing from other sites.
 
-They also forbid other pages to show the page in a frame. Inline styles are allowed, because the terminal
-in the page creates some.
+The headers also prevent other pages from showing the page in a frame. Inline styles are allowed, because
+the terminal in the page creates some.
 """
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GIT_SECONDS = 20.0
 """The time limit in seconds of a call of `git`."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""The maximum number of bytes of output of `git` that is used."""
+"""The maximum number of bytes that kbtui uses of the output of `git`."""
 _SAFE_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -36,7 +36,10 @@ _SAFE_SETTINGS = (
 _KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"}
 _COMMIT_ID_LENGTHS = (40, 64)
 RENAMED_SIMILARITY = 0.5
-"""A file is taken for a renamed one if its similarity to a deleted file is at least this, from 0 to 1, as in Git."""
+"""The minimum similarity, from 0 to 1, at which a new file counts as a renamed deleted file.
+
+Git uses the same value.
+"""
 RENAMES_MAX = 20
 """At most this many renames of a file are followed from an earlier path to the current one."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
@@ -44,7 +47,7 @@ COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
 
 
 class LineOrigin(NamedTuple):
-    """The commit that a line comes from, and the place of the line in that commit.
+    """The commit that added a line, and the place of the line in that commit.
 
     `time` is when the commit was made, in seconds since 1970. `line` is counted from 1.
     """
@@ -65,7 +68,7 @@ class EarlierFileName(NamedTuple):
 
 
 class FileVersion(NamedTuple):
-    """A commit that changed a file, and the path that the file has in it.
+    """A commit that changed a file, and the path of the file in that commit.
 
     `time` is when the commit was made, in seconds since 1970.
     """
@@ -126,8 +129,8 @@ class GitHistory:
     def find_committed_path(self, path: str) -> str:
         """Return the path that a file has in the current commit.
 
-        It differs from `path` if the file was renamed since, with `git mv` or without it. If the current
-        commit has no such file, the result is `path`.
+        The result differs from `path` if the file was renamed after that commit, even without `git mv`.
+        If the current commit has no such file, the result is `path`.
         """
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is not None:
             return path
@@ -184,7 +187,7 @@ class GitHistory:
         )
 
     def find_later_path(self, path: str) -> str | None:
-        """Return the path that a file has now that was renamed from `path`; None if it was not renamed."""
+        """Return the current path of a file that was renamed from `path`; None if there is no such file."""
         for _ in range(RENAMES_MAX):
             later = self._find_uncommitted_path(path) or self._find_next_committed_path(path)
             if later is None:
@@ -210,7 +213,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_path(self, path: str) -> str | None:
-        """Return the path to which a file of the current commit was moved since."""
+        """Return the new path of a committed file, if it was renamed but the renaming is not committed."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         staged = self._list_output_words(
@@ -233,7 +236,7 @@ class GitHistory:
         )
 
     def list_paths(self, directory: str) -> list[str]:
-        """Return the paths of all files that a directory has had in any commit, the last changed first."""
+        """Return the paths of all files that a directory has had in any commit, latest change first."""
         words = self._list_output_words(
             "log", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv",
             "--no-show-signature", "-z", "--format=", "--", directory or ".",
@@ -241,7 +244,10 @@ class GitHistory:
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
     def _list_output_words(self, *arguments: str) -> Iterator[str]:
-        """Iterate over the words of an output whose words end with NUL."""
+        """Iterate over the words in the output of a command of `git`.
+
+        In this output, each word ends with NUL.
+        """
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 

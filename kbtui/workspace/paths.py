@@ -176,7 +176,7 @@ def make_engine_socket_path() -> str:
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
     """Return whether the process at the other end of a connection belongs to this user.
 
-    Only Linux says whose process it is. On other systems, the result is always True.
+    Only Linux reports the owner of that process. On other systems, the result is always True.
     """
     if sys.platform != "linux":
         return True

@@ -55,7 +55,10 @@ class Workspace:
         return Path(paths.find_workspace_config_directory(str(self.root)))
 
     def format_config_path(self, name: str) -> str:
-        """Return the path of a file in `config_directory`, relative to the workspace's root if it is below it."""
+        """Return the path of a file in `config_directory`.
+
+        Below the workspace's root, the path is relative to the root.
+        """
         return paths.format_path_relative_to_root(self.root, self.config_directory / name)
 
     def find_superseded_config_file(self, name: str) -> Path | None:
