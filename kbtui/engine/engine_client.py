@@ -67,13 +67,13 @@ class EngineClient:
     ) -> None:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
 
-        All requests are for the workspace with this `root`, in the environment of the caller. If
-        `opens` is true, the engine opens the workspace. If it is false and the workspace is not open
-        yet, the engine answers only `engine_status` and `stop`.
+        All requests are for the workspace with this `root`, in the environment of the caller. If `opens`
+        is true, the engine opens the workspace. If `opens` is false and the workspace is not open yet,
+        the engine answers only `engine_status` and `stop`.
 
-        Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a
-        process of another user listens on the socket. Raises `EngineUnavailable` if no process
-        listens on the socket, or if the engine speaks another protocol.
+        Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a process
+        of another user listens on the socket. Raises `EngineUnavailable` if no process listens on the
+        socket, or if the engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(timeout)

@@ -241,9 +241,10 @@ class IndexWorker:
         return False
 
     def _register_workspace(self, index: WorkspaceIndexWriter) -> None:
-        """Register the workspace once while it is open, and again if the user has forgotten it meanwhile.
+        """Register the workspace once while it is open, and again after `kbtui workspaces forget`.
 
-        An empty directory in which someone ran a command is not a workspace for searches of all projects.
+        An empty directory in which someone ran a command is not a workspace for searches of all
+        projects.
         """
         workspace = self._workspace
         if self._is_registered and is_workspace_registered(workspace):

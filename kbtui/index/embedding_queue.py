@@ -29,7 +29,7 @@ COMPARED_ROWS = 20_000
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 """The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the weight 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""When waiting rows are written: as soon as there are `WRITE_ROWS` of them, or some time after the last write.
+"""Waiting rows are written as soon as there are `WRITE_ROWS` of them, or some time after the last write.
 
 This time is `WRITE_SECONDS` at first. Each write makes it longer by the same amount, up to
 `WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.

@@ -241,7 +241,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition("title", "only entries whose title contains this text", "title", example="title:cache", search="title", term="entry"),
     FilterDefinition(
-        "role", "only text by this role: user, assistant, reasoning, tool, …", "choice", example="role:user",
+        "role", "only text of this role: user, assistant, reasoning, tool, …", "choice", example="role:user",
         search="roles", term="role", options=("--role",), metavar="ROLE",
         choices=event_kinds.map_names_to_search_roles(),
     ),
@@ -276,11 +276,11 @@ FILTERS: tuple[FilterDefinition, ...] = (
         search="file",
     ),
     FilterDefinition(
-        "project", "only projects whose name contains this text, or this worktree", "project", ("projects",), example="project:demo",
+        "project", "only projects with this text in their name, or only this worktree", "project", ("projects",), example="project:demo",
         search="project",
     ),
     FilterDefinition(
-        "mark", "only turns with this mark of yours: decided, rejected, superseded, any", "choice", ("marked",), example="mark:decided",
+        "mark", "only turns to which you gave this mark: decided, rejected, superseded, any", "choice", ("marked",), example="mark:decided",
         search="marks", options=("--mark",), metavar="STATE",
         choices={**_map_names_to_themselves(*MARK_STATES), "any": MARK_STATES},
     ),

@@ -253,7 +253,7 @@ class QueryTermBuilder:
     def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
         """Build a term that matches any near spelling of a token.
 
-        A rare spelling counts no more than the likeliest one, although BM25 would give it a higher score.
+        Unlike in BM25, a rare spelling counts no more than the likeliest one.
         """
         rarities = [_compute_rarity(self._searcher, "body", near.stem) for near in token.corrected]
         queries = []
@@ -845,7 +845,7 @@ def _score_each_term(
 
 
 def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
-    """Map the values of `field` in the best `count` documents to their scores."""
+    """Map the values of `field` in the best `count` documents to the scores of these documents."""
     hits = searcher.search(query, limit=max(1, count), count=False).hits
     numbers = searcher.fast_field_values(field, [address for _, address in hits]) if hits else ()
     return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}

@@ -439,9 +439,9 @@ def add_context_to_hits(
 
 
 ANSWER_CHARACTERS = 600
-"""The maximum number of characters of a turn's final answer that a hit on its request carries."""
+"""The maximum number of characters of the final answer that is part of a hit on a request."""
 LATER_MATCH_SHARE = 0.5
-"""A later turn takes up the matter of a hit if it matches the query at least half as well as the hit."""
+"""A later turn takes up the matter of a hit if its match with the query is at least half as good as the hit's."""
 
 
 def _add_answers(
@@ -498,7 +498,7 @@ def _add_later_turns(
 
 
 def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits, each with the subjects that have changed since its turn was given them."""
+    """Return the hits, each with the subjects that have changed since they were given to the turn of the hit."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
@@ -688,7 +688,7 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
     """Return the rare words of a query; if no word is rare, all words except function words.
 
     Returns an empty list for a query with a phrase. Every hit of such a query contains the phrase, so
-    rare words need not be looked for.
+    there is no need to look for rare words.
     """
     if run.query.phrases:
         return []

@@ -83,8 +83,8 @@ class FileVersion(NamedTuple):
 class GitHistory:
     """Reads the history of one repository. All paths are relative to its root.
 
-    If `git` is missing, fails or takes too long, every method returns an empty result: the history only
-    adds to what conversations contain.
+    If `git` is missing, fails or takes too long, every method returns an empty result. This is not an
+    error, because the history only supplements the conversations.
     """
 
     def __init__(self, root: str) -> None:

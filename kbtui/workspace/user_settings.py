@@ -94,14 +94,14 @@ class Settings(NamedTuple):
     ] = {}  # noqa: RUF012  (nobody changes it)
     conversations: Annotated[
         dict[str, Any],
-        "a table whose key `agents` lists the agents whose conversations are read, such as "
-        '["jp", "claude-code"]; by default all except llm; its key `keep` lists agents whose sessions '
-        'are kept, such as ["claude-code"]: the engine copies them, so that they stay when the agent deletes them',
+        "a table with two keys: `agents` lists the agents whose conversations are read, such as "
+        '["jp", "claude-code"], by default all except llm; `keep` lists agents whose sessions the engine '
+        'copies, such as ["claude-code"], so that the copies stay when the agent deletes the sessions',
     ] = {}  # noqa: RUF012  (nobody changes it)
     workspaces: Annotated[
         dict[str, Any],
         'a table whose key `exclude` lists directories, such as ["~/private"]: searches of all '
-        "workspaces leave out the workspaces in them, and kbtui does not record these workspaces",
+        "workspaces leave out the workspaces in these directories, and kbtui does not record such workspaces",
     ] = {}  # noqa: RUF012  (nobody changes it)
     prices: Annotated[
         dict[str, Any],
