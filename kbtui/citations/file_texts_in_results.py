@@ -158,6 +158,8 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
     if complaints := _SHELL_COMPLAINTS.match(text):
         text = text[complaints.end() :]
     program = words[0].rpartition("/")[2]
+    if re.fullmatch(rf"(?:\S*/)?{re.escape(program)}: [^\n]+\n?", text):
+        return None  # An error message: not every agent records the exit code.
     options = [word for word in words[1:] if word.startswith("-")]
     if program == "cat" and not options:
         return FileTextInResult(text)

@@ -181,6 +181,17 @@ def test_a_part_of_a_file_that_a_tool_returned_is_compared_as_a_part(tmp_path: P
         assert find_state(knowledge, other, tool, result, **arguments).state == "changed"
 
 
+def test_the_error_message_of_a_command_is_not_a_text_that_the_turn_was_given(
+    tmp_path: Path,
+) -> None:
+    targets = CitationTargetLookup(load(tmp_path, "a.md", "Text.\n"), {}, make_subject_id)
+    for path, kind in (("docs/guide/a.md", "subject"), ("docs/guide/never.md", "file")):
+        message = f"cat: {path}: No such file or directory\n"
+        call = make_call("bash", message, command=f"cat {path}")
+        [cite] = extract_citations(make_conversation([call]), targets)
+        assert (cite.kind, cite.given) == (kind, None)
+
+
 @given(texts)
 def test_a_note_about_a_cut_that_is_part_of_the_subject_itself_changes_nothing(text: str) -> None:
     assume("\n" in text)
