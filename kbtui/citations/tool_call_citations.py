@@ -290,23 +290,25 @@ def extract_citations(
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.
 
-    Failed calls do not count. In one turn, each target or passage counts once.
+    Failed calls do not count. In one turn, each target or passage counts once, and a subject of which
+    the turn was given several parts counts once for each part.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
 
     directory = conversation.info.working_directory
     conversation_format = get_conversation_format(conversation.info)
     for turn in conversation.turns:
-        seen = set()
+        seen: dict[tuple[str, str | None], set[str]] = {}
         for event in turn.events:
             files = map(FileRead, conversation_format.list_files_added_to_chat(event))
             for target in (
                 *_find_cited_files(files, directory, targets),
                 *_find_targets_cited_by_event(event, directory, targets),
             ):
-                key = (target.target, target.chunk)
-                if key not in seen:
-                    seen.add(key)
+                forms = seen.setdefault((target.target, target.chunk), set())
+                form = _get_form_of_given_text(target)
+                if form not in forms and (form or not forms):
+                    forms.add(form)
                     yield Citation(
                         conversation.info.id,
                         turn.number,
@@ -316,6 +318,13 @@ def extract_citations(
                         rewound=turn.is_rewound,
                         **target._asdict(),
                     )
+
+
+def _get_form_of_given_text(target: _CitedTarget) -> str:
+    """Return what distinguishes several citations of a target in one turn; "" if nothing does."""
+    if target.given is None or target.chunk is not None:
+        return ""
+    return "whole" if target.given.extent == "whole" else target.given.text
 
 
 def _find_targets_cited_by_event(

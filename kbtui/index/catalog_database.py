@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.given_text import GivenTextExtent
 
-CATALOG_VERSION = 20
+CATALOG_VERSION = 21
 """The version of the tables.
 
 Increase it when the tables change, or when kbtui extracts other facts from conversations. The index is

@@ -181,6 +181,30 @@ def test_a_part_of_a_file_that_a_tool_returned_is_compared_as_a_part(tmp_path: P
         assert find_state(knowledge, other, tool, result, **arguments).state == "changed"
 
 
+def test_each_part_that_a_turn_was_given_is_compared(tmp_path: Path) -> None:
+    knowledge = load(tmp_path, "a.md", "one\ntwo\nthree\n")
+    targets = CitationTargetLookup(knowledge, {}, make_subject_id)
+    file = "docs/guide/a.md"
+    calls = [
+        make_call("Read", result, file_path=file, **arguments)
+        for result, arguments in (
+            ("1\tone", {"limit": 1}),
+            ("2\ttwo", {"offset": 2, "limit": 1}),
+            ("1\tone", {"limit": 1}),
+            ("1\tone\n2\ttwo\n3\tthree", {}),
+            ("1\tone\n2\ttwo\n3\tthree", {}),
+        )
+    ]
+    cites = extract_citations(make_conversation(calls), targets)
+    now = ComparableText("one\n2\nthree\n", "a.md")
+    states = [
+        find_citation_state(cite.given.extent, cite.given.make_stored_form(), now).state
+        for cite in cites
+        if cite.given
+    ]
+    assert states == ["unknown", "changed", "changed"]
+
+
 def test_the_error_message_of_a_command_is_not_a_text_that_the_turn_was_given(
     tmp_path: Path,
 ) -> None:
