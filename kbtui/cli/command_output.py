@@ -115,7 +115,7 @@ def print_error(error: KbtuiError) -> None:
 
 
 def ask_for_confirmation(question: str) -> bool:
-    """Ask a yes-or-no question on the terminal. Raises `UsageError` without a terminal."""
+    """Ask a yes-or-no question on the terminal. Raises `UsageError` if there is no terminal."""
     from kbtui.errors import UsageError
     from kbtui.text import sanitize_to_one_line
 

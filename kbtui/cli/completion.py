@@ -110,7 +110,7 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""At most this many of JP's conversations are offered before the user types a digit of an id."""
+"""The maximum number of JP's conversations that are offered before the user types a digit of an id."""
 MAX_TITLES = 200
 """If more ids of one agent match, they are offered without titles."""
 

@@ -44,7 +44,7 @@ _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
 """At most this many imported references of a workspace are looked up. Each lookup may read a file."""
 MAX_NAMED_REFERENCES = 10
-"""At most this many missing references of a workspace are named."""
+"""The maximum number of missing references of a workspace that are named."""
 
 
 def declare_data_command_arguments(parser: ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     export.add_argument("--searches", action="store_true", help=text)
     text = "print what would be written, and write nothing"
     export.add_argument("--dry-run", action="store_true", help=text)
-    imported = commands.add_parser("import", help="merge such a file into your data")
+    imported = commands.add_parser("import", help="merge an exported file into your data")
     text = "the file to read; - reads standard input"
     imported.add_argument("file", metavar="FILE", help=text)
     text = "import the workspace OLD of the file into the directory NEW (repeatable)"
@@ -82,7 +82,7 @@ def run_data_command(args: Namespace) -> int:
     kbtui data import mine.jsonl             merge it: of two versions, the later one is kept
     ssh laptop kbtui data export - | kbtui data import -
 
-    Importing the same file again changes nothing. `guide/moving` explains the file and how it is merged.
+    Importing the same file again changes nothing. `guide/moving` explains the file and the rules for merging.
     """
     code: int = args.run_action(args)
     return code

@@ -125,9 +125,9 @@ def declare_model_command_arguments(parser: ArgumentParser) -> None:
     text = "show the model (default), or compare it with another one"
     add("action", choices=["show", "compare"], nargs="?", default="show", help=text)
     add("path", nargs="?", metavar="PATH", help="with `compare`: the directory of the other model")
-    text = "with `compare`: use at most this many logged queries (default: 50)"
+    text = "with `compare`: use at most N logged queries (default: 50)"
     add("--queries", type=int, default=50, metavar="N", help=text)
-    text = "with `compare`: embed at most this many passages (default: 2000)"
+    text = "with `compare`: embed at most N passages (default: 2000)"
     add("--passages", type=int, default=2000, metavar="N", help=text)
     add("--json", action="store_true", help="print one JSON document")
 

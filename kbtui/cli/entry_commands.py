@@ -596,8 +596,8 @@ def declare_cites_command_arguments(parser: ArgumentParser) -> None:
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file.
 
-    For a subject, each line ends with its state: unchanged, changed since, gone, or may have changed. The state says
-    whether the subject still has the text that the turn was given. --diff prints the difference.
+    For a subject, each line ends with its state: unchanged, changed since, gone, or may have changed. The
+    state says whether the subject still has the text that the turn was given. --diff prints the difference.
     """
     from kbtui.citations.citation_and_conversation_export import (
         format_citing_turn,

@@ -36,7 +36,9 @@ def declare_blame_command_arguments(parser: ArgumentParser) -> None:
     text = "a file, or lines of it: src/main.py, src/main.py:12 or src/main.py:12-20"
     parser.add_argument("file", metavar="FILE[:LINES]", help=text)
     parser.add_argument(
-        "--changes", action="store_true", help="leave out turns that only read the file"
+        "--changes",
+        action="store_true",
+        help="leave out turns that read the file but did not change it",
     )
     parser.add_argument("--diff", action="store_true", help="print what each turn changed")
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -32,7 +32,7 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
     add("--days", type=int, default=30, metavar="N", help="days to look back (default: 30)")
     add("--limit", type=int, default=10, metavar="N", help="rows per list (default: 10)")
-    text = "an entry is stale if unchanged for this many days (default: 180)"
+    text = "an entry that has not changed for this many days is stale (default: 180)"
     add("--stale-days", type=int, default=180, metavar="N", help=text)
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--yes", action="store_true", help="do not ask for confirmation")

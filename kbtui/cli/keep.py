@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def declare_keep_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "the conversations to keep; or: ls to list the copies, check [ID…] to verify them, rm ID… to forget them"
+    text = "the conversations to keep; or: ls to list the copies, check [ID…] to verify copies, rm ID… to forget copies"
     add("names", metavar="REF", nargs="*", help=text)
     text = "only conversations with this agent: claude-code, codex, gemini-cli (repeatable, or comma-separated)"
     add("--agent", dest="agents", action="append", metavar="AGENT", help=text)
@@ -38,7 +38,7 @@ def declare_keep_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_keep_command(args: Namespace) -> int:
-    """Keep copies of sessions, so that they stay readable when their agent deletes them.
+    """Keep copies of sessions, so that you can still read the sessions after their agent has deleted them.
 
     kbtui keep claude-258c7280           copy a session and its subagents into the archive
     kbtui keep --agent claude-code       copy all sessions of an agent in this workspace
@@ -46,7 +46,7 @@ def run_keep_command(args: Namespace) -> int:
     kbtui keep check                     read all copies and compare their checksums
     kbtui keep rm claude-258c7280        forget a copy
 
-    A session that has grown replaces its copy. The agent's own files are never changed.
+    If a session has grown, a new copy replaces the earlier one. The agent's own files are never changed.
     """
     action, *ids = args.names or [""]
     if action == "ls":

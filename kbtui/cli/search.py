@@ -445,7 +445,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     ]
     if among_turns:
         yield f"    among the turns: {', '.join(among_turns)}"
-        yield f"    its new place among the turns changes the score by {explained['place_gives']:+.4f}"
+        yield f"    the passage's new place among the turns changes the score by {explained['place_gives']:+.4f}"
     for line in describe_missing_words(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:

@@ -66,7 +66,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     run.add_argument("--all", action="store_true", help="fetch every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
-    text = "keep its documents as subjects that you edit yourself"
+    text = "keep the source's documents as subjects that you edit yourself"
     kept.add_argument("--keep", action="store_true", help=text)
     kept.add_argument("--delete", action="store_true", help="delete its documents")
     for command in (approve, remove):
@@ -154,7 +154,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     if not was_approved:
         # Do not approve the source: a user who changes one key may not have seen the other keys.
         print_to_stderr(
-            "the source is still not approved; `kbtui source approve` shows it and asks for approval"
+            "the source is still not approved; `kbtui source approve` shows the source and asks for approval"
         )
         return 0
     approve_source(workspace, userdata, source)
@@ -302,7 +302,7 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     keep = args.keep or not args.delete
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
-        keep = not ask_for_confirmation(f"remove its {documents}, too?")
+        keep = not ask_for_confirmation(f"remove the {documents} of this source, too?")
     for problem in remove_source_and_documents(workspace, source.name, keep=keep):
         print_to_stderr(problem)
     return 0

@@ -56,7 +56,7 @@ def freeze_objects_if_entries_grew(count: int) -> None:
 def configure_garbage_collector() -> None:
     """Enable garbage collection, which is disabled during startup.
 
-    The objects that exist now, such as those of the first screen, are left out of it.
+    Objects that exist already, such as those of the first screen, are excluded from collections.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
