@@ -337,10 +337,13 @@ def _report_missing_workspace(one: WorkspaceMatch) -> None:
     noun = format_counted_noun(len(one.data.records), "record")
     root = sanitize_to_one_line(one.data.root)
     print_to_stderr(f"left out: {noun} of {root}: {_describe_candidates(one)}")
-    print_to_stderr(f"`--map {root}=DIRECTORY` imports them into a workspace here", "  hint: ")
+    print_to_stderr(
+        f"`--map {root}=DIRECTORY` imports these records into a workspace on this machine",
+        "  hint: ",
+    )
 
 
 def _describe_candidates(one: WorkspaceMatch) -> str:
     if one.candidates:
-        return f"it could be {sanitize_to_one_line(' or '.join(one.candidates))}"
+        return f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
     return "kbtui knows no such workspace on this machine"

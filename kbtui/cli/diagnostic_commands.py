@@ -273,7 +273,7 @@ def run_log_command(args: Namespace) -> int:
         print_result(text)
     else:
         write_output_file(workspace, args.output, text)
-        print_to_stderr(f"wrote {args.output}; check it for private text before you send it")
+        print_to_stderr(f"wrote {args.output}; check the file for private text before you send it")
     return 0
 
 

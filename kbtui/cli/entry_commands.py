@@ -292,7 +292,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
-            f"the source {source!r} fetched this subject and will not update it after you edit it"
+            f"the source {source!r} fetched this subject, but no longer updates a subject that you have edited"
         )
     if not subject_editing.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
@@ -334,7 +334,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
                 where=str(subject.path),
-                hint="--permanently deletes it without the trash",
+                hint="--permanently deletes the file instead of moving it to the trash",
             ) from error
         subject_editing.delete_subject(subject)
     return 0

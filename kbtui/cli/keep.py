@@ -90,7 +90,7 @@ def _keep_sessions(library: Library, args: Namespace) -> int:
 
 _OUTCOMES: dict[str, str] = {
     "kept": "kept",
-    "replaced": "kept again because they changed",
+    "replaced": "kept again after a change",
     "unchanged": "already kept",
     "shrunk": "not kept",
 }

@@ -170,7 +170,7 @@ def _repair_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # Messages are discarded. To write a result fails: a script must not take "nothing was
+            # Messages are discarded, but writing a result fails: a script must not take "nothing was
             # printed" for an empty result.
             null = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))

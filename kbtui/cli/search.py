@@ -438,8 +438,8 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
         f"{gives:.4f} for {what}"
         for what, gives in (
             ("query words in the passage", explained["words_gives"]),
-            ("a matching question before it", explained["reply_gives"]),
-            ("other matches in its conversation", explained["conversation_gives"]),
+            ("a matching question before the passage", explained["reply_gives"]),
+            ("other matches in the conversation", explained["conversation_gives"]),
         )
         if gives
     ]

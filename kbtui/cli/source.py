@@ -166,7 +166,7 @@ def _print_cron_explanation(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at these times; if the engine is not running then, the source runs when the engine starts again; "
-            "to keep the engine running, leave the TUI, `kbtui mcp` or `kbtui index --watch` open"
+            "the engine keeps running while the TUI, `kbtui mcp` or `kbtui index --watch` is open"
         )
 
 

@@ -213,7 +213,7 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
     engine_log.write_text("\n".join(lines) + "\n")
     target = tmp_path / "report.txt"
     assert main(["log", "-o", str(target)]) == 0
-    assert "check it for private text" in capsys.readouterr().err
+    assert "check the file for private text" in capsys.readouterr().err
     text = target.read_text()
     for private in (SECRET, "Meier", str(built.root), str(Path.home()), "mira", "17800000001"):
         assert private not in text

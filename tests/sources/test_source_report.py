@@ -175,11 +175,12 @@ def test_a_schedule_says_that_it_needs_a_running_engine(
         project, "add", "file_upload", "inbox", "--topic", "guide", "--cron", "0 4 * * 1"
     )
     assert done.returncode == 0
-    assert "keep the engine running" in done.stderr
+    assert "the engine keeps running while" in done.stderr
     without = command(project, "edit", "inbox", "--no-cron")
     assert "engine" not in without.stderr
     assert (
-        "keep the engine running" in command(project, "edit", "inbox", "--cron", "0 4 * * 2").stderr
+        "the engine keeps running while"
+        in command(project, "edit", "inbox", "--cron", "0 4 * * 2").stderr
     )
 
 
