@@ -114,8 +114,8 @@ LEARN = ToolDefinition(
     "learn",
     # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
-    "Call this with a topic to see its subjects, and with names from that list or from a search to read them, before you answer from "
-    "memory. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
+    "Call this instead of answering from memory: with a topic to see its subjects, and with names from that list or from a search to "
+    "read them. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
     "A shortened answer names the lines or subjects that are left out, and the call that returns them.",
     {**define_learn_tool_parameters()["properties"], "max_chars": _MAX_CHARS},
     ("topic",),
@@ -641,7 +641,7 @@ def format_search_answer(
 
 
 def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
-    """Return the head of the final answer after a request, and the later turn about the same matter."""
+    """Return the remarks on a hit: how its turn was answered, and which later turn takes up the matter."""
     lines = []
     if hit.answer:
         answer = hit.answer

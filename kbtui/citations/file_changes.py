@@ -312,7 +312,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Return an action that writes a whole file; add the text that the file had before, if known."""
+    """Complete an action that writes a whole file: if the file's earlier text is known, add what changed."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)

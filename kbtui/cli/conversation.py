@@ -423,11 +423,13 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
         check_turn_and_call_exist(load_conversation(info), ref)
     command = find_agent_command(library.workspace, info, ref.turn, args.purpose)
     if args.purpose == "fork" and command.last_turn != ref.turn:
-        print_to_stderr(f"{command.words[0]} cannot fork at a turn: the copy has all turns")
+        print_to_stderr(
+            f"{command.words[0]} can only copy whole conversations, so the copy has all turns"
+        )
     if args.purpose == "resume" and ref.turn is not None:
         print_to_stderr(
-            f"turn {ref.turn} is ignored, because a conversation continues after its last turn;"
-            " --fork continues a copy, and --attach attaches the turn"
+            f"turn {ref.turn} is ignored: a conversation can only be resumed at its end;"
+            " to continue a copy, use --fork; to attach the turn, use --attach"
         )
     if not args.run and not command.has_directory:
         print_to_stderr(

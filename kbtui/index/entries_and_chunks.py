@@ -180,7 +180,7 @@ def sort_ranked_chunks(
 
 
 def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
-    """Remove the last of rows that are sorted by score, and the rows with the same score; return the rest."""
+    """Return the rows, which are sorted by score, without the last row and the rows with its score."""
     end = len(ordered) - 1
     while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
         ordered[end].score

@@ -67,7 +67,7 @@ class LearnToolCaller(NamedTuple):
 
     @property
     def names_room(self) -> int:
-        """How many characters of an answer are for the names of the subjects that do not fit."""
+        """The maximum number of characters for the names of subjects whose texts do not fit into an answer."""
         if self.max_chars is None:
             return MAX_NAMES_CHARACTERS
         return min(MAX_NAMES_CHARACTERS, self.max_chars // _NAMES_SHARE)

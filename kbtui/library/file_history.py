@@ -864,7 +864,7 @@ def _read_file_lines(path: str, name: str) -> list[str]:
     try:
         return _split_file_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))
     except FileNotFoundError as error:
-        hint = "leave out the lines to list the turns that read or changed the file"
+        hint = "without line numbers, kbtui lists the turns that read or changed the file"
         raise NothingFound("there is no such file", where=name, hint=hint) from error
     except OSError as error:
         reason = error.strerror or str(error)

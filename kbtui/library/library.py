@@ -562,7 +562,7 @@ class Library(ReferenceReader):
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
+        """Mark a turn, a tool call, or a `passage` in its text as `decided`, `rejected` or `superseded`.
 
         An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies instead;
         the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or an argument is

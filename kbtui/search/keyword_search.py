@@ -380,9 +380,9 @@ class KeywordSearch:
         )
 
     def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
-        """Select the chunks in the result of `rank_chunks` that contain a word of the query themselves.
+        """Return the part of `found` whose chunks contain a word of the query.
 
-        The windows of the other chunks contain such words, but the chunks do not.
+        `found` is a result of `rank_chunks`. The other chunks have no word of the query, but their windows do.
         """
         if any(side.chunks_with_words is None for side in self.sides):
             return found
@@ -884,9 +884,9 @@ def _build_field_filters(
 
 
 def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tuple[Any, Any]]:
-    """Return a query that excludes the documents of entries; [] if there are no entries.
+    """Return the clauses of a query that exclude the documents of entries; [] if there are no entries.
 
-    `field` has the places of documents.
+    `field` is the name of the field with the place of a document.
     """
     if not owners:
         return []

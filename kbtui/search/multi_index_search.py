@@ -108,8 +108,8 @@ def search_indexes(
 
     If several workspaces contain the same passage, the hit is from the first of them. A filter that has
     no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If all
-    workspaces are excluded, the answer lists the mistakes of the query in the first one. Without
-    `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
+    workspaces are excluded, the answer says which filters have no meaning in the first workspace.
+    Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
     """
     return _MultiIndexSearch(indexes, request).answer(vectors)
 

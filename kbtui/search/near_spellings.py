@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""At most this many stems have their words compared with the typed word, the most common stems first."""
+"""The words of at most this many stems are compared with the typed word. The most common stems come first."""
 TEXTS_OF_STEM = 16
 """The number of texts from which the words of a stem are read."""
 MIN_LETTERS_OF_FREE_START = 6

@@ -195,8 +195,9 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
 def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
     """Map the number of each turn's passage to what its new place adds to its score.
 
-    `turns` has the fused score and the bonuses of each passage. The best passage gets the best score that
-    a turn has without the bonuses for turns, the next one the next score, and so on.
+    `turns` has the fused score and the bonuses of each passage. The turns are sorted once without the bonuses
+    for turns, and once with them. A turn that is in place N of the second order gets the score of the turn
+    that is in place N of the first.
     """
     scores = {
         number: score + bonuses.title + bonuses.length for number, (score, bonuses) in turns.items()

@@ -271,9 +271,7 @@ def describe_learn_tool_problem(key: str) -> str:
     `key` is the label of the key that updates the tools, or "" if no key does.
     """
     update = f"press {key}" if key else "run `kbtui tools install`"
-    return (
-        f"The topics have changed since the tools for JP were installed: {update} to update them."
-    )
+    return f"The topics have changed since the tools for JP were installed: {update} to update the tools."
 
 
 def _make_problem_blocks(problems: Iterable[object]) -> list[ReaderBlock]:

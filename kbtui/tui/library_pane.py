@@ -569,7 +569,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._clock = clock
         self._worker = LatestOnlyWorker(self)
         self._parsed = LibraryFilter()
-        """The filter as typed, without the entries that the index selects."""
+        """The filter as typed. It does not include what the index says about its conditions."""
         self._is_typing_filter = False
         self._lookups: dict[str, EntriesOfFilter] = {}
         """The results of lookups in the index since the last snapshot."""

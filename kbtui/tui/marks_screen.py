@@ -216,7 +216,7 @@ class MarksScreen(StyledScreen):
             preview = sanitize_to_one_line(mark.title)
             options.append(DialogOption("o", "open the conversation", preview, mark.conversation))
         if mark.superseded_by and placed.target_problem != "gone":
-            name = "open the reference that applies instead"
+            name = "open what supersedes it"
             options.append(DialogOption("b", name, mark.superseded_by, mark.superseded_by))
         options += [
             DialogOption("y", "copy the text and the note", "", _COPY),

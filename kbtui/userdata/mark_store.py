@@ -185,7 +185,7 @@ class MarkStore:
             same = [one for one in placed if ref is not None and one.ref == str(ref)]
             found = [one for one in same if one.place]
             if same and not found:
-                message = f"the text of each mark on {text} can no longer be found"
+                message = f"the marked texts of {text} no longer exist"
                 hint = "`kbtui mark ls --unmatched` prints the ids of these marks"
                 raise NothingFound(message, hint=hint)
         if not found:

@@ -334,7 +334,7 @@ def find_git_history(directory: str) -> GitHistory | None:
 
 
 def _parse_blame(output: str, path: str) -> list[LineOrigin]:
-    """Parse the output of `git blame --porcelain`. The facts about a commit follow only its first line."""
+    """Parse the output of `git blame --porcelain`, which states the facts about each commit only once."""
     facts: dict[str, dict[str, str]] = {}
     origins: list[LineOrigin] = []
     commit, line = "", 0

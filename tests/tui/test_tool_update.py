@@ -39,7 +39,7 @@ async def test_the_doctor_offers_it_too(book: Builder) -> None:
     main(["-w", str(book.root), "tools", "install", "--yes"])
     book.topics(project={"title": "Renamed Handbook"})
     async with running(book.root) as tui:
-        await tui.until("press L to update them")
+        await tui.until("press L to update the tools")
         await tui.press("D")
         await tui.until("learn.toml is out of date")
         await tui.until("update tools for JP")

@@ -400,7 +400,7 @@ class SearchController:
         if notice is not None and not self._has_reported_log:
             self._has_reported_log = True
             self._main.status.flash_message(
-                "Searches are not logged: see `kbtui doctor`. The query log is damaged.",
+                "The query log is damaged, so searches are not logged. See `kbtui doctor`.",
                 "warning",
             )
 

@@ -427,7 +427,7 @@ class _ConversationReaderDocumentBuilder:
         self.seen_at: datetime | None = None
         """When the user last left the workspace.
 
-        None if this is unknown, or once the line before the new turns is added.
+        None if this is unknown. Also None once the document has its separator before the new turns.
         """
         self.speaker = ""
         self.after_fold = False
