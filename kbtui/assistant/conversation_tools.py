@@ -59,8 +59,8 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
+from kbtui.userdata.mark_lookup import find_marks_of_conversations
 from kbtui.userdata.mark_store import MarkStore
-from kbtui.userdata.marks_of_turns import find_marks_of_conversations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

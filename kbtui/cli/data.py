@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import IO
 
-    from kbtui.userdata.user_data_file import ExportedData, LeftOut
+    from kbtui.userdata.user_data_file import ExportedData, ExportOmission
     from kbtui.userdata.user_data_transfer import (
         ImportReport,
         RecordCounts,
@@ -115,7 +115,7 @@ def _export_data(args: Namespace) -> int:
     return 3 if any(one.is_damaged for one in left_out) else 0
 
 
-def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[LeftOut]:
+def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[ExportOmission]:
     """Write the file. An existing file is replaced only when the new one is complete."""
     from kbtui.userdata.user_data_file import write_user_data_file
     from kbtui.workspace.workspace import check_export_path
@@ -171,7 +171,7 @@ def _count_kinds(kinds: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def _make_export_json(data: ExportedData, left_out: list[LeftOut]) -> dict[str, object]:
+def _make_export_json(data: ExportedData, left_out: list[ExportOmission]) -> dict[str, object]:
     workspaces = [
         {
             "root": one.root,

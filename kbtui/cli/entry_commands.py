@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.citation_and_conversation_export import CitedDifference
     from kbtui.cli.command_parser import CommandParser
-    from kbtui.index.entry_query import EntryChunkJson, EntryPage, EntryRow
+    from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.refs import Ref
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
 
 _COLUMN_HEADINGS = (
     "cited 30d",
@@ -65,7 +65,7 @@ _RIGHT_ALIGNED = {0, 3, 4}
 
 
 def declare_entries_command_arguments(parser: CommandParser) -> None:
-    from kbtui.index.entry_query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+    from kbtui.index.catalog_query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
     add = parser.add_argument
     add(
@@ -93,7 +93,7 @@ def run_entries_command(args: Namespace) -> int:
     With QUERY, lists only entries whose title or text contains all words of QUERY; -word excludes
     entries that contain the word. The totals count all matching entries; --cursor lists the next page.
     """
-    from kbtui.index.entry_query import MAX_PAGE_SIZE, query_entry_page
+    from kbtui.index.catalog_query import MAX_PAGE_SIZE, query_entry_page
     from kbtui.library import open_workspace
     from kbtui.search.query_parser import parse_entry_filter
 
@@ -190,7 +190,7 @@ def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
 
 
 def declare_entry_command_arguments(parser: ArgumentParser) -> None:
-    from kbtui.index.entry_query import PREVIEW_CHARACTERS
+    from kbtui.index.catalog_query import PREVIEW_CHARACTERS
 
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="new|edit|rm|show|history"
@@ -342,13 +342,13 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.cli.mark import print_marks_notice
-    from kbtui.index.entries_and_chunks import make_subject_id
-    from kbtui.index.entry_query import (
+    from kbtui.index.catalog_query import (
         CITATION_DAYS,
         PREVIEW_CHARACTERS,
         get_entry_row,
         serialize_entry_chunks,
     )
+    from kbtui.index.entries_and_chunks import make_subject_id
 
     ref = library.parse_entered_reference(args.ref)
     if ref.kind == "subject":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.turn_marks import PlacedMark, TurnMarks
     from kbtui.library import Library
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
 
 
 def declare_mark_command_arguments(parser: ArgumentParser) -> None:

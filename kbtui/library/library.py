@@ -71,8 +71,8 @@ if TYPE_CHECKING:
         SearchAnswer,
         SearchAnswerEngineMessage,
     )
+    from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.mark_store import MarkStore
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
 
 T = TypeVar("T")
 
@@ -272,7 +272,7 @@ class Library(ReferenceReader):
         Raises `IndexUnavailable` if there is no index.
         """
         from kbtui.search.entries_of_filter import find_entries_of_filter
-        from kbtui.userdata.marks_of_turns import list_marked_turns
+        from kbtui.userdata.mark_lookup import list_marked_turns
 
         request = SearchRequest(text, mode="lexical", hidden=hidden, archived=True)
         request = request._replace(marked=list_marked_turns(self.workspace, request))
@@ -647,7 +647,7 @@ class Library(ReferenceReader):
 
         Other references are ignored. If the marks cannot be read, the result has a notice.
         """
-        from kbtui.userdata.marks_of_turns import find_marks_of_turns
+        from kbtui.userdata.mark_lookup import find_marks_of_turns
 
         return find_marks_of_turns(self.workspace, refs)
 

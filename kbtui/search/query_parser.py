@@ -22,8 +22,8 @@ from kbtui.search.search_request_and_answer import QueryMistake
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kbtui.index.catalog_query import EntryFilter
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.entry_query import EntryFilter
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.filter_definitions import FilterInput
     from kbtui.search.search_request_and_answer import SearchRequest
@@ -614,7 +614,7 @@ def parse_entry_filter(
     is invalid.
     """
     from kbtui.errors import UsageError
-    from kbtui.index.entry_query import EntryFilter
+    from kbtui.index.catalog_query import EntryFilter
 
     query = parse_query(text, filter_input="entries")
     known = map_filters_by_key("entries")

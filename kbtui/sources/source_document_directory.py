@@ -82,7 +82,7 @@ class DocumentChangeCounts(TypedDict):
     unchanged: int
 
 
-class SourceDocumentDirectory:
+class StoredSourceDocuments:
     """The documents of one source.
 
     The files are read once. Each change updates both the file and this object. `root` and `folder` are
@@ -273,7 +273,7 @@ class SourceRunContext:
     """
 
     source: SourceDefinition
-    directory: SourceDocumentDirectory
+    directory: StoredSourceDocuments
     memory: dict[str, FetchedAddressFacts]
     on_progress: Callable[[SourceRunProgress], None]
     new_memory: dict[str, FetchedAddressFacts] = field(default_factory=dict)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.user_data_store import Bookmark
 
 

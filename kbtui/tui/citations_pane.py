@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
 
 
 USE_NAMES = {"learn": "learned", "search": "found", "grep": "found"}

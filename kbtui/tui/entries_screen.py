@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entry_query import (
+from kbtui.index.catalog_query import (
     CITATION_DAYS,
     PREVIEW_CHARACTERS,
     EntryFilter,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.dates import Clock
-    from kbtui.index.entry_query import EntryChunkJson
+    from kbtui.index.catalog_query import EntryChunkJson
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         TokenCount,
         TokenStatistics,
     )
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.query_log import LoggedQuery
 
 

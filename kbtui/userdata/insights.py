@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.conversations.model_prices import ModelPrices, format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
-from kbtui.index.entry_query import (
+from kbtui.index.catalog_query import (
     count_all_citations,
     map_cited_targets_to_entries,
     open_catalog_snapshot,
@@ -18,7 +18,7 @@ from kbtui.index.entry_query import (
 from kbtui.refs import make_conversation_ref
 from kbtui.search.outdated_turns import list_outdated_turns
 from kbtui.text import format_counted_noun
-from kbtui.userdata.marks_of_turns import MarksOfTurns, find_marks_of_turns
+from kbtui.userdata.mark_lookup import MarksOfTurns, find_marks_of_turns
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
 from kbtui.workspace import Settings
 

@@ -71,7 +71,7 @@ class WorkspaceData:
     anchors: dict[str, MarkAnchor] = field(default_factory=dict)
 
 
-class LeftOut(NamedTuple):
+class ExportOmission(NamedTuple):
     """Something that an export does not contain, and the reason. `is_damaged` is false for data of an unknown workspace."""
 
     what: str
@@ -110,12 +110,12 @@ def _format_line(shape: dict[str, Any]) -> bytes:
     return (_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n").encode()
 
 
-def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]:
+def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOmission]:
     """Write data to an open file.
 
     Returns what was left out because the file cannot contain it. Raises `OSError`.
     """
-    left_out: list[LeftOut] = []
+    left_out: list[ExportOmission] = []
     writer = _LineWriter(target)
     writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
     for workspace in sorted(data.workspaces, key=lambda one: one.root):
@@ -130,12 +130,12 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
         try:
             _parse_workspace(header)
         except ValueError as error:
-            left_out.append(LeftOut(repr(workspace.root), str(error)))
+            left_out.append(ExportOmission(repr(workspace.root), str(error)))
             continue
         writer.write_line({"kind": "workspace", **header})
         for record in records:
             if reason := _find_record_problem(record):
-                left_out.append(LeftOut(f"{record.kind} {record.id!r}", reason))
+                left_out.append(ExportOmission(f"{record.kind} {record.id!r}", reason))
             else:
                 writer.write_line(record.as_json())
         for name, anchor in sorted(workspace.anchors.items()):
@@ -147,7 +147,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[LeftOut]
     copies: dict[str, KeptSession] = {}
     for session in sorted(data.kept, key=lambda one: one.id):
         if reason := _find_session_problem(session):
-            left_out.append(LeftOut(f"kept session {session.id}", reason))
+            left_out.append(ExportOmission(f"kept session {session.id}", reason))
             continue
         shape = {name: one for name, one in asdict(session).items() if name not in _LOCAL_FIELDS}
         writer.write_line({"kind": "kept_session", **shape})

@@ -40,7 +40,7 @@ from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.sqlite_file import commit_all_or_none
 from kbtui.userdata.user_data_file import (
     ExportedData,
-    LeftOut,
+    ExportOmission,
     WorkspaceData,
     read_user_data_file,
 )
@@ -76,7 +76,7 @@ _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 
 def collect_user_data(
     settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
-) -> tuple[ExportedData, list[LeftOut]]:
+) -> tuple[ExportedData, list[ExportOmission]]:
     """Read the user's data of all workspaces. If `is_only_here` is true, read only that of `here`.
 
     The second value lists what is left out: damaged kept sessions, and data directories of unknown
@@ -87,7 +87,7 @@ def collect_user_data(
         for one in list_registered_workspaces(settings, here):
             found[str(one.workspace.root)] = one.workspace, one.project_key
     kept, damaged = list_kept_sessions()
-    left_out = [LeftOut(str(one.path), one.reason) for one in damaged]
+    left_out = [ExportOmission(str(one.path), one.reason) for one in damaged]
     data = ExportedData()
     if not is_only_here:
         data.kept, data.kept_removals = kept, read_removal_times()
@@ -132,7 +132,7 @@ class _UnknownWorkspace(Workspace):
         return self.root
 
 
-def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
+def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmission]:
     """Yield the data directories that contain a user's records and belong to no registered workspace."""
     try:
         folders = sorted(Path(paths.get_data_home()).iterdir())
@@ -149,13 +149,13 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[LeftOut]:
                 if one.value is not None
             }
         except WorkspaceError as error:
-            yield LeftOut(str(folder), error.message)
+            yield ExportOmission(str(folder), error.message)
             continue
         if kinds.intersection(_RECORDS_TO_REPORT):
             reason = (
                 "kbtui does not know the workspace of this data; open the workspace with kbtui once"
             )
-            yield LeftOut(str(folder), reason, is_damaged=False)
+            yield ExportOmission(str(folder), reason, is_damaged=False)
 
 
 class WorkspaceMatch(NamedTuple):

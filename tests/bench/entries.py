@@ -20,7 +20,7 @@ DAY = 86_400.0
 
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
-    from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
+    from kbtui.index.catalog_query import EntryFilter, query_entry_page, serialize_entry_chunks
     from kbtui.index.index_reader import IndexReader
     from kbtui.index.indexer import WorkspaceIndexWriter
     from kbtui.userdata.insights import collect_insights

@@ -12,7 +12,7 @@ from support import Builder
 
 from kbtui.cli.main import main
 from kbtui.conversations import conversation_statistics
-from kbtui.index.entry_query import open_catalog_snapshot
+from kbtui.index.catalog_query import open_catalog_snapshot
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings

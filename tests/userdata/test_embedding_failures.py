@@ -10,9 +10,9 @@ from index_without_engine import indexed
 from support import Builder
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.catalog_query import EntryFilter, query_entry_page
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.entry_query import EntryFilter, query_entry_page
 from kbtui.index.index_reader import IndexReader
 
 

@@ -12,16 +12,16 @@ from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.entries_without_vectors import (
-    EntriesWithoutVectorsWriter,
-    read_entries_without_vectors,
-)
-from kbtui.index.entry_query import (
+from kbtui.index.catalog_query import (
     EntryFilter,
     EntryPage,
     get_entry_row,
     query_entry_page,
     serialize_entry_chunks,
+)
+from kbtui.index.entries_without_vectors import (
+    EntriesWithoutVectorsWriter,
+    read_entries_without_vectors,
 )
 
 DAY = 86_400.0
@@ -205,7 +205,7 @@ def test_cites_count_uses_of_the_last_thirty_days(
     assert page(builder, q="Größe").entries[0].cites_30d == 0
     # Of very many entries they are counted in another way, with the same outcome.
     few = {row.ref: row.cites_30d for row in page(builder).entries}
-    monkeypatch.setattr("kbtui.index.entry_query.MAX_PAGE_SIZE", 0)
+    monkeypatch.setattr("kbtui.index.catalog_query.MAX_PAGE_SIZE", 0)
     with indexed(builder) as reader:
         many = query_entry_page(builder.workspace, reader, EntryFilter(), most=500)
     assert {row.ref: row.cites_30d for row in many.entries} == few

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.library.file_history import FileAtCall, FileTurnHistory
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.userdata.marks_of_turns import MarksOfTurns
+    from kbtui.userdata.mark_lookup import MarksOfTurns
 
 
 MAX_DONE_WIDTH = 36

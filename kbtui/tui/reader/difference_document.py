@@ -25,7 +25,7 @@ from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
-from kbtui.userdata.marks_of_turns import MarksOfTurns
+from kbtui.userdata.mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
