@@ -304,7 +304,10 @@ def _compile_prefixes() -> re.Pattern[str]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Return whether a word starts at an offset. In the text `\\nkey`, a word starts after the escape `\\n`."""
+    """Return whether a word starts at an offset.
+
+    In the text `\\nkey`, a word starts after the escape `\\n`.
+    """
     if not at or not (text[at].isalnum() and text[at - 1].isalnum()):
         return True
     return _is_after_escape(text, at)

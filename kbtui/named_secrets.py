@@ -428,7 +428,10 @@ def _find_assigned_values(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value looks secret. The rules are stricter if neither `=` nor `:` precedes it."""
+    """Return whether an assigned value looks secret.
+
+    The rules are stricter if neither `=` nor `:` precedes it.
+    """
     value = match["value"]
     if " " in value:
         words = len(value.split())

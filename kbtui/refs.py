@@ -114,7 +114,10 @@ def is_valid_jp_id_number(number: int) -> bool:
 
 
 def get_conversation_creation_time(conversation: str) -> datetime:
-    """Return when a JP conversation was created. Its id contains this time, in tenths of seconds since 1970."""
+    """Return when a JP conversation was created.
+
+    Its id contains this time, in tenths of seconds since 1970.
+    """
     seconds, tenths = divmod(int(conversation.removeprefix(JP_ID_PREFIX)), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
 

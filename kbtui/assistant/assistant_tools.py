@@ -682,7 +682,10 @@ _QUERY_NOTICES = frozenset({
     "filter_of_other_input", "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of notices that only refer to the query. Their texts for assistants and for people are the same."""
+"""The codes of notices that only refer to the query.
+
+Their texts for assistants and for people are the same.
+"""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -298,7 +298,10 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
 def _make_conversation_json(
     info: ConversationInfo, *, masked: bool, short: bool
 ) -> ConversationInfoJson:
-    """Return a conversation as JSON. If `short` is true, cut long texts and leave out all but the first labels."""
+    """Return a conversation as JSON.
+
+    If `short` is true, cut long texts and leave out all but the first labels.
+    """
     entry: ConversationInfoJson = {
         "id": info.ref,
         "agent": info.agent,

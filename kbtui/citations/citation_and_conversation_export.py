@@ -43,11 +43,11 @@ UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
     "tool": "kbtui cannot read what the tool returned",
     "unreadable": "the subject cannot be read",
 }
-"""Reason why kbtui cannot find out whether a subject has changed -> the text that says so."""
+"""Reason why kbtui cannot find out whether a subject has changed -> the text that explains the reason."""
 
 
 def format_citation_state(cite: Citation) -> str:
-    """Return a text that says whether the cited subject has changed since the citation; "" for other citations."""
+    """Return a text that says whether the cited subject has changed since; "" if no subject is cited."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
     return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(
@@ -56,7 +56,7 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return what the text that a turn was given lacks; None if the turn was given the whole subject."""
+    """Return a remark on what is missing from the given text; None if the turn was given the whole subject."""
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
@@ -66,7 +66,7 @@ def format_given_text_remark(cite: Citation) -> str | None:
 
 
 class CitedDifference(NamedTuple):
-    """What has changed since a citation, in the format of `diff -u`, and a remark on the difference or None."""
+    """The difference between the given and the current text, in the format of `diff -u`, and a remark or None."""
 
     text: str
     remark: str | None
@@ -114,10 +114,11 @@ def format_conversation_markdown(
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    Messages stay Markdown; escape sequences and other characters that act on a terminal are removed.
-    Tool calls and results are in code fences that their content cannot close. `marks` maps the number
-    of a turn to the labels of its marks. Each turn begins with its marks and ends with a list of its
-    citations. The document ends with a list of all citations. `remarks` are shown before the turns.
+    Messages stay Markdown, without escape sequences and other characters that control a terminal.
+    Tool calls and results are in code fences that are longer than any fence in their content.
+    `marks` maps the number of a turn to the labels of its marks. Each turn begins with its marks
+    and ends with a list of its citations. The document ends with a list of all citations. `remarks`
+    are shown before the turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -261,9 +262,10 @@ def serialize_citations(
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
-    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With `differences`,
-    each citation has the keys "difference" and "remark". Both are None for a citation that is not in
-    `differences`. `make_mark_fields` returns the fields about the user's marks on the turn of a reference.
+    `uses` are the citations that `ref` makes. `used_by` are the citations of `ref` by other turns.
+    If `differences` is given, each citation has the keys "difference" and "remark", which are None
+    for a citation that is not in `differences`. `make_mark_fields` returns the fields about the
+    user's marks on the turn of a reference.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:
@@ -320,10 +322,10 @@ def format_citations_markdown(
     used_by: Sequence[Citation],
     list_mark_labels: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> str:
-    """Return Markdown with two lists: `uses`, the citations in `ref`, and `used_by`, the turns that cite it.
+    """Return two Markdown lists: `uses`, the citations that `ref` makes, and `used_by`, the turns that cite `ref`.
 
-    The first list is numbered as in the citations pane. `list_mark_labels` returns the user's marks on the
-    turn of a reference.
+    The first list is numbered as in the citations pane. `list_mark_labels` returns the user's marks
+    on the turn of a reference.
     """
     parts = []
     if uses:

@@ -1,4 +1,4 @@
-"""A shared conversation as one HTML file, which loads nothing and needs no script."""
+"""A shared conversation as one HTML file without scripts, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ _SUMMARY_WIDTH = 100
 def format_conversation_html(shared: SharedConversation) -> str:
     """Return a shared conversation as one HTML document.
 
-    Tool calls, reasoning and given texts are folded. Images and links of messages are shown as texts with
-    their addresses: nothing leads out of the document, and its policy lets a browser load nothing.
+    Tool calls, reasoning and given texts are folded. Images and links in messages become texts with
+    their addresses. The document's content security policy forbids a browser to load anything.
     """
     digest = b64encode(sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -51,7 +51,10 @@ _MAX_DIGITS = 6
 
 
 def parse_turn_ranges(text: str) -> frozenset[int]:
-    """Return the numbers of turns in ranges such as `1,4,7-9`; raises `UsageError`."""
+    """Return the numbers of turns in ranges such as `1,4,7-9`.
+
+    Raises `UsageError` if the text is no list of ranges.
+    """
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = (word.strip() for word in part.partition("-"))

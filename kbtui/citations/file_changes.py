@@ -1,7 +1,7 @@
 """Finds out which files a turn read, changed, created, moved and deleted, and which commands it ran.
 
-Everything is derived from the tool calls of the turn, by the names and the arguments of the tools. One
-table of tools serves all agents, as in `files_read_by_calls`. Calls that failed or have no result do not
+The only evidence are the turn's tool calls, with the names and arguments of the tools. One table of
+tools serves all agents, as in `files_read_by_calls`. Calls that failed or have no result do not
 count.
 """
 
@@ -50,10 +50,10 @@ FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
 
 
 class FileEdit(NamedTuple):
-    """A replacement of text in a file, as the call gives it; the texts need not be whole lines.
+    """A replacement of text in a file, as a tool call describes it. The texts need not be whole lines.
 
-    `old` is None if the call does not say which text was replaced. `line` is the number of the first
-    line in the new file, counted from 1; None if it is unknown.
+    `old` is None if the call does not say which text was replaced. `line` is the number of the
+    first line in the new file, counted from 1; None if it is unknown.
     """
 
     old: str | None
@@ -63,7 +63,7 @@ class FileEdit(NamedTuple):
 
 
 MAX_COMPARED_PLACES = 200
-"""The maximum number of places that `list_substring_offsets` returns."""
+"""`list_substring_offsets` returns at most this many places."""
 
 
 def apply_edit(text: str, edit: FileEdit) -> str | None:
@@ -215,7 +215,7 @@ _RESULT_BEGINNING = 300
 
 
 class _UnresolvedFileAction(NamedTuple):
-    """A `TurnFileAction` with the path as the call gives it."""
+    """A `TurnFileAction` with the path that is written in the call."""
 
     kind: FileActionKind
     path: str
@@ -262,12 +262,14 @@ def list_file_actions(
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
     """Yield what turns did to files, in order. See `collect_turn_activity` for the other parameters.
 
-    `known_texts` maps the path of each file that exists after the earlier actions to its text, or to None if
-    the text is unknown. Each action updates `known_texts`. If the earlier actions do not show the text of a
-    file, `find_earlier_text(path, time)` is called. It returns the text that the file had before `time`, or
-    None. JP reports a replaced file as created. Such an action counts as a change if `known_texts` has the
-    path, or if `find_earlier_text` finds a text. If the replaced text is known, the action shows how the new
-    text differs from it.
+    `known_texts` maps the path of each existing file to its text, or to None if the text is
+    unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
+    actions, `find_earlier_text(path, time)` returns the text that the file had before `time`, or
+    None.
+
+    JP reports a replaced file as created. Such an action counts as a change if `known_texts` has
+    the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
+    shows how the new text differs from it.
     """
     known = {} if known_texts is None else known_texts
     for turn in turns:
@@ -312,7 +314,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Complete an action that writes a whole file: if the file's earlier text is known, add what changed."""
+    """Add the changes to an action that writes a whole file, if the file's earlier text is known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)
@@ -408,7 +410,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFil
 
 
 def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
-    """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
+    """Return the changes that a tool call asked for, even if the call failed. Paths are not converted.
 
     Shell commands are read only if they contain an apply-patch text.
     """
@@ -426,7 +428,7 @@ def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
 
 
 def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes that a call asked for; its tool is not a shell.
+    """Yield the changes that a call of a tool other than a shell asked for.
 
     `said` is the result of the call, or "".
     """
@@ -460,8 +462,8 @@ def _iterate_edits_of_call(
 ) -> Iterator[_UnresolvedFileAction]:
     """Yield the edits of a tool that replaces texts or writes whole files.
 
-    If the result contains a diff, the edits come from the diff. Unlike the arguments, the diff has line
-    numbers, and contains only what was applied.
+    If the result contains a diff, the edits come from the diff, which has line numbers and shows
+    what was really applied.
     """
     path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
     contents = _list_text_arguments(arguments, _CONTENTS, allow_empty=True)
@@ -619,7 +621,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the word of a command, or the whole script, that can contain an apply-patch text; "" if there is none."""
+    """Return the word of a command, or the script, in which an apply-patch text can be; "" if there is none."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:
@@ -725,7 +727,7 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Map each file that aider reports as edited to False, because no edit of the file has been found yet."""
+    """Map each file that aider reports as edited to False: no edit of the file has been found yet."""
     return {
         path.strip(): False
         for event in turn.events

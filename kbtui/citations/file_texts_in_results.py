@@ -1,7 +1,8 @@
 """Extracts the text of a file from the result of the tool call that read the file.
 
-The tools of each agent return a file in their own form: with line numbers, in tags or fences, or below a
-header. A result in an unknown form is not used, because a wrong text would be shown as a change.
+The tools of each agent return a file in their own form: with line numbers, in tags or fences, or
+below a header. A result in an unknown form is not used, because a wrongly extracted text would look
+like a change of the file.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ _SHELL_COMPLAINTS = re.compile(
 
 
 def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
-    """Return the text of the only file that a call read; None if the form of the result is unknown."""
+    """Return the text of the file that a call read.
+
+    Returns None if the call read several files, or if the form of the result is unknown.
+    """
     if call.result is None:
         return None
     text = call.result.text.replace("\r\n", "\n")
@@ -105,7 +109,7 @@ def _extract_fenced_text(text: str) -> FileTextInResult | None:
 
 
 def _extract_numbered_lines(text: str) -> FileTextInResult | None:
-    """Return the text of lines with ascending numbers. What follows the last numbered line is left out."""
+    """Return the text of lines with ascending numbers, without what follows the last numbered line."""
     rows = text.rstrip("\n").split("\n")
     for form in _NUMBERED_LINES:
         lines = list(map(form.fullmatch, rows))
@@ -145,7 +149,7 @@ def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
 
 
 def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
-    """Return the text of a file that a shell command printed, if the command does nothing else."""
+    """Return the text that a shell command printed if the command does nothing but print one file, otherwise None."""
     words = find_command_that_only_prints_file(call)
     if words is None:
         return None
@@ -175,7 +179,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the first and last number of the lines that `sed -n` or `head` prints at most; None if unknown."""
+    """Return the first and the last line number that `sed -n` or `head` can print; None if unknown."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
         return (int(lines[1]), int(lines[2])) if lines else None

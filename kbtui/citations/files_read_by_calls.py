@@ -1,6 +1,6 @@
 """Finds out which files a tool call read, from the name and the arguments of the tool.
 
-One table of tools serves all agents. Tools with the same name are assumed to do the same, also in
+One table of tools serves all agents. Tools with the same name are assumed to do the same, even in
 formats that other packages add.
 """
 
@@ -53,9 +53,9 @@ _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 class FileRead(NamedTuple):
     """A file that a tool call read, with the path from the arguments of the call.
 
-    The path is relative to `directory`. If `directory` is None, it is relative to the directory in which
-    the agent ran. `may_be_directory` means that the call searched the path, which can be a file or a
-    directory.
+    The path is relative to `directory`. If `directory` is None, it is relative to the directory in
+    which the agent ran. `may_be_directory` means that the call searched the path, so that the path
+    can be a directory.
     """
 
     path: str
@@ -90,7 +90,7 @@ def find_path_of_content(call: ConversationEvent) -> str | None:
 
 
 def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
-    """Return the words of a shell call's command if it does nothing but print one file; else None.
+    """Return the words of the shell command in a call if the command only prints one file, otherwise None.
 
     `cd` commands before this command are ignored.
     """

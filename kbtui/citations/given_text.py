@@ -1,9 +1,9 @@
 """The text of a subject that a tool call returned to a turn, and whether the subject still has this text.
 
 The text is taken from the stored result of the call, so the state does not depend on how the index
-splits subjects into passages. What `learn` and file tools add around a text (tags, code fences, line
-numbers, notes) is not compared, and neither are line ends, byte order marks or white space around the
-text.
+splits subjects into passages. The comparison ignores what `learn` and file tools add around a text
+(tags, code fences, line numbers, notes), and also line ends, byte order marks and white space
+around the text.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _CUT_NOTE = (
 )
 """Matches the note that kbtui's tools add below a shortened text.
 
-Stored conversations contain old notes, so if the wording changes, keep the old wording here.
+If the wording of the note changes, keep the old wording here, because stored conversations contain
+it.
 """
 _TRUNCATED = r"(?mi)^[^\n]*[\[(<…][^\n]*\b(?:truncated|omitted \d+ of \d+ lines)\b[^\n]*$"
 """Matches a line in which an agent says that it shortened a result."""
@@ -74,7 +75,7 @@ class GivenText(NamedTuple):
     extent: GivenTextExtent
 
     def make_stored_form(self) -> str:
-        """Return what is stored for a later comparison: a hash, and the text unless it is the whole subject."""
+        """Return what is stored for a later comparison: a hash, and, if it is only a part of the subject, the text."""
         digest = _hash_text(normalize_text(self.result))
         return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
 
@@ -97,8 +98,8 @@ class ComparableText:
     """The text of a subject in the forms in which texts are compared.
 
     `text` can be a function that reads the text; the function is called only if the text is needed.
-    `relative` is the path of the subject. It determines the form in which `learn` returns the text.
-    `digests` is the value of the property with this name, if known.
+    `relative` is the path of the subject, on which the form depends in which `learn` returns the
+    text. `digests` is the value of the property `digests`, if known.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ComparableText:
 
     @cached_property
     def digests(self) -> str:
-        """The hashes of the text as it is and as `learn` returns it, separated by a space.
+        """Two hashes, separated by a space: of the text itself, and of the text as `learn` returns it.
 
         If the two hashes are equal, there is only one.
         """
@@ -183,7 +184,7 @@ def find_citation_state(
 def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableText
 ) -> CitationStateAndReason:
-    """Return whether a subject, with the current text `now`, still has the text that a turn was given.
+    """Return whether the current text `now` of a subject still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
     """
@@ -220,7 +221,10 @@ def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
 
 
 def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
-    """Return the text of the only file that a call read; None if the form of the result is unknown."""
+    """Return the text of the file that a call read.
+
+    Returns None if the call read several files, or if the form of the result is unknown.
+    """
     # Searches, which need only the comparison, do not wait for this import.
     from kbtui.citations.file_texts_in_results import extract_file_text
 
@@ -231,9 +235,10 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
 def find_current_part_of_given_text(given: str, extent: GivenTextExtent, now: str) -> str:
     """Return the part of a subject's current text that corresponds to the text that a turn was given.
 
-    `now` is the current text, and `given` the text that the turn was given. If the turn was given the
-    whole subject, the result is all of `now`. Otherwise, the result begins with the first paragraph of
-    `now` that corresponds to a paragraph of `given`, and ends with the last one; it is "" if there is none.
+    `now` is the current text, and `given` the text that the turn was given. If the turn was given
+    the whole subject, the result is all of `now`. Otherwise, the result extends from the first to
+    the last paragraph of `now` that corresponds to a paragraph of `given`; it is "" if there is
+    none.
     """
     if extent not in ("part", "cut"):
         return now

@@ -1,9 +1,9 @@
 """Finds out which edit wrote each line of a text.
 
-The edits are undone from the newest to the oldest, beginning with the text as it is now. If an edit's new
-text is found, the edit wrote the lines in which its new text differs from its old text. Undoing the edit then
-gives the text before the edit. If the new text is not found as a whole, the edit wrote only those of its
-lines that are still in the text.
+The edits are undone from the newest to the oldest, beginning with the current text. If the text
+contains an edit's new text, the edit wrote the lines in which the new text differs from the old
+one. Undoing the edit then gives the text before the edit. If the text contains only some lines of
+the edit's new text, the edit wrote these lines.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""If only some lines of an edit are found, they count only if they have this many letters and digits in total.
+"""If only some lines of an edit are found, they must have at least this many letters and digits in total to count.
 
 Without this limit, a line such as `return None` would belong to every edit with the same line.
 """
@@ -98,7 +98,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Add the old text to edits of whole files if earlier edits determine this text; return all edits."""
+    """Return the edits. Edits of whole files get the old text if it follows from the edits before them."""
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:
@@ -157,7 +157,7 @@ def _find_place_of_new_text(
 def _find_remaining_lines(
     state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
 ) -> list[int | None]:
-    """Return the lines that an edit wrote and that are still there, although their surroundings changed."""
+    """Return the lines of an edit that are still in the text, although the lines around them have changed."""
     old = split_lines(edit.old or "")
     added = [False] * len(new)
     for kind, _, _, new_from, new_to in _compare_lines(old, new):
@@ -185,9 +185,9 @@ def _find_remaining_lines(
 
 
 def _extend_block(state: list[str], new: list[str], index: int, at: int) -> tuple[int, int, int]:
-    """Return the longest run of equal lines around a pair of equal lines.
+    """Extend a pair of equal lines to the longest run of equal lines.
 
-    The result is the start of the run in `state`, its start in `new`, and its length.
+    Returns the start of the run in `state`, its start in `new`, and its length.
     """
     up = 0
     while index > up and at > up and state[index - up - 1] == new[at - up - 1]:

@@ -1,4 +1,4 @@
-"""A conversation prepared for other people: the chosen turns and events, with its secrets masked."""
+"""A conversation prepared for other people: the chosen turns and events, with masked secrets."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class MaskedSecrets(NamedTuple):
 class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
-    `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of a turn to
-    the labels of its marks. `remark` says that the marks cannot be read; it is None if they can be read.
-    `masked` says what was masked; None if secrets are shared as they are.
+    `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of
+    a turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
+    they can be read. `masked` lists the masked secrets; it is None if secrets were not masked.
     """
 
     conversation: Conversation
@@ -62,7 +62,7 @@ class SharedConversation:
 
     @property
     def warning(self) -> str | None:
-        """The warning that secrets are not masked; None if they are."""
+        """The warning that secrets are not masked; None if they are masked."""
         return (
             None
             if self.masked is not None
@@ -94,9 +94,9 @@ def prepare_shared_conversation(
 ) -> SharedConversation:
     """Return `turns` of a conversation with the events of `kinds`, for other people.
 
-    Texts that were given to turns come from the results of calls. Therefore, they are left out of the
-    citations unless `kinds` contains these results. With `masks_secrets`, a secret that kbtui recognizes at
-    one place of the whole conversation is masked at every place.
+    Given texts come from the results of calls, so citations have them only if `kinds` contains such
+    results. With `masks_secrets`, a secret that kbtui recognizes at one place of the whole
+    conversation is masked at every place.
     """
     numbers = {turn.number for turn in turns}
     chosen = [
@@ -208,7 +208,7 @@ def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
 
 
 def _keep_subagent(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return only the entry that names a subagent. The others, such as signatures, are not exported."""
+    """Return only the item that names a subagent. Other items, such as signatures, are not exported."""
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
 

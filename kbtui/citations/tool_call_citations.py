@@ -61,19 +61,19 @@ class CitationKey(NamedTuple):
 class Citation(NamedTuple):
     """A turn's use of a subject, a conversation or a file.
 
-    - `conversation`, `turn` and `call` identify the tool call. `source_title` is the title of the
+    * `conversation`, `turn` and `call` identify the tool call. `source_title` is the title of the
       conversation.
-    - `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if `kind` is "file". `title`
-      is the title of the target, if known.
-    - `gone` says whether the target no longer exists.
-    - `rewound` says whether the user later went back to a turn before the citing turn.
-    - `quote` is the beginning of the cited passage, if a search returned this passage. With the quote,
-      the passage can be found even if its subject is now split into other passages. Citations from the
-      index have no quote.
-    - `given` is the text of a subject that the call returned, if known. Citations from the index do not have it.
-    - `state` says whether the subject still has the text that the turn was given. It is None for
-      conversations and files, and for a subject whose state has not been looked up. `state_reason` is the
-      reason for the state "unknown".
+    * `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if `kind` is "file".
+      `title` is the title of the target, if known.
+    * `gone` says whether the target no longer exists.
+    * `rewound` says whether the citing turn was rewound.
+    * `quote` is the beginning of a passage that a search returned. The quote identifies the passage
+      even if the subject is now split into other passages. Citations from the index have no quote.
+    * `given` is the text of a subject that the call returned, if known. It is None in citations
+      from the index.
+    * `state` says whether the subject still has the text that the turn was given. It is None for
+      conversations and files, and for a subject whose state has not been looked up. `state_reason`
+      is the reason for the state "unknown".
     """
 
     conversation: str
@@ -204,7 +204,7 @@ class CitationTargetLookup:
         """Return the reference that the subject of a deleted file had; None if there was no such subject.
 
         `path` is relative to the workspace. Deleted files of hidden subjects are not found, because
-        nothing hides their names.
+        their names must not be shown.
         """
         for name, topic in self._topics.items():
             directory = posixpath.normpath(topic.subjects)
@@ -253,7 +253,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server is recognized only at the beginning of a result, within this many characters."""
+"""The JSON of an MCP server is recognized only within this many characters at the beginning of a result."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -290,7 +290,7 @@ def extract_citations(
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.
 
-    Failed calls do not count. In one turn, each target or passage counts once, and a subject of which
+    Failed calls do not count. Within a turn, each target or passage counts once. A subject of which
     the turn was given several parts counts once for each part.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
@@ -321,7 +321,7 @@ def extract_citations(
 
 
 def _get_form_of_given_text(target: _CitedTarget) -> str:
-    """Return what distinguishes several citations of a target in one turn; "" if nothing does."""
+    """Return a key that tells several citations of one target in a turn apart; "" if there is at most one."""
     if target.given is None or target.chunk is not None:
         return ""
     return "whole" if target.given.extent == "whole" else target.given.text

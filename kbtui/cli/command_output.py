@@ -35,7 +35,10 @@ def get_terminal_width() -> int:
 
 
 def print_result(text: str) -> None:
-    """Print a result. On a terminal, sanitize the text and end it with a newline; otherwise, do not change it."""
+    """Print a result.
+
+    On a terminal, sanitize the text and end it with a newline; otherwise, do not change it.
+    """
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 

@@ -206,7 +206,10 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
 
 
 def _select_activity(activity: TurnActivity, call: int | None, path: str | None) -> TurnActivity:
-    """Return the part of an activity that belongs to one call and one file. None means all calls or all files."""
+    """Return the part of an activity that belongs to one call and one file.
+
+    None means all calls or all files.
+    """
     from kbtui.citations.file_changes import TurnActivity
 
     return TurnActivity(

@@ -1,4 +1,4 @@
-"""The commands with which an agent continues a conversation, copies it, or attaches it to a new one."""
+"""The commands of agents that continue a conversation, copy it, or attach it to a new one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ _PROBLEM_HINTS: dict[CommandProblem, str] = {
 class OfferedAgentCommand(NamedTuple):
     """A command of an agent: what it does, its words, and the directory in which it must run.
 
-    `directory` is an absolute path. `last_turn` is the last turn of a fork; None if the fork has all turns.
+    `directory` is an absolute path. `last_turn` is the last turn of a fork; it is None if the fork
+    has all turns.
     """
 
     purpose: CommandPurpose
@@ -71,10 +72,10 @@ def list_agent_commands(
 ) -> list[OfferedAgentCommand]:
     """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
-    `turn` is the last turn of a fork, or the turn that is attached; None means the whole conversation. The
-    files of an agent can contain anything. There are therefore no commands if the id could be read as an
-    option, or if a word has a character that terminals do not show. There are also none for a conversation
-    that its agent has deleted and only kbtui's archive still has.
+    `turn` is the last turn of a fork, or the turn that is attached; None means the whole
+    conversation. The list is empty if the agent has deleted the conversation, so that only kbtui's
+    archive has it. Because an agent's files can contain anything, it is also empty if the id could
+    be read as an option, or if a word has a character that terminals do not show.
     """
     if info.kept_from is not None:
         return []
@@ -85,7 +86,7 @@ def list_agent_commands(
 def _make_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand | None:
-    """Return an agent's command, which may be unsafe; None if the agent has none."""
+    """Return an agent's command without checking whether it is safe; None if the agent has none."""
     conversation_format = get_conversation_format(info)
     if purpose == "resume":
         command = conversation_format.make_resume_command(info)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LINE_LENGTH = 400
 """The maximum number of characters of a line.
 
-A longer line is cut, so that only the text around its match is left.
+Of a longer line, only the text around its match is kept.
 """
 
 
@@ -61,8 +61,8 @@ def _check_pattern_is_one_line(pattern: str) -> None:
 class LiteralGrepPattern:
     """A literal pattern that matches within single lines.
 
-    If case is ignored, the letters of an ASCII pattern match only ASCII letters, and all other patterns
-    follow Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
+    If case is ignored, an ASCII pattern matches only ASCII letters, and any other pattern follows
+    Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -116,8 +116,8 @@ _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
 class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
-    RE2 needs time in proportion to the length of the text, whatever the expression is. RE2 has no
-    backreferences and no look-around. Raises `UsageError` if the expression is invalid.
+    The time that RE2 needs is proportional to the length of the text, whatever the expression is.
+    RE2 has no backreferences and no look-around. Raises `UsageError` if the expression is invalid.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -228,7 +228,7 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
     """Cut a line to at most `length` characters around the offset `match`.
 
-    `…` replaces what is cut off. A letter is never separated from its combining marks.
+    `…` replaces the removed text. A letter is never separated from its combining marks.
     """
     if len(line) <= length:
         return line
@@ -268,10 +268,10 @@ SCOPES = SCOPES_BY_NAME["all"]
 class GrepQuery:
     """A pattern to search for in events, and the limits of the search.
 
-    At most `limit` matches are returned, but all are counted. `context` is the number of lines to return
-    before and after a match. If `masked`, secrets are masked before the search, so the search cannot find
-    them. The search stops at the time `deadline` on the clock `time.monotonic`; None means that there is no
-    deadline.
+    At most `limit` matches are returned, but all are counted. `context` is the number of lines to
+    return before and after a match. If `masked` is true, secrets are masked before the search, so
+    the search cannot find them. The search stops at the time `deadline` (of `time.monotonic`); None
+    means no deadline.
     """
 
     pattern: GrepPattern
@@ -305,9 +305,10 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """The matching lines of a conversation. `count` is their number; `lines` has the first of them, with context.
+    """The matching lines of a conversation.
 
-    `is_complete` is False if the search stopped before the end of the conversation.
+    `count` is their number; `lines` has the first of them, with context. `is_complete` is False if
+    the search stopped before the end of the conversation.
     """
 
     count: int = 0

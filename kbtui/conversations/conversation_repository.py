@@ -210,8 +210,9 @@ def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
 def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
     """Parse a reference to a conversation, turn, tool call or event as a user typed it.
 
-    A shortened id is replaced by the whole id, and an event by its turn and call. Raises `UsageError` if the
-    text is no such reference or several conversations match, and `NothingFound` if an event does not exist.
+    A shortened id is replaced by the whole id, and an event by its turn and call. Raises
+    `UsageError` if the text is no such reference, or if several conversations match. Raises
+    `NothingFound` if an event does not exist.
     """
     return expand_conversation_reference(workspace, parse_conversation_ref(text, workspace.id))
 
@@ -219,10 +220,10 @@ def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
     """Parse a reference that a user typed; it can name a topic by id or title.
 
-    In the result, the id of the topic replaces its title, and the whole id of a conversation replaces a
-    shortened one. Names that match nothing stay as they are. A `:` in the slug of an existing subject
-    belongs to the slug. A text that is both a shortened id and the name of a topic means the topic.
-    Raises `UsageError` or `NothingFound`.
+    In the result, the title of a topic is replaced by its id, and a shortened conversation id by
+    the whole id. Names that match nothing stay unchanged. A `:` in the slug of an existing subject
+    belongs to the slug. If a text is both a shortened id and the name of a topic, it means the
+    topic. Raises `UsageError` or `NothingFound`.
     """
     from kbtui.knowledge import load_knowledge
 
@@ -254,8 +255,8 @@ def list_agent_names() -> list[str]:
 def find_agent_names_with_beginnings(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
-    Raises `UsageError` if no agent matches one of the beginnings. Raises `NothingFound` if the
-    settings exclude all agents found.
+    Raises `UsageError` if a beginning matches no agent, and `NothingFound` if the settings exclude
+    all agents that match.
     """
     found = set[str]()
     for beginning in beginnings:
@@ -362,7 +363,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the time of the last event. As little of the conversation as possible is read."""
+    """Return `info` with the time of the last event. Reads as little of the conversation as possible."""
     return get_conversation_format(info).add_last_event_time(info)
 
 
@@ -383,7 +384,10 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
 
 
 def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
-    """Return a conversation and its subagents; raises `UsageError` if its agent's sessions cannot be kept."""
+    """Return a conversation and its subagents.
+
+    Raises `UsageError` if sessions of this agent cannot be kept.
+    """
     if not get_conversation_format(info).has_file_per_conversation:
         hint = "sessions of Claude Code, Codex and Gemini CLI can be kept"
         message = f"{info.agent} does not store each conversation in a file of its own"
@@ -420,9 +424,9 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
-    """Return the directories, except JP's, in which conversations of a workspace appear.
+    """Return the directories in which conversations of a workspace appear, except JP's.
 
-    These are the directories of the other agents and, if it exists, the directory of the archive.
+    The directory of the archive is included if it exists.
     """
     found = [
         path
@@ -453,7 +457,7 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations in a workspace: first those in its files, then those that only the archive has.
+    """Yield an agent's conversations in a workspace: first those in the agent's files, then those only in the archive.
 
     If `only` is given, only the conversation with this id is yielded.
     """
@@ -550,7 +554,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
 
 
 def list_unknown_agents() -> list[tuple[str, str]]:
-    """Return the values of the setting `agents` that are not names of agents, each with a hint."""
+    """Return each value of the setting `agents` that names no agent, with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
     return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]
@@ -559,9 +563,9 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 def check_chosen_agents() -> None:
     """Raise `ConfigError` if the setting `agents` or `keep` names an agent that cannot be chosen there.
 
-    `agents` can name any existing agent, `keep` only agents whose sessions can be kept. No error is raised
-    for an agent whose format belongs to another package and cannot be loaded; `kbtui doctor` reports such an
-    agent.
+    `agents` can name any existing agent, `keep` only agents whose sessions can be kept. If the
+    agent's format belongs to another package and cannot be loaded, no error is raised, because
+    `kbtui doctor` reports it.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

@@ -46,7 +46,7 @@ class ConversationStatistics:
     """Kind of event -> the number of events of this kind."""
     compactions: int = 0
     models: dict[str, None] = field(default_factory=dict)
-    """A dictionary whose keys are the names of the models that answered; its values are not used."""
+    """The names of the models that answered, as the keys of a dictionary. The values are not used."""
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
     subagents: list[ConversationStatistics] = field(default_factory=list)

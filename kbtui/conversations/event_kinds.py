@@ -46,9 +46,9 @@ class ConversationEventKind:
         self.label = label
         """The heading of events of this kind."""
         self.scope_group = scope_group
-        """A value of grep's `--scope`, such as `chat`, that selects this kind among others, or None."""
+        """A value of grep's `--scope` that selects this kind together with others, such as `chat`, or None."""
         self.role_group = role_group
-        """A value of `role:` in searches, such as `tool`, that selects this kind among others, or None."""
+        """A value of `role:` in searches that selects this kind together with others, such as `tool`, or None."""
         self.is_indexed = is_indexed
         """Whether searches find events of this kind."""
         self.is_embedded = is_embedded
@@ -114,7 +114,7 @@ def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
 
 
 def _collect_group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """Map each group to its distinct values, in the order of `pairs`. A pair without a group is ignored."""
+    """Map each group to its distinct values, in the order of `pairs`. Pairs without a group are ignored."""
     groups: dict[str, tuple[str, ...]] = {}
     for group, value in pairs:
         if group is not None and value not in groups.setdefault(group, ()):

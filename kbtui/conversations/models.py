@@ -52,15 +52,15 @@ MAX_NAMED_KINDS = 5
 class ConversationInfo:
     """A conversation's metadata, the number of its events, and the time of the last event.
 
-    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements in the
-    file, as in `jp c ls`; None until they are counted. All times have the time zone UTC. `size` is in bytes.
-    `problem` says why the conversation, or a part of it, cannot be read. `signature` changes whenever one of
-    the conversation's files changes. `parent` is the id of the conversation that this one belongs to. `agent`
-    is the agent's name. `working_directory` is the directory in which the agent ran. `worktree` is the name
-    of the Git worktree that contains this directory; None if the directory is in the workspace itself.
-    `kept_from` is the path that the file had when kbtui copied the file into the archive; None if the
-    conversation is read from its agent's file. `blob_directories` are the directories with content that is
-    not in the conversation's own file.
+    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements
+    in the file, as in `jp c ls`; None until they are counted. All times have the time zone UTC.
+    `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
+    `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
+    conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
+    directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
+    directory; None if the directory is in the workspace itself. If the conversation is read from
+    the archive, `kept_from` is the path of the agent's original file; otherwise, it is None.
+    `blob_directories` are the directories with content that is not in the conversation's own file.
     """
 
     id: str
@@ -101,7 +101,7 @@ class ConversationInfo:
         return self.last_activity_at if sort == "activity" else self.created_at
 
     def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
-        """Return a key for sorting by the order `sort`. Later conversations have greater keys."""
+        """Return a key for sorting by the order `sort`. The later the time, the greater the key."""
         return self.get_sort_time(sort), self.created_at, self.id
 
     @property
@@ -129,7 +129,7 @@ class ConversationInfo:
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
     def has_problem(self, problem: str) -> bool:
-        """Return whether this problem has already been added."""
+        """Return whether `problem` already contains this problem."""
         return f"; {problem}; " in f"; {self.problem}; "
 
 
@@ -202,7 +202,7 @@ CONTENT_STATE_LABELS: dict[ContentState, str] = {
 
 
 def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
-    """Return blocks as text: the line that describes a block, and below it the block's text."""
+    """Return blocks as text: for each block, a line that describes it, followed by its text."""
     lines = []
     for block in blocks:
         if not block.is_plain_text:
@@ -216,22 +216,24 @@ def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    - `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` has the values of the fields that this
+    * `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` has the values of the fields that this
       table lists for the kind.
-    - `text` is the content, such as the text of a message, result or question.
-    - `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the call
-      in its turn (`jp-c…:3.2`).
-    - `author` is the person who wrote a request. For an answer, it is the assistant that gave the answer, if
-      the conversation has several assistants.
-    - An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
-    - `index` is the 0-based position of the event's first element in the file.
-    - In a tool call or question, `result` is the event that answers it. In the answer, `request` is the
-      call or question.
-    - `is_error` says whether a call failed. It is None for all events that are not results of calls.
-    - `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
-    - `data` is the value of an answer that is a JSON value.
-    - `event_id` is the id of the event in the file. Only versions of JP that implement RFD 097 write it.
-    - `blocks` are the parts of which `text` consists; None if `text` is not divided into parts.
+    * `text` is the content, such as the text of a message, result or question.
+    * `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the
+      call in its turn (`jp-c…:3.2`).
+    * `author` is the person who wrote a request. In a conversation with several assistants, it is
+      also set for an answer: the assistant that gave the answer.
+    * An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
+    * `index` is the 0-based position of the event's first element in the file.
+    * In a tool call or question, `result` is the event that answers it. In the answer, `request` is
+      the call or question.
+    * `is_error` says whether a call failed. It is None for all events that are not results of
+      calls.
+    * `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
+    * `data` is the value of an answer that is a JSON value.
+    * `event_id` is the id of the event in the file. Only versions of JP that implement RFD 097
+      write it.
+    * `blocks` are the parts of which `text` consists; None if `text` is not divided into parts.
     """
 
     kind: str
@@ -368,7 +370,7 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_event_id(self, call: int | None = None) -> str | None:
-        """Return an id in the file that identifies this turn, or its tool call `call`; None if there is none."""
+        """Return the id in JP's file of this turn, or of its tool call `call`; None if there is none."""
         if call is None:
             ids = (self.event_id, *(event.event_id for event in self.events))
         else:
@@ -409,8 +411,8 @@ class Conversation:
     """A whole conversation: its metadata, turns and compactions.
 
     Each line of `problems` describes one problem. After the first 100, further problems are only
-    counted: `more_problems` is their number, and the last line states it. `leading` contains the
-    events of unknown kinds before the first turn.
+    counted: `more_problems` and the last line give their number. `leading` contains the events of
+    unknown kinds before the first turn.
     """
 
     info: ConversationInfo
@@ -462,11 +464,11 @@ class Conversation:
 
 @dataclass(frozen=True)
 class ConversationToolsAndModels:
-    """The names of the tools and models that a conversation used, spelled as in its file.
+    """The names of the tools and models that a conversation used, as its file spells them.
 
-    `models` are the models that answered. If no model has answered yet, `models` contains the configured
-    model. `turns` is the number of turns that are not rewound. `problem` says which part of the events is
-    damaged.
+    `models` are the models that answered. If no model has answered yet, `models` contains the
+    configured model. `turns` is the number of turns that are not rewound. `problem` says which part
+    of the events is damaged.
     """
 
     tools: frozenset[str] = frozenset()
@@ -497,7 +499,7 @@ class ReadingResumePoint:
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
-    """Further values that the format needs to resume reading at this position. They can be stored as JSON."""
+    """Further values, as JSON, that the format needs to resume reading at this position."""
     open_turn: "UnfinishedTurnState | None" = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""In the hunks that kbtui makes, the number of unchanged lines before and after the changes."""
+"""The number of unchanged lines before and after the changes in a hunk that kbtui makes."""
 MAX_COMPARED_LINES = 20_000
 """Two texts are compared only if they have at most this many lines together.
 

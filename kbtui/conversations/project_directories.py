@@ -1,4 +1,4 @@
-"""Finds out which project a conversation or a workspace belongs to, from directories and Git's files."""
+"""Finds the project of a conversation or a workspace, by comparing directories and reading Git's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REMEMBERED_WORKTREES = 500
-"""The maximum number of worktrees that are remembered for a workspace. The ones found last are kept."""
+"""At most this many worktrees of a workspace are remembered: the ones found last."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -35,12 +35,12 @@ class ProjectDirectory(NamedTuple):
 class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
-    They are the workspace itself, and the same directory in the other worktrees of its Git repository.
-    Worktrees that were removed after the engine saw them are included.
+    They are the workspace itself, and the same directory in the other worktrees of its Git
+    repository. Worktrees that were removed after the engine saw them are included.
 
     Some directories inside them belong to other workspaces:
 
-    * every directory that has its own configuration
+    * every directory with its own configuration
     * every repository inside this workspace, if the workspace is the home directory or a repository
       without a configuration
     """
@@ -96,7 +96,9 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
-    """Return the other worktrees of the repository around `root`, each with the path that corresponds to `root`.
+    """Return the other worktrees of the repository around `root`.
+
+    For each of them, return its root, and the path in it that corresponds to `root`.
 
     This reads Git's files, because starting `git` would take longer.
     """
@@ -186,7 +188,9 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""The maximum number of steps from a clone to its original. Each step leads to the repository that was cloned.
+"""At most this many steps lead from a clone to its original.
+
+Each step leads to the repository that was cloned.
 """
 
 
@@ -207,8 +211,8 @@ class ProjectIdentity(NamedTuple):
 def identify_project(root: str) -> ProjectIdentity:
     """Return the project of the workspace at `root`, read from Git's files.
 
-    Clones belong together if the remote `origin` has the same address. The first commit of the
-    repository is not compared, because finding it means reading its whole history.
+    Clones belong together if their remote `origin` has the same address. Comparing first commits
+    was rejected, because finding one means reading the whole history of the repository.
     """
     top = paths.find_git_root(root)
     common = _find_common_git_directory(top) if top else None

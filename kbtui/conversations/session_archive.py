@@ -1,8 +1,8 @@
 """The archive: copies of session files, which stay readable after their agent has deleted the originals.
 
-For each kept conversation, `records/ID.json` says where the agent's file was, what is known about the
-conversation, and which file in `files/` is the copy. The name of a copy contains the SHA-256 of the agent's
-file, so equal sessions share one copy. kbtui only reads the agents' own files.
+The record of a kept conversation, `records/ID.json`, contains the path of the agent's file, facts
+about the conversation, and the name of its copy in `files/`. This name contains the SHA-256 of the
+agent's file, so equal sessions share one copy. kbtui never changes the agents' own files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_RECORD_BYTES = 1 << 20
 _MAX_RECORD_NAME = 200
 """The maximum number of characters in the name of an added record.
 
-File systems allow 255 bytes, but the name of the temporary file is longer than that of the record.
+File systems allow 255 bytes, of which the longer name of the temporary file needs some.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
@@ -53,8 +53,8 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 * `kept`: the conversation was not in the archive, or its copy was damaged.
 * `replaced`: a copy of the current file replaced the earlier copy.
 * `unchanged`: the archive already has the current file.
-* `shrunk`: the file is smaller than when it was kept. The copy was left alone, because it may contain text
-  that the agent's file has lost.
+* `shrunk`: the file is smaller than when it was kept. The copy was not replaced, because it may
+  contain text that the agent's file has lost.
 """
 
 
@@ -62,10 +62,10 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 class KeptSession:
     """A conversation in the archive, as its record describes it.
 
-    `original` is the path of the agent's file. `original_state` is the inode, size and modification time that
-    this file had when it was copied. `file_name` is the name of the compressed copy. `size` and `kept_size`
-    are the sizes in bytes of the original and of the compressed copy. `modified` and `kept_at` are Unix
-    times.
+    `original` is the path of the agent's file. `original_state` has the inode, size and
+    modification time of the agent's file at the time of the copy. `file_name` is the name of the
+    compressed copy. `size` and `kept_size` are the sizes in bytes of the original and of the
+    compressed copy. `modified` and `kept_at` are Unix times.
     """
 
     id: str
@@ -130,7 +130,7 @@ def get_archive_records_directory() -> Path:
 
 
 def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
-    """Return the kept conversations of all projects, newest copy first, and the records that cannot be read."""
+    """Return the kept conversations of all projects, newest copy first, and the unreadable records."""
     kept: list[KeptSession] = []
     damaged: list[DamagedArchiveFile] = []
     for entry in _scan_directory(get_archive_records_directory()):
@@ -191,9 +191,9 @@ def keep_conversation(
 ) -> KeepOutcome:
     """Copy a conversation's file into the archive. The new copy replaces an earlier one.
 
-    With `verified`, an existing copy is read, and replaced if it is damaged. Without `verified`, only the
-    size of an existing copy is checked. A conversation that only the archive has is left alone. Raises
-    `WorkspaceError` if the file cannot be kept.
+    If `verified` is true, an existing copy is read, and replaced if it is damaged. Otherwise, only
+    the size of an existing copy is checked. A conversation that exists only in the archive is not
+    changed. Raises `WorkspaceError` if the file cannot be kept.
     """
     if info.kept_from is not None:
         return "unchanged"
@@ -272,7 +272,8 @@ def forget_kept_sessions(ids: list[str]) -> int:
 def read_removal_times() -> dict[str, float]:
     """Map the id of each removed conversation to the time of its last removal from the archive, in Unix seconds.
 
-    The result is empty if the file with these times is damaged. An import may then bring a removed session back.
+    If the file with these times is damaged, the result is empty, and an import may restore removed
+    sessions.
     """
     try:
         found = orjson.loads(read_regular_file(get_removals_file(), _MAX_RECORD_BYTES * 64))
@@ -329,9 +330,9 @@ def plan_archive_merge(
 ) -> ArchiveMerge:
     """Plan how to merge other kept sessions, and the times of other removals, into the archive.
 
-    A session that was kept after its last removal stays or is added. If there are two files of a session, the
-    larger one stays. Agents append to their files, so the smaller one lacks something. If both are equally
-    large, the one that was kept later stays.
+    A session is in the merged archive if it was kept after its last removal. Of two files of a
+    session, the larger one stays: agents append to their files, so the smaller one is incomplete.
+    Of two equally large files, the one that was kept later stays.
     """
     times = dict(removal_times)
     for name, removed_at in added_removals.items():
@@ -366,7 +367,7 @@ def plan_archive_merge(
 def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
     """Return the files to write and to remove for a merge.
 
-    The copies of sessions are not among them. The caller must have locked the archive.
+    The result does not include the copies of sessions. The caller must have locked the archive.
     """
     contents: dict[Path, bytes | None] = {
         _make_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
@@ -378,10 +379,10 @@ def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
 
 
 def install_copy(session: KeptSession, staged: Path) -> KeptSession:
-    """Move the staged copy of a session into the archive, unless the archive has an intact one.
+    """Move the staged copy of a session into the archive, unless the archive has an intact copy.
 
-    Returns the session with the size of the copy in the archive. The caller must have locked the archive.
-    Raises `OSError`.
+    Returns the session with the size of the copy in the archive. The caller must have locked the
+    archive. Raises `OSError`.
     """
     with suppress(OSError):
         known = replace(session, kept_size=session.path.stat().st_size)
@@ -445,7 +446,7 @@ def _write_copy(session: KeptSession, data: bytes) -> None:
 
 
 def remove_unused_copies() -> None:
-    """Remove the copies that no record names. If a record is damaged, its copy is unknown, so no copy is removed."""
+    """Remove the copies that no record names, unless a record is damaged: it could name any copy."""
     kept, damaged = list_kept_sessions()
     if damaged:
         return

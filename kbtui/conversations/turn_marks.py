@@ -1,9 +1,9 @@
 """Sets marks on turns and passages (decided, rejected, superseded), and finds where a marked text is now.
 
-A mark stores a hash of its text, and the id and the time of the event that contains this text. So the mark
-stays with its text if turns are added or if the conversation is rewritten, and never moves to another text.
-If JP wrote an id for the event, the mark also stays with an edited text, and the result says that the
-text has changed.
+A mark stores a hash of the marked text, and the id and the time of the event that contains it.
+Therefore the mark stays with its text if turns are added or if the conversation is rewritten. If JP
+wrote an id for the event, the mark stays even if the text is edited; `MarkPlace.is_text_changed`
+then says so.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAX_LISTED_CHARACTERS = 200
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark keeps this many characters of its text, to show them if the text is gone."""
+"""A mark stores this many characters of the marked text, to show them if the text is gone."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -88,11 +88,12 @@ class MarkAnchor(NamedTuple):
 class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
-    `turn` and `call` are the numbers of the turn and the call when the mark was set. `superseded_by` is a
-    reference to the *target*, which applies instead of the marked text. If the target is a turn or call that
-    existed when the mark was set, `target_anchor` identifies it. `title` is the title that the conversation
-    had when the mark was set. `text` is the beginning of the marked text on one line, or "" in marks of
-    earlier versions of kbtui. Times are in Unix seconds.
+    `turn` and `call` are the numbers that the turn and the call had when the mark was set.
+    `superseded_by` is a reference to the *target*, which applies instead of the marked text.
+    `target_anchor` identifies the target if it is a turn or call that existed when the mark was
+    set. `title` is the title that the conversation had when the mark was set. `text` is the
+    beginning of the marked text on one line, or "" in marks of earlier versions of kbtui. Times are
+    in Unix seconds.
     """
 
     id: str
@@ -163,8 +164,8 @@ class Mark(NamedTuple):
 def parse_exported_mark(shape: Any) -> Mark:
     """Parse a mark of an exported file, which anyone may have edited.
 
-    Its times are in ISO 8601, or in Unix seconds, as earlier versions of kbtui wrote them. Raises
-    `ValueError` for everything that `Mark.from_json` rejects, and for values that no mark can have.
+    Its times are in ISO 8601; earlier versions of kbtui wrote Unix seconds. Raises `ValueError` for
+    everything that `Mark.from_json` rejects, and for values that no mark can have.
     """
     if isinstance(shape, dict):
         times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
@@ -216,7 +217,7 @@ def _format_exported_time(seconds: float) -> str | None:
 def _is_reference(text: str | None, *, of_turn: bool) -> bool:
     """Return whether `text` is None or a reference.
 
-    With `of_turn`, only references to turns and calls are accepted.
+    If `of_turn` is true, only references to turns and calls are accepted.
     """
     try:
         ref = None if text is None else parse_ref(text)
@@ -263,7 +264,7 @@ class PlacedMark(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The current reference of the marked turn or call, or the old one if its text is gone."""
+        """The current reference of the marked turn or call; if the text is gone, its old reference."""
         turn, call = self.place[:2] if self.place else (self.mark.turn, self.mark.call)
         return str(make_conversation_ref(self.mark.conversation, turn, call))
 
@@ -339,7 +340,10 @@ class TurnMarks(NamedTuple):
 def make_mark_json_fields(
     marks: Iterable[PlacedMark], *, is_short: bool = False
 ) -> dict[str, list[MarkFactsJson]]:
-    """Return the field `marks` of a turn's JSON; {} if there are no marks. If `is_short` is true, cut their texts."""
+    """Return the field `marks` of a turn's JSON; {} if there are no marks.
+
+    If `is_short` is true, cut their texts.
+    """
     facts = [mark.make_mark_facts_json(is_short=is_short) for mark in marks]
     return {"marks": facts} if facts else {}
 
@@ -426,9 +430,10 @@ def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[
 def find_anchored_places(
     conversation: Conversation, anchors: Mapping[str, MarkAnchor]
 ) -> dict[str, MarkPlace]:
-    """Map the name of each anchor to the current place of its turn or call. Anchors without a place are left out.
+    """Map the name of each anchor to the current place of its turn or call.
 
-    A name is the reference that the turn or call had when its anchor was made.
+    Anchors without a place are left out. A name is the reference that the turn or call had when its
+    anchor was made.
     """
     wanted = [
         (name, _MarkedText(anchor, parse_conversation_ref(name).call))
@@ -438,9 +443,9 @@ def find_anchored_places(
 
 
 def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
-    """Map the id of each mark to the current place of its target, which is in this conversation.
+    """Map the id of each mark to the current place of its target in this conversation.
 
-    Marks without a target anchor, and those whose target cannot be found, are left out.
+    Marks without a target anchor, or with a target that cannot be found, are left out.
     """
     wanted = [
         (one.id, _MarkedText(one.target_anchor, parse_conversation_ref(one.superseded_by).call))
@@ -451,7 +456,7 @@ def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dic
 
 
 class _MarkedText(NamedTuple):
-    """What identifies a text: its anchor, the number of its call, and the passage if it is a part of an event."""
+    """Identifies a text by its anchor, the number of its call, and, if it is a part of an event, the passage."""
 
     anchor: MarkAnchor
     call: int | None
@@ -526,7 +531,7 @@ def _choose_place(
 ) -> MarkPlace | None:
     """Return the place of the marked text, or None if it is unclear.
 
-    Of several candidates, only those with the same earlier turns count. If several are left, only those with
+    Of several candidates, only those with the same earlier turns count. Of these, only those with
     the same call count.
     """
     places = dict.fromkeys(
@@ -543,7 +548,7 @@ def _choose_place(
 def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | None:
     """Return the event to which a mark on a turn or call is attached.
 
-    For a turn, this is the turn's request. A turn without a request has the mark on its first event with a
+    A mark on a turn is attached to the turn's request, or else to the turn's first event with a
     text or values.
     """
     if call is not None:
@@ -568,7 +573,10 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield a hash for each turn. The hash covers one event of this turn and one event of each earlier turn."""
+    """Yield a hash for each turn.
+
+    The hash covers one event of this turn and one event of each earlier turn.
+    """
     history = sha256()
     for turn in turns:
         event = _find_event_to_mark(turn, None)
@@ -586,5 +594,5 @@ def _contains_passage(text: str, passage: str) -> bool:
 
 
 def _join_words(text: str) -> str:
-    """Return a text with single spaces as its only white space, so that wrapped lines compare equal."""
+    """Return a text whose white space consists of single spaces, so that line breaks do not matter in comparisons."""
     return " ".join(text.split())

@@ -370,7 +370,10 @@ class EngineEmbeddingModel:
         return embedder if process is None or process.has_failed else process
 
     def end_bulk_process(self) -> None:
-        """End the process that embeds many passages, unless another workspace uses it. This frees its memory."""
+        """End the process that embeds many passages, unless another workspace uses it.
+
+        This frees its memory.
+        """
         if self._bulk_process is not None:
             self._bulk_process = None
             if process := self._shared.bulk_processes.release(self._shared_key, self):
@@ -444,7 +447,10 @@ class EmbeddingWorker:
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
+        """The directory of the index generation whose vectors have been rebuilt.
+
+        They are rebuilt only once.
+        """
         self._failed_at: float | None = None
         self._failures = 0
         """The number of failed attempts to load the model since the last successful attempt."""
@@ -511,7 +517,10 @@ class EmbeddingWorker:
         self._on_change()
 
     def _find_pause_reason(self) -> PauseReason | None:
-        """Return why the next batch must wait, or None. If the user has paused embedding, end the bulk process."""
+        """Return why the next batch must wait, or None.
+
+        If the user has paused embedding, end the bulk process.
+        """
         if self.is_paused_by_user:
             self._model.end_bulk_process()
             return "user"

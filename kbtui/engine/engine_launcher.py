@@ -18,7 +18,10 @@ from kbtui.version import __version__
 from kbtui.workspace import paths
 
 LOCK_FILE = "engine.lock"
-"""The name of the lock files. The engine has one in the cache directory, and each index has one in its directory."""
+"""The name of the lock files.
+
+The engine has one in the cache directory, and each index has one in its directory.
+"""
 
 if TYPE_CHECKING:
     from collections.abc import Callable

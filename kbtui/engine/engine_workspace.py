@@ -491,7 +491,10 @@ class EngineWorkspace:
     async def _execute_search_operation(
         self, client: ClientConnection, request: EngineSearchRequest
     ) -> EngineSearchReply:
-        """Answer a search. Decline it if the client and the engine have different environments or settings files."""
+        """Answer a search.
+
+        Decline it if the client and the engine have different environments or settings files.
+        """
         self._end_if_obsolete()
         if request.get("client_environment", self._environment) != self._environment:
             return {"declined": "client_environment"}

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class FileLock:
-    """A lock (`flock`) that this process holds on a file. The system releases the lock when the process ends."""
+    """A lock (`flock`) that this process holds on a file.
+
+    The system releases the lock when the process ends.
+    """
 
     def __init__(self, path: Path, file: Any) -> None:
         """Wrap a file that is locked already; `take_file_lock` locks it."""

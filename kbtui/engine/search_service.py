@@ -208,7 +208,10 @@ class SearchService:
     def _search_or_report_damage(
         self, reader: IndexReader, search: Callable[[], SearchAnswer]
     ) -> SearchAnswer:
-        """Call `search`. Raises `_DamagedIndex` for an error caused by damaged files in the index of `reader`."""
+        """Call `search`.
+
+        Raises `_DamagedIndex` for an error caused by damaged files in the index of `reader`.
+        """
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         try:

@@ -332,7 +332,10 @@ class CatalogDatabase:
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
-        """Delete an entry with its chunks. For a conversation, also delete its usage and the citations in it."""
+        """Delete an entry with its chunks.
+
+        For a conversation, also delete its usage and the citations in it.
+        """
         for table in TURN_TABLES:
             self._db.execute(
                 f"DELETE FROM {table} WHERE conversation = "

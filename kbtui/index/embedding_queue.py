@@ -179,7 +179,10 @@ class EmbeddingQueue:
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return the chunk numbers in `numbers` whose chunks have no vector yet. Any thread may call this method."""
+        """Return the chunk numbers in `numbers` whose chunks have no vector yet.
+
+        Any thread may call this method.
+        """
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 

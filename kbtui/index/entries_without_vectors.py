@@ -65,7 +65,10 @@ def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
 
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
-    """Return whether every chunk of the generation in `folder` has a vector of `model`. Does not load LanceDB."""
+    """Return whether every chunk of the generation in `folder` has a vector of `model`.
+
+    Does not load LanceDB.
+    """
     from kbtui.index.catalog_database import CatalogDatabase
 
     pending = read_entries_without_vectors(folder)

@@ -78,7 +78,10 @@ def make_subject_change_signature(subject: Subject) -> str:
 
 
 def read_subject_entry(subject: Subject) -> EntryPartToWrite:
-    """Read a subject, and return its entry and chunks. If the subject cannot be read, the entry has an `error`."""
+    """Read a subject, and return its entry and chunks.
+
+    If the subject cannot be read, the entry has an `error`.
+    """
     entry = CatalogEntry(
         id=make_subject_id(subject.topic, subject.slug),
         kind="subject",
@@ -208,7 +211,10 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks`, with `vector_hash` set in those to embed. Chunks before index `first` are not changed."""
+    """Return `chunks`, with `vector_hash` set in those to embed.
+
+    Chunks before index `first` are not changed.
+    """
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]

@@ -164,7 +164,10 @@ def find_damaged_tantivy_file(folder: Path) -> str | None:
 
 
 def _find_damaged_segment_file(folder: Path) -> str | None:
-    """Return the name of the first damaged file, or None. Raises `FileNotFoundError` if a segment has no files."""
+    """Return the name of the first damaged file, or None.
+
+    Raises `FileNotFoundError` if a segment has no files.
+    """
     try:
         segments = json.loads((folder / "meta.json").read_bytes())["segments"]
         names = {str(segment["segment_id"]).replace("-", "") for segment in segments}

@@ -46,7 +46,10 @@ PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
 """tantivy writes a segment to disk when the segment's documents need this many bytes of memory."""
 
 MAX_ARGUMENT_TERMS = 60
-"""The maximum number of terms that are indexed for an argument of a tool call. Further terms cannot be found."""
+"""The maximum number of terms that are indexed for an argument of a tool call.
+
+Further terms cannot be found.
+"""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

@@ -304,7 +304,10 @@ class VectorStore:
 
 
 def has_vectors_of_model(folder: Path, model: str) -> bool:
-    """Return whether a model's vectors have a table. If so, `VectorStore` opens this table and writes nothing."""
+    """Return whether a model's vectors have a table.
+
+    If so, `VectorStore` opens this table and writes nothing.
+    """
     return (folder / f"{_make_table_name(model)}.lance").is_dir()
 
 

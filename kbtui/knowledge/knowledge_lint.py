@@ -165,7 +165,10 @@ MAX_PRELOAD_TOKENS = 10_000
 
 
 def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
-    """Return the problems of topics and subjects. `KnowledgeBase.problems` has the problems of the configuration."""
+    """Return the problems of topics and subjects.
+
+    `KnowledgeBase.problems` has the problems of the configuration.
+    """
     problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():

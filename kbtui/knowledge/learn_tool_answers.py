@@ -247,7 +247,10 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
-    """Return a subject or some of its lines in at most `room` characters. If the text is cut, a note says where."""
+    """Return a subject or some of its lines in at most `room` characters.
+
+    If the text is cut, a note says where.
+    """
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1

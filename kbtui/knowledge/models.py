@@ -66,7 +66,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in a subject or in the configuration. `where` is a reference or a path, `key` a key in the file."""
+    """A mistake in a subject or in the configuration.
+
+    `where` is a reference or a path, `key` a key in the file.
+    """
 
     message: str
     where: str | None = None

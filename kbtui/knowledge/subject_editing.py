@@ -74,7 +74,10 @@ class SubjectDraft:
 
 
 def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic:
-    """Return the topic with the id or title `name`. If `name` is None, return the only topic. Raises `KbtuiError`."""
+    """Return the topic with the id or title `name`.
+
+    If `name` is None, return the only topic. Raises `KbtuiError`.
+    """
     if name is not None:
         return knowledge.resolve_topic(name)
     topics = [topic for topic in knowledge.topics.values() if topic.enable]
@@ -184,7 +187,10 @@ def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text:
 
 
 def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
-    """Open a subject at a line in the user's editor; return whether the subject changed. Raises `KbtuiError`."""
+    """Open a subject at a line in the user's editor; return whether the subject changed.
+
+    Raises `KbtuiError`.
+    """
     path = subject.path
     try:
         before = path.read_bytes()
@@ -206,7 +212,10 @@ def open_file_in_editor(path: Path, line: int) -> None:
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
-    """Return the command that opens `path` at `line` (1-based). An unknown editor opens the file at the top."""
+    """Return the command that opens `path` at `line` (1-based).
+
+    An unknown editor opens the file at the top.
+    """
     name = Path(editor[0]).name.partition(".")[0]
     forms = (form for form, names in _EDITORS.items() if line >= 2 and name in names.split())
     words = next(forms, "PATH").replace("LINE", str(line)).split()

@@ -152,7 +152,10 @@ def define_learn_tool_parameters() -> ToolArgumentsSchema:
 
 
 def read_jp_prompt_sections(workspace: Workspace) -> list[JpPromptSection]:
-    """Return the prompt sections of all readable files in `.jp/config/knowledge`. The files are sorted by path."""
+    """Return the prompt sections of all readable files in `.jp/config/knowledge`.
+
+    The files are sorted by path.
+    """
     from kbtui.workspace.jp_config import load_config_file
 
     folder = workspace.jp_directory / "config" / "knowledge"

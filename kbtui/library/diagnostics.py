@@ -471,7 +471,10 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Report conversations that cannot be read completely. After `READING_SECONDS`, use the errors in the index."""
+    """Report conversations that cannot be read completely.
+
+    After `READING_SECONDS`, use the errors in the index.
+    """
     from kbtui.conversations.conversation_repository import load_conversation
 
     errors = _get_recorded_indexing_errors(library, infos)

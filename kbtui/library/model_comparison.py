@@ -87,9 +87,10 @@ class OpenedHitsQualityJson(TypedDict):
 
 
 class ModelComparisonJson(TypedDict):
-    """A comparison of the current model with another one. Of `all_passages` passages, `passages` were embedded.
+    """A comparison of the current model with another one.
 
-    `quality` is None if the query log has no opened hit that still exists.
+    Of `all_passages` passages, `passages` were embedded. `quality` is None if the query log has no
+    opened hit that still exists.
     """
 
     passages: int

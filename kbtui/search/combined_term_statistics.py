@@ -58,7 +58,10 @@ class CombinedTermStatistics:
 
     @cached_property
     def _scored_documents(self) -> int:
-        """The number of documents that tantivy counts for its scores. This number includes replaced documents."""
+        """The number of documents that tantivy counts for its scores.
+
+        This number includes replaced documents.
+        """
         return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
@@ -72,7 +75,10 @@ class CombinedTermStatistics:
 
 
 def _count_scored_documents(searcher: Any, schema: Any) -> int:
-    """Return how many documents tantivy counts for its scores. The explanation of a score contains this number."""
+    """Return how many documents tantivy counts for its scores.
+
+    The explanation of a score contains this number.
+    """
     # `num_docs` does not count replaced documents, but `doc_freq` and scores do.
     for value in ("no", "yes"):
         query = Query.term_query(schema, "archived", value, "basic")

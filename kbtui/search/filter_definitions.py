@@ -96,7 +96,10 @@ class FilterDefinition:
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """Returns whether a conversation in the library pane matches. None if the pane cannot tell by itself."""
+        """Returns whether a conversation in the library pane matches.
+
+        None if the pane cannot tell by itself.
+        """
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}

@@ -128,7 +128,10 @@ def _stat_file(path: str) -> os.stat_result | None:
 
 
 def read_subject_file(root: str, path: str) -> str | None:
-    """Return the text of a subject. Returns None if the file is unreadable, too large or outside the workspace."""
+    """Return the text of a subject.
+
+    Returns None if the file is unreadable, too large or outside the workspace.
+    """
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject
     from kbtui.knowledge.topic_scan import is_inside_directory

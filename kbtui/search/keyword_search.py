@@ -556,9 +556,10 @@ class _KeywordIndexQuery:
         return [*found.values()]
 
     def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index. If they belong to few entries, add chunks of other entries.
+        """Return the best `limit` chunks of this index.
 
-        `query` replaces the query of the request.
+        If they belong to few entries, add chunks of other entries. `query` replaces the query of
+        the request.
         """
         query = self.query if query is None else query
         if query is None or not self.searcher.num_docs:

@@ -169,7 +169,10 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map the best chunks of a leg to their rank and score in the leg. Include more chunks than a search needs."""
+        """Map the best chunks of a leg to their rank and score in the leg.
+
+        Include more chunks than a search needs.
+        """
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -191,7 +194,10 @@ class SearchExplainer:
         return Notice("not_ranked", {"limit": DEEP_RANKS})
 
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
-        """Return the notices that say why a chunk's rank is too low. Call this only if nothing else excludes it."""
+        """Return the notices that say why a chunk's rank is too low.
+
+        Call this only if nothing else excludes it.
+        """
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry

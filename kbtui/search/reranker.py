@@ -27,7 +27,10 @@ RERANKED_PASSAGES = 100
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
 """The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
+"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`.
+
+A shorter one gets a share of it.
+"""
 WORDS_WEIGHT = 3.0
 """The bonus of a turn's passage that contains all words of the query in the same form."""
 OTHER_FORM_SHARE = 0.5

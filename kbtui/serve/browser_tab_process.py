@@ -76,7 +76,10 @@ class BrowserTabProcess(AppService):
             await super().set_terminal_size(width, height)
 
     async def on_data(self, payload: bytes) -> None:
-        """Forward the TUI's output to the tab. After the first paint, set the size that the browser requested."""
+        """Forward the TUI's output to the tab.
+
+        After the first paint, set the size that the browser requested.
+        """
         await super().on_data(payload)
         if not self._is_painted and len(payload) >= FIRST_PAINT_BYTES:
             self._is_painted = True

@@ -159,7 +159,10 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(node: Any) -> bool:
-    """Return whether an element is hidden. A tab panel does not count as hidden, because the user can open it."""
+    """Return whether an element is hidden.
+
+    A tab panel does not count as hidden, because the user can open it.
+    """
     if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
     return node.get("hidden") is not None or node.get("aria-hidden") == "true"

@@ -44,9 +44,10 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due. The source that has been due for the longest time comes first.
+    """Return the names of the sources that are due.
 
-    `started` maps names of sources to their last start in this process, in Unix seconds.
+    The source that has been due for the longest time comes first. `started` maps names of sources
+    to their last start in this process, in Unix seconds.
     """
     now = time.time() if now is None else now
     userdata = UserData(workspace)

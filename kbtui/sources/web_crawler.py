@@ -199,9 +199,10 @@ class WebCrawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """Wait until a request to the host is allowed again. The caller sends the request in the `async with` block.
+        """Wait until a request to the host is allowed again.
 
-        The delay between two requests comes from the settings, or from robots.txt if that is longer.
+        The caller sends the request in the `async with` block. The delay between two requests comes
+        from the settings, or from robots.txt if that is longer.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay

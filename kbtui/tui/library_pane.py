@@ -81,7 +81,10 @@ class LibraryFilterCondition(NamedTuple):
         return found != self.excluded
 
     def matches_entry(self, entry_id: str) -> bool:
-        """Return whether the index says that an entry matches. Conditions on conversations match no subject."""
+        """Return whether the index says that an entry matches.
+
+        Conditions on conversations match no subject.
+        """
         return self.entries is not None and (entry_id in self.entries) != self.excluded
 
 
@@ -112,9 +115,9 @@ class LibraryFilter(NamedTuple):
         return any(part.lookup and part.entries is None for part in self.parts)
 
     def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryFilter:
-        """Return the filter with the entries that its conditions select. `found` maps lookups to their results.
+        """Return the filter with the entries that its conditions select.
 
-        A condition with a mistake becomes an error.
+        `found` maps lookups to their results. A condition with a mistake becomes an error.
         """
         parts: list[LibraryFilterCondition] = []
         errors = [*self.errors]

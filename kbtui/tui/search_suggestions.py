@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 MAX_SUGGESTIONS_OF_A_KIND = 8
 """The maximum number of earlier searches that are offered, and also the maximum number of bookmarks."""
 NAME_WIDTH = 24
-"""The width, in terminal cells, of the column with names and examples. The explanations are in the next column."""
+"""The width, in terminal cells, of the column with names and examples.
+
+The explanations are in the next column.
+"""
 
 
 class SearchSuggestion(NamedTuple):

@@ -124,7 +124,10 @@ class SecondaryScreen(StyledScreen):
         on_done: Callable[[T], Any],
         worker: LatestOnlyWorker | None = None,
     ) -> None:
-        """Run `work` in a thread, then call `on_done` with its result. If `work` raises an error, show the error."""
+        """Run `work` in a thread, then call `on_done` with its result.
+
+        If `work` raises an error, show the error.
+        """
         (worker or self.worker).submit_call(work, on_done, self.show_error)
 
     @abstractmethod
@@ -148,7 +151,10 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now. If an input has the focus, these are the keys of the input."""
+        """Show hints for the keys that work now.
+
+        If an input has the focus, these are the keys of the input.
+        """
         bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))

@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Runs a function in a background thread, and passes the result to a second function. Shows an error if one is raised."""
+    """Runs a function in a background thread, and passes the result to a second function.
+
+    Shows an error if one is raised.
+    """
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...
 
@@ -35,7 +38,10 @@ def offer_tool_update(
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:
-    """Show how the files of the tools would change, and write the files if the user agrees. `on_done` is called after the files have been written."""
+    """Show how the files of the tools would change, and write the files if the user agrees.
+
+    `on_done` is called after the files have been written.
+    """
 
     def show_changes(changes: list[PlannedFileChange]) -> None:
         def write_if_confirmed(is_yes: bool | None) -> None:

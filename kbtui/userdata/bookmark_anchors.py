@@ -1,4 +1,4 @@
-"""Keeps bookmarks of turns and calls at the right texts when a conversation's file is rewritten."""
+"""Keeps bookmarks of turns and calls at the bookmarked texts when a conversation's file is rewritten."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class _StoredAnchor(NamedTuple):
 class BookmarkAnchors:
     """The anchors of the bookmarks of turns and calls.
 
-    A bookmark is stored by its reference, which contains the turn's number. If this number has changed, the
-    anchor finds the turn by an event's id or by the turn's text.
+    A bookmark is stored with a reference that contains the turn's number. If this number has
+    changed, the anchor identifies the turn by the id of an event or by the turn's text.
     """
 
     def __init__(self, workspace: Workspace, userdata: UserData) -> None:
@@ -106,7 +106,7 @@ class BookmarkAnchors:
         return found
 
     def read_anchors(self) -> dict[str, MarkAnchor]:
-        """Return the anchors of the bookmarks, by reference. Raises `WorkspaceError`."""
+        """Return the anchor of each bookmark, by reference. Raises `WorkspaceError`."""
         stored = self._load_anchors(one.ref for one in self._userdata.list_bookmarks())
         return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
 

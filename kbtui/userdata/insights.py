@@ -48,9 +48,9 @@ class CitedSubject(Protocol):
 class TokenCount:
     """The tokens of a day, agent, model, project or subject, and their cost.
 
-    `turns` is the number of turns that used the tokens. Tokens that an agent only estimated have a
-    `TokenCount` of their own. `cost` is None if no model's price is known. If `is_cost_partial` is
-    true, `cost` leaves out models without a known price.
+    `turns` is the number of turns that used the tokens. Tokens that an agent only estimated are
+    counted in a separate `TokenCount`. `cost` is None if no model's price is known. If
+    `is_cost_partial` is true, `cost` leaves out models without a known price.
     """
 
     name: str | None
@@ -86,10 +86,10 @@ class TokenCount:
 class TokenStatistics:
     """The tokens of a period.
 
-    `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects` has
-    the tokens of all turns that cite a subject. If a turn cites several subjects, its tokens are
-    counted for each of them. `day_before` is the last day with tokens before the period, if the period
-    has no tokens.
+    `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects`
+    has the tokens of all turns that cite a subject. If a turn cites several subjects, its tokens
+    are counted for each of them. If the period has no tokens, `day_before` is the last day before
+    it on which tokens were used.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)
@@ -194,7 +194,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
 def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
-    """Return the sum of tokens for each name, largest first; estimated tokens are added up separately."""
+    """Return the sums of tokens by name, largest first. Estimated tokens are added up separately."""
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)
@@ -407,7 +407,7 @@ def _add_titles_to_outdated_turns(
 
 
 def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar whose length is a multiple of an eighth of a cell.
+    """Draw a bar with a resolution of an eighth of a cell.
 
     A bar for the value `largest` fills `width` cells.
     """

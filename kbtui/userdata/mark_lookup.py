@@ -1,4 +1,4 @@
-"""The user's marks on turns that are shown or found, and which turns a filter `mark:` selects."""
+"""Looks up the user's marks on turns and hits, and the turns that a filter `mark:` selects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str
 
 
 class MarksOfTurns(NamedTuple):
-    """The marks on turns of several conversations, oldest first; the keys are conversation and turn.
+    """The marks on turns of several conversations: (conversation, turn) -> marks, oldest first.
 
     If the marks cannot be read, `by_turn` is empty, and `notice` says so.
     """
@@ -44,7 +44,7 @@ class MarksOfTurns(NamedTuple):
     notice: Notice | None = None
 
     def get_marks(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on the turn of a reference to a turn or call; () for any other reference."""
+        """Return the marks on the turn that a reference to a turn or call names; () for any other reference."""
         if not self.by_turn:
             return ()
         key = _parse_turn_of_reference(ref)
@@ -62,10 +62,10 @@ class MarksOfTurns(NamedTuple):
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on the turns that references name; a reference can also name a call.
+    """Return the marks on the turns that references to turns or calls name.
 
-    Other references are ignored, and so are conversations that cannot be read. If the marks cannot be
-    read, the result has a notice.
+    Other references are ignored, and so are conversations that cannot be read. If the marks cannot
+    be read, the result has a notice.
     """
     found = (_parse_turn_of_reference(ref) for ref in refs)
     return find_marks_of_conversations(workspace, (turn[0] for turn in found if turn))
@@ -98,9 +98,9 @@ def add_marks_to_hits(
 ) -> SearchAnswer:
     """Return the answer with the user's marks on the turns of its hits.
 
-    `workspaces` maps the value of `Hit.workspace`, which is None in a search of one workspace, to the
-    workspace. A hit that occurs in several workspaces gets the marks of all of them. If marks cannot be read,
-    the answer has a notice.
+    `workspaces` maps each value of `Hit.workspace` to the workspace. The value is None in a search
+    of one workspace. A hit that occurs in several workspaces gets the marks of all of them. If
+    marks cannot be read, the answer has a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {}

@@ -87,8 +87,8 @@ class MarkStore:
     ) -> Mark:
         """Mark a turn, a call, or a passage in one of them, and replace an earlier mark at the same place.
 
-        `superseded_by` is a reference. It is stored only if the state is `superseded`. Raises `UsageError` or
-        `NothingFound` if there is nothing to mark.
+        The reference `superseded_by` is stored only if the state is `superseded`. Raises
+        `UsageError` or `NothingFound` if there is nothing to mark.
         """
         if state not in MARK_STATES:
             hint = f"the states are {', '.join(MARK_STATES)}"
@@ -138,10 +138,10 @@ class MarkStore:
             return None
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add marks from an export, even those that were removed here after the export.
+        """Add the marks of an export. A mark that was removed here after the export is added again.
 
-        Of two marks with the same id, the one that was changed last is kept. Returns how many marks were new
-        or newer.
+        Of two marks with the same id, the one that was changed last is kept. Returns how many marks
+        were new or newer.
         """
         saved = 0
         with self.file.open_write_transaction() as db:
@@ -166,9 +166,9 @@ class MarkStore:
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
 
     def find_marks(self, text: str) -> list[PlacedMark]:
-        """Return the mark with this id, or the marks on the turn or call of a reference.
+        """Return the mark with this id, or the marks on the turn or call that a reference names.
 
-        A mark whose text cannot be found is on no turn: it can be selected only by its id. Raises
+        A mark whose text cannot be found belongs to no turn, so only its id finds it. Raises
         `NothingFound` if there is no mark.
         """
         placed = self.list_placed_marks()
@@ -240,7 +240,7 @@ class MarkStore:
         ]
 
     def _find_absent_targets(self, refs: Iterable[str]) -> set[str]:
-        """Return which references name a topic, subject or conversation that does not exist."""
+        """Return those of the references whose topic, subject or conversation does not exist."""
         from kbtui.conversations.conversation_repository import find_conversation
         from kbtui.knowledge import load_knowledge
 
@@ -287,8 +287,8 @@ class MarkStore:
     ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
         """Return the marks on the turns of some conversations, by conversation and turn.
 
-        Conversations without marks are left out, and so are those that cannot be read. If the marks
-        cannot be read, the first value is empty, and the second one says so.
+        Conversations that have no marks or cannot be read are left out. If the marks cannot be
+        read, the first value is empty, and the notice says so.
         """
         wanted = set(conversations)
         found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}
@@ -323,8 +323,9 @@ class MarkStore:
     ) -> tuple[Mapping[str, MarkPlace], bool]:
         """Return the places of marks, or of their targets, in one conversation, by the mark's id.
 
-        The second value is whether the whole conversation can be read. The result is kept until the
-        marks or the conversation's files change. Raises `KbtuiError` if the conversation cannot be read.
+        The second value is whether the whole conversation can be read. The result is cached until
+        the marks or the conversation's files change. Raises `KbtuiError` if the conversation cannot
+        be read.
         """
         from kbtui.conversations.conversation_repository import find_conversation
 

@@ -1,4 +1,4 @@
-"""The query log: one row for each search and each hit that was opened, in an SQLite file of its own."""
+"""The query log: an SQLite file with a row for each search and for each opened hit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG_SECONDS = 0.05
 After this time, the search is not logged.
 """
 REPLACE_SECONDS = 600.0
-"""A query replaces its incomplete form in the log only if that form is at most this many seconds old."""
+"""A query replaces its incomplete form in the log only if that form was logged at most this many seconds ago."""
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
@@ -66,9 +66,9 @@ CREATE TABLE opened_hits (
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    The fields from `last` on describe the last search for this query. `last` is its time in Unix
-    seconds, `results` is the number of its hits, and `filters` are its filters. `is_meaning_only`
-    means that no hit contains the words of the query.
+    `last` is the time of the last search for this query, in Unix seconds. The fields after `last`
+    describe this search: `results` is the number of its hits, and `filters` are its filters.
+    `is_meaning_only` means that no hit contains the words of the query.
     """
 
     query: str
@@ -174,8 +174,9 @@ class QueryLog:
         * `is_gap` means that the search found nothing useful. A search without hits is always a
           gap.
         * `is_meaning_only` means that no hit contains the words of the query.
-        * `replaces` is an earlier, incomplete form of the query. The last logged search for this
-          form from the same origin is deleted, unless it is older than `REPLACE_SECONDS`.
+        * `replaces` is an earlier, incomplete form of the query, which the user typed on the way to
+          this one. The last search that was logged for this form and origin is deleted, unless it
+          is older than `REPLACE_SECONDS`.
         * `at` is the time of the search in Unix seconds; None means now.
         """
         query = query[:QUERY_CHARACTERS]
@@ -225,7 +226,10 @@ class QueryLog:
             )
 
     def list_opened_hits(self) -> list[OpenedHit]:
-        """Return the hits that the user opened, newest first. Raises `WorkspaceError` if the log cannot be read."""
+        """Return the hits that the user opened, newest first.
+
+        Raises `WorkspaceError` if the log cannot be read.
+        """
         rows = self.file.select_rows(
             "SELECT query, ref, chunk, rank FROM opened_hits ORDER BY id DESC"
         )
@@ -236,9 +240,10 @@ class QueryLog:
         self.file.check_database_file()
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches and opened hits older than `days` days; return how many searches were removed. Never raises.
+        """Remove searches and opened hits older than `days` days; return how many searches were removed.
 
-        Also removes searches that a wrong clock has dated more than `days` days in the future.
+        Never raises. Also removes searches that a wrong clock has dated more than `days` days in
+        the future.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
@@ -332,7 +337,7 @@ def _is_database_damage_error(error: BaseException | None) -> bool:
 
 
 def normalize_query(query: str) -> str:
-    """Return a query in lower case, with single spaces. Queries are compared in this form."""
+    """Return the form in which queries are compared: lower case, single spaces."""
     return " ".join(query.casefold().split())
 
 

@@ -1,7 +1,7 @@
 """Stores when records of the user's data were removed, so that importing an older version does not restore them.
 
-A removal is dated later than the version that it removed, and a change later than the version or the removal
-before it. So the user's last action wins when data is merged, even if a clock was wrong.
+Each change or removal gets a later time than the version or removal before it. Therefore the user's
+last action wins when data is merged, even if a clock was wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS removals (
 ) WITHOUT ROWID
 """
 _MOMENT = 1e-6
-"""A microsecond, in seconds. Times in Unix seconds are `float`s, which cannot express much shorter intervals."""
+"""A microsecond, in seconds. A `float` with a Unix time cannot express much shorter intervals."""
 
 
 def record_removals(
@@ -37,9 +37,10 @@ def record_removals(
 def choose_change_time(
     db: sqlite3.Connection, kind: str, name: str, earlier: tuple[float] | None
 ) -> float:
-    """Return the time of a change that is made now, and forget an earlier removal of the record.
+    """Return the time to store for a change that is made now, and forget an earlier removal of the record.
 
-    `earlier` has the time of the stored version; None means that there is none. The result is in Unix seconds.
+    `earlier` has the time of the stored version; None means that there is none. The result is in
+    Unix seconds.
     """
     values = (kind, name)
     removed = db.execute("SELECT at FROM removals WHERE kind = ? AND id = ?", values).fetchone()

@@ -1,7 +1,7 @@
 """Small SQLite files in the data directory, each opened for one operation and then closed.
 
-No connection stays open, so threads, forks and deleted files need no special handling. Opening a
-connection takes a fraction of a millisecond.
+Opening a connection takes a fraction of a millisecond. Because no connection stays open, threads,
+forks and deleted files need no special handling.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SqliteFile:
-    """A store in one SQLite file. If `sync` is false, a write does not wait until its data is on the disk."""
+    """A small SQLite file. If `sync` is false, a write does not wait until its data is on the disk."""
 
     def __init__(
         self,

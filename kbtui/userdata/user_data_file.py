@@ -44,9 +44,9 @@ MAX_RECORD_BYTES = 256_000_000
 Parts of kept sessions do not count, because they are written to the disk.
 """
 _PART_BYTES = 12_288
-"""A line contains this many bytes of a kept session. So a session that grows changes only its last lines."""
+"""A line contains this many bytes of a kept session. When a session grows, only its last lines change."""
 _MAX_COMPRESSION = 1100
-"""gzip makes data at most 1,032 times smaller. A file that claims more is refused."""
+"""gzip makes data at most 1,032 times smaller. A file that claims a higher ratio is refused."""
 _LOCAL_FIELDS = ("original_state", "kept_size")
 """The fields of a `KeptSession` that are valid on one machine only."""
 _EXPORT_AGAIN = "export the data again, and copy the whole file"
@@ -56,10 +56,10 @@ _EXPORT_AGAIN = "export the data again, and copy the whole file"
 class WorkspaceData:
     """The data of one workspace.
 
-    `root` is its path on the machine that exported it. `repository` is the address of its Git repository, and
-    `directory` its path in the repository ("" for the repository's root). `worktrees` has the root of each
-    worktree that was seen, and the path of the workspace in it. `anchors` maps the reference of a bookmark of
-    a turn or call to what identifies the turn's text.
+    `root` is its path on the machine that exported it. `repository` is the address of its Git
+    repository, and `directory` its path in the repository ("" for the repository's root).
+    `worktrees` has the root of each known worktree, and the path of the workspace in the worktree.
+    `anchors` maps the reference of each bookmark of a turn or call to its anchor.
     """
 
     root: str
@@ -72,7 +72,10 @@ class WorkspaceData:
 
 
 class ExportOmission(NamedTuple):
-    """Something that an export does not contain, and the reason. `is_damaged` is false for data of an unknown workspace."""
+    """Something that an export does not contain, and the reason.
+
+    `is_damaged` is false for data of an unknown workspace.
+    """
 
     what: str
     reason: str
@@ -186,7 +189,7 @@ def _format_record_line(record: UserRecord) -> bytes | None:
 
 
 def _find_session_problem(session: KeptSession) -> str | None:
-    """Return why a kept session cannot be exported, or None. Reads the whole copy."""
+    """Read the whole copy of a kept session, and return why it cannot be exported, or None."""
     try:
         if not is_valid_kept_session(session):
             return "its record has invalid values"
@@ -214,9 +217,10 @@ def _iterate_parts(path: Path) -> Iterator[bytes]:
 
 
 def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedData:
-    """Read and check a whole file. The copies of kept sessions are written into `directory`, under their names.
+    """Read and check a whole file.
 
-    `where` names the file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
+    The copies of kept sessions are written into `directory`, under their names. `where` names the
+    file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
     `OSError` if it cannot be read or a copy cannot be written.
     """
     return _FileReader(source, where, directory).read()
@@ -231,7 +235,7 @@ class _FileReader:
         self._seen: set[tuple[str, ...]] = set()
         self._record_bytes = 0
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """The name of each copy -> the sizes that its sessions name."""
+        """The name of each copy -> the sizes that the records of its sessions state."""
         self._kept_sizes: dict[str, int] = {}
         """The name of each copy that was read -> its compressed size."""
 
@@ -399,7 +403,7 @@ class _FileReader:
         self._kept_sizes[name] = size
 
     def _check_copy(self, path: Path, sizes: set[int]) -> None:
-        """Raise `ValueError` unless a copy has the SHA-256 in its name and the size that its sessions name."""
+        """Raise `ValueError` unless a copy has the SHA-256 in its name, and the size that all of its sessions state."""
         count, limit = 0, max(sizes)
         try:
             for block in iterate_kept_file_blocks(str(path)):

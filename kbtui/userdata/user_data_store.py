@@ -73,7 +73,7 @@ class SavedSearch(NamedTuple):
 
 
 class FetchedAddressFacts(TypedDict, total=False):
-    """What the last run learned about an address of a source; the next run uses it.
+    """Facts that the last run of a source learned about an address, for use by the next run.
 
     For a web page, `etag` and `modified` are headers of the server's response, and `links` are the
     links of the page. For a file, `stat` is the file's size and modification time. `reader` is the
@@ -98,7 +98,7 @@ class SourceRunRecord(NamedTuple):
     """The last run of a source.
 
     * `began` and `ended` are in Unix seconds.
-    * `error` is the first problem. If nothing ran, it says why.
+    * `error` is the first problem, or the reason why the run did not start.
     * `entries` is the number of documents of the source after the run.
     * `problems` has a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.
@@ -202,8 +202,8 @@ class UserData:
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
         """Give bookmarks other references. `moves` maps each present reference to the new one.
 
-        If the new reference already has a bookmark, and that bookmark is not moved itself, its note is added
-        to the note of the moved bookmark.
+        If a bookmark that is not moved already has the new reference, the two bookmarks become one
+        with both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -237,7 +237,7 @@ class UserData:
         return [Bookmark(*row) for row in rows]
 
     def save_search(self, search: SavedSearch) -> bool:
-        """Save a search now; return whether it replaced another one with the same name."""
+        """Save a search; return whether it replaced another one with the same name."""
         name, query, mode = map(replace_surrogates, search[:3])
         with self.file.open_write_transaction() as db:
             select = "SELECT created FROM saved_searches WHERE name = ?"
@@ -289,7 +289,7 @@ class UserData:
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return when the user approved the block with this hash, in Unix seconds, or None."""
+        """Return when the user approved the source configuration with this hash, in Unix seconds, or None."""
         rows = self.file.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
@@ -341,7 +341,10 @@ class UserData:
 def _remove_rows(
     db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
 ) -> bool:
-    """Remove the record `name` from a table, and store the time. Return False if there is no such record."""
+    """Remove the record `name` from a table, and store the time of the removal.
+
+    Return False if there is no such record.
+    """
     name = replace_surrogates(name)
     select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
     found = db.execute(select, (name,)).fetchall()

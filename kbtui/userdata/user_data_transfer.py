@@ -1,6 +1,7 @@
 """Exports the user's data of all workspaces, and merges such an export into the data on this machine.
 
-`user_data_file.py` has the format of the file, `user_records.py` and `session_archive.py` the rules of the merge.
+The format of the file is in `user_data_file.py`. The rules of the merge are in `user_records.py`
+and `session_archive.py`.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class _UnknownWorkspace(Workspace):
 
 
 def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmission]:
-    """Yield the data directories that contain a user's records and belong to no registered workspace."""
+    """Yield each data directory that contains user data but belongs to no registered workspace."""
     try:
         folders = sorted(Path(paths.get_data_home()).iterdir())
     except OSError:
@@ -161,8 +162,8 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
 class WorkspaceMatch(NamedTuple):
     """A workspace of a file, and the one on this machine that gets its data.
 
-    If `workspace` is None, no workspace or several workspaces match. `candidates` has the roots of the
-    latter.
+    If no workspace or several match, `workspace` is None, and `candidates` has the roots of those
+    that match.
     """
 
     data: WorkspaceData
@@ -178,10 +179,11 @@ def match_workspaces(
 ) -> list[WorkspaceMatch]:
     """Find the workspace on this machine for each workspace of a file.
 
-    `chosen` maps roots in the file to directories here. For any other root, JP's workspace ids are compared.
-    If one is missing, the addresses of the Git repositories are compared; if one of these is missing, the
-    paths. If several workspaces match, the one at the same path is chosen, else the only one with the same
-    name, else `here`. Raises `UsageError` if `chosen` has a root that the file does not have, or a directory
+    `chosen` maps roots in the file to directories here. For any other root, two workspaces match by
+    their JP workspace ids. If one of them has no such id, they match by the addresses of their Git
+    repositories. If one of them has no address either, they match by their paths. If several
+    workspaces match, the one at the same path is chosen, else the only one with the same name, else
+    `here`. Raises `UsageError` if `chosen` has a root that the file does not have, or a directory
     that does not exist.
     """
     sections = list(sections)
@@ -243,7 +245,7 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 class RecordCounts:
     """What an import does with the records of one kind.
 
-    `skipped` counts the records that the options do not allow.
+    `skipped` counts the records that the options exclude.
     """
 
     added: int = 0
@@ -301,9 +303,9 @@ def import_user_data(
 ) -> ImportReport:
     """Merge an exported file into the user's data. If an error occurs, nothing is merged.
 
-    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything is changed,
-    the files that change are copied into a backup. Raises `UsageError` if the file cannot be used, and
-    `WorkspaceError` if the data here cannot be changed.
+    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything
+    is changed, the files that will change are backed up. Raises `UsageError` if the file cannot be
+    used, and `WorkspaceError` if the data here cannot be changed.
     """
     home = Path(paths.get_data_home())
     try:
@@ -422,7 +424,11 @@ class _Import:
     def _iterate_record_files(
         self,
     ) -> Iterator[tuple[Workspace, RecordFile, list[UserRecord], WorkspaceImport]]:
-        """Yield each file for which the import has records, with these records and the counts of its workspace."""
+        """Yield each file for which the import has records.
+
+        The other values are the file's workspace, the imported records, and the counts of the
+        workspace.
+        """
         for one in self._report.workspaces:
             workspace = self._workspaces[one.root]
             records = [record for data in self._matches[one.root] for record in data.records]
@@ -435,7 +441,7 @@ class _Import:
     def _merge(
         self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
     ) -> list[UserRecord]:
-        """Count what the merge does, and return the records to write."""
+        """Merge records, add what the merge does to `counted`, and return the records to write."""
         changed, replaced = merge_records(known, added)
         earlier = {one.key: one for one in replaced}
         allowed = []
@@ -470,7 +476,7 @@ class _Import:
         return plan_archive_merge(kept, read_removal_times(), added, self._data.kept_removals)
 
     def _move_session(self, session: KeptSession) -> KeptSession:
-        """Replace a workspace's path at the start of a session's directory by the workspace's path on this machine."""
+        """Adapt a session's directory to this machine: replace the exported workspace's path at its start."""
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):
             for one in sections:
@@ -548,7 +554,7 @@ class _Import:
 
 
 def get_reference(value: Bookmark | Mark) -> str:
-    """Return the reference that a bookmark or a mark is on."""
+    """Return the reference of a bookmark or mark."""
     if isinstance(value, Bookmark):
         return value.ref
     return str(make_conversation_ref(value.conversation, value.turn, value.call))

@@ -1,8 +1,8 @@
 """Parses records of the user's data, such as bookmarks and marks, and merges the versions of two machines.
 
-Of two versions of a record, the later one is kept. If both have the same time and one is a removal, the
-removal is kept. Otherwise, the version whose JSON is greater is kept. So every machine keeps the same
-version: the order of merges does not matter, and merging again changes nothing.
+Of two versions of a record, the later one is kept. If both have the same time, a removal is kept.
+If neither is a removal, the version with the greater JSON is kept. Therefore every machine keeps
+the same version: the order of merges does not matter, and merging again changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LATEST_TIME = 253402300799
 """The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 _MAX_DEPTH = 20
 _SCREEN_NUMBERS = 10_000_000
-"""The largest number that the state of a front end may contain. A position or width is never greater."""
+"""The largest number that the state of a front end may contain. Positions and widths are smaller."""
 
 
 class SourceApproval(NamedTuple):
@@ -167,7 +167,7 @@ def _is_state(value: object) -> bool:
 
 
 def _is_plain_value(value: object, depth: int) -> bool:
-    """Return whether a JSON value has no numbers and no nesting that a front end could not use.
+    """Return whether a front end can use a JSON value: no number is too large, and no nesting too deep.
 
     The value of a key `at` can be a time, such as that of the last visit.
     """
@@ -219,7 +219,10 @@ REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
 
 
 def parse_record(shape: Mapping[str, Any]) -> UserRecord:
-    """Parse the JSON of `UserRecord.as_json`, which anyone may have edited. Raises `ValueError` with the reason."""
+    """Parse the JSON of `UserRecord.as_json`, which anyone may have edited.
+
+    Raises `ValueError` with the reason.
+    """
     kind, values = shape["kind"], {name: one for name, one in shape.items() if name != "kind"}
     if "removed_at" in values:
         if kind not in REMOVABLE_KINDS or values.keys() != {"id", "removed_at"}:

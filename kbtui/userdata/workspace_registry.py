@@ -32,11 +32,14 @@ _REGISTRY_FILE = "workspace.json"
 class RegisteredWorkspace(NamedTuple):
     """A workspace of the registry.
 
-    * `opened` is when an engine last opened it, in Unix seconds.
-    * `project` is the name of its project for people. No other project in the same list has this name.
-    * `project_key` is equal for the workspaces of one project: worktrees and clones of a repository.
-    * `label` is the name of the workspace in references of assistants, `[label] topic/slug`. It is the
-      name of the project, or the end of the workspace's path if the project has several workspaces.
+    * `opened` is when an engine last opened the workspace, in Unix seconds.
+    * `project` is the name of its project for people. No other project in the same list has this
+      name.
+    * `project_key` is equal for the workspaces of one project: worktrees and clones of a
+      repository.
+    * `label` names the workspace in references that assistants get (`[label] topic/slug`). It is
+      the name of the project. If the project has several workspaces, it is the end of the
+      workspace's path.
     """
 
     workspace: Workspace
@@ -86,8 +89,8 @@ def list_registered_workspaces(
     """Return the workspaces of the registry that the settings do not exclude, grouped by project.
 
     The project of `here` comes first, and `here` is the first of its project, even if it is not
-    registered yet. The others are sorted by the time when they were last opened, newest first. Damaged
-    files are left out, and so are workspaces that were opened with other directories of JP.
+    registered yet. The others are sorted by the time when they were last opened, newest first.
+    Damaged files and workspaces that were opened with other directories of JP are left out.
     """
     excluded = get_excluded_directories(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}
@@ -131,7 +134,10 @@ _LABELLED_REFERENCE = re.compile(r"\[([^\n]+?)\] (?=\S)")
 
 
 def split_workspace_label(reference: str) -> tuple[str | None, str]:
-    """Split `[label] topic/slug` into the label of a workspace and the reference; without a label, into None and the reference."""
+    """Split `[label] topic/slug` into the label of a workspace and the reference.
+
+    The label is None if there is none.
+    """
     text = reference.strip()
     found = _LABELLED_REFERENCE.match(text)
     return (found[1], text[found.end() :]) if found else (None, reference)
@@ -157,7 +163,8 @@ def find_workspace_by_label(
 def forget_workspace(root: Path) -> bool:
     """Remove a workspace from the registry; return False if it was not registered.
 
-    Its bookmarks, its query log and its index are kept. It is registered again when an engine next refreshes its index.
+    Its bookmarks, its query log and its index are kept. The workspace is registered again when an
+    engine next refreshes its index.
     """
     directory = Workspace(root).data_dir
     try:
@@ -193,7 +200,7 @@ def _is_in_directories(root: str, directories: Iterable[str]) -> bool:
 def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str, str]:
     """Return a name for each project key. `projects` maps the root of each workspace to its project.
 
-    If several projects have the same name, each gets a name made from the path of one of its workspaces.
+    Projects that share a name get a name made from the path of one of their workspaces.
     """
     roots: dict[str, dict[str, str]] = {}
     for root, (key, name) in sorted(projects.items()):
@@ -207,7 +214,7 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
 
 
 def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
-    """Return the last directories of `path`: two, or more if another path ends with the same directories."""
+    """Return the last two directories of `path`, or more if another path ends with the same two."""
     steps: Sequence[str] = path.strip("/").split("/")
     for count in range(2, len(steps)):
         ending = "/".join(steps[-count:])

@@ -304,7 +304,10 @@ def read_jp_pointer_file(root: str) -> str | None:
 
 
 def find_jp_directory(root: str) -> str:
-    """Return JP's directory of a workspace: `.jp`, or the one that a pointer file `.jp` names. It may not exist."""
+    """Return JP's directory of a workspace: `.jp`, or the one that a pointer file `.jp` names.
+
+    It may not exist.
+    """
     return read_jp_pointer_file(root) or os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
 
 

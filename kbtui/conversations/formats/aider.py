@@ -1,12 +1,12 @@
-"""aider's format of conversations: one Markdown file for each repository, with all its sessions.
+"""The format of aider: one Markdown file per repository, which contains all sessions.
 
 * The line `# aider chat started at …` begins a session.
 * Lines that begin with `#### ` are requests.
 * Lines that begin with `> ` are aider's own messages.
 * All other lines are replies of the model.
 
-In a reply, headings and quotations can begin in the same way. But only the lines of requests and of
-aider's messages end with two spaces.
+A reply can contain headings and quotations that begin in the same way. Lines of requests and of
+aider's messages are recognized by the two spaces at their end.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""The maximum number of bytes of a session that are read, from its beginning."""
+"""At most this many bytes of a session are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""To notice changes, this many bytes at the beginning and at the end of a session are compared."""
+"""How many bytes at the beginning and at the end of a session are compared to detect changes."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -148,7 +148,7 @@ class AiderFormat(ConversationFormat):
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the sum of the token counts that aider reported, which are rounded. Never raises."""
+        """Add up the token counts that aider reported. aider rounds them. Never raises."""
         try:
             return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
@@ -192,7 +192,7 @@ class _AiderSessionRange(NamedTuple):
 
 
 class _HistoryFileSessions(NamedTuple):
-    """The sessions of a history file, and facts by which later changes of the file are noticed.
+    """The sessions of a history file, and data for detecting later changes of the file.
 
     `tail` has the last bytes of the file. If they are still at the same place, text was only
     appended.
@@ -259,7 +259,10 @@ def _find_sessions(
 def _has_history_file_only_grown(
     file: int, state: tuple[int, int, int], known: _HistoryFileSessions
 ) -> bool:
-    """Return whether text was only appended. The inode, the size and the bytes at the old end are compared."""
+    """Return whether text was only appended.
+
+    The inode, the size and the bytes at the old end are compared.
+    """
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (
@@ -329,7 +332,10 @@ def _make_stored_session(
 
 
 def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
-    """Return the time in UTC; aider writes the time in the user's `zone`, and does not name the zone."""
+    """Convert a time that aider wrote to UTC.
+
+    aider writes the local time of `zone` without naming the zone.
+    """
     try:
         local = datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").replace(tzinfo=zone)
         return local.astimezone(UTC)

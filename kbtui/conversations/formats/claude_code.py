@@ -1,4 +1,4 @@
-"""Claude Code's format of conversations: a file of JSON Lines for each session and subagent."""
+"""The format of Claude Code: one JSON Lines file for each session and each subagent."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _LONG_HEAD_BYTES = 32 << 20
 The first records can be longer than that, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
-"""How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
+"""How many bytes at the end of a file are read to find the title. The agent writes the title repeatedly."""
 _FOLDER_CHARACTERS = 100
 """Claude Code shortens the name of a folder if it has more characters than this.
 
@@ -82,10 +82,10 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Matches a record from its beginning up to a string value. The key of this value replaces `%s`.
+"""A template of a pattern that finds the string value of a key in the first part of a record.
 
-The rest of the record may be missing. The pattern does not match if a list or an object precedes
-the key.
+`%s` stands for the key. The record may be cut off after the value. A value that follows a list or
+an object is not found.
 """
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
@@ -266,7 +266,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
-        """Return whether a file contains a request. Call this only if no record names the working directory."""
+        """Return whether a file contains a request.
+
+        Call this only if no record names the working directory.
+        """
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
@@ -525,7 +528,10 @@ def _join_text_blocks(content: Any) -> str:
 
 
 def format_request_text(content: Any) -> str:
-    """Return a request as the user typed it. If the user typed a command, return its name with its arguments."""
+    """Return a request as the user typed it.
+
+    If the user typed a command, return its name with its arguments.
+    """
     text = _format_message_content(content)
     if text.lstrip().startswith("<command-message>"):
         name = re.search(_TAG.format("command-name"), text)
@@ -610,7 +616,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return True: later records never change an earlier event, except that a result completes its call."""
+        """Return True: no later record changes an earlier event.
+
+        Only results are added to earlier calls.
+        """
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -773,7 +782,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the subagent that a call started, and the user's answers; None if there is neither."""
+    """Return the id of the started subagent and the user's answers; None if the result has neither."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent

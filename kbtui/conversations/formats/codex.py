@@ -86,7 +86,7 @@ ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
 """The number of bytes that are searched for the working directory if the first record does not name it."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""How many bytes of a file are searched for the first request, which may follow long instructions."""
+"""How many bytes of a file are searched for the first request. Long instructions may precede it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the directories with sessions: year/month/day."""
@@ -103,11 +103,11 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches the start of instructions that Codex wrote, although they are stored as a message of the user."""
+"""Matches the start of instructions that Codex stores as a message of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches the start of a report that Codex wrote, although it is stored as a message of the user."""
+"""Matches the start of a report that Codex stores as a message of the user."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches a part of the model's reply that Codex does not show to the user."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -117,7 +117,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""If a result has no exit code and begins with one of these texts, its call failed."""
+"""A result without an exit code that begins with one of these texts belongs to a failed call."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
@@ -453,7 +453,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user`. Whether a person or Codex wrote it is not known yet."""
+    """A message with the role `user`, of which it is not yet known whether a person or Codex wrote it."""
 
     text: str
     images: list[str]
@@ -496,8 +496,8 @@ class CodexParser(JsonlConversationParser):
     def make_parser_state(self) -> CodexParserState:
         """Return the state, as JSON, from which another parser can resume.
 
-        The file can repeat a text or a call. The state includes the last texts and calls, so that the
-        other parser recognizes such repetitions.
+        The file can repeat a text or a call. To recognize repetitions, the state contains the last
+        texts and calls.
         """
         self._remove_unattributed_messages()
         return {
@@ -729,7 +729,7 @@ class CodexParser(JsonlConversationParser):
             self._unclear.append(_UnattributedMessage(text, images, event, time))
 
     def _remove_unattributed_messages(self) -> None:
-        """Remove from the turns the messages of unknown author (`_UnattributedMessage`)."""
+        """Remove the messages of unknown author (`_UnattributedMessage`) from the turns."""
         builder = self.builder
         events = builder.turns[-1].events if builder.turns else builder.leading
         taken = {id(one.event) for one in self._unclear}
@@ -768,7 +768,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether the other source of records, "event" or "item", already contained this text."""
+        """Return whether this text was already read from the other source of records (`event` or `item`)."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1

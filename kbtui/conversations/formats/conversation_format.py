@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 BEGINNING_BYTES = 1 << 20
-"""How many bytes of a long conversation are read first, so that its first turns can be shown."""
+"""How many bytes of a long conversation are read to show its first turns before the rest is loaded."""
 MIN_BYTES_FOR_PARTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts."""
 
@@ -39,8 +39,8 @@ MIN_BYTES_FOR_PARTS = 128 << 10
 class UnlistedConversationPath(NamedTuple):
     """A file or directory that is not listed as a conversation, and the reason.
 
-    `is_unreadable` means that `path` should contain conversations but cannot be read.
-    `has_no_turn` means that the conversation is not damaged, but contains no request yet.
+    `is_unreadable`: `path` should contain conversations but cannot be read. `has_no_turn`: the
+    conversation is intact, but contains no request yet.
     """
 
     path: Path
@@ -71,7 +71,10 @@ class StoredConversation(Protocol):
         """A digest of the paths, inodes, sizes and modification times of all files."""
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata of a conversation but no events. Never raises; an error is in `problem` of the result."""
+        """Read the metadata of a conversation but no events.
+
+        Never raises; an error is in `problem` of the result.
+        """
 
 
 class ConversationFormat(ABC):
@@ -118,8 +121,8 @@ class ConversationFormat(ABC):
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
         """Return the files that are watched individually; they need not exist.
 
-        Some agents write files into the project's own directory. This directory is too large to be
-        watched, so only these files are watched.
+        Some agents write files into the project's own directory, which is too large to be watched
+        as a whole.
         """
         return []
 
@@ -135,11 +138,11 @@ class ConversationFormat(ABC):
         return None
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the conversations in each trash directory. The agent moves damaged conversations there."""
+        """Count the conversations in each trash directory, into which the agent moves damaged conversations."""
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the time of the last event. As little of the conversation as possible is read."""
+        """Return `info` with the time of the last event. Reads as little of the conversation as possible."""
         return info
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
@@ -149,7 +152,7 @@ class ConversationFormat(ABC):
         return replace(conversation.info, problem=problem)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; None if it must be loaded as a whole."""
+        """Load the first turns of a long conversation. Return None if it must be loaded as a whole."""
         return None
 
     def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
@@ -190,11 +193,14 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """If an event reports that the user added files to the conversation, return these files."""
+        """Return the files that the user added to the conversation according to an event."""
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used; None if its files contain no token counts. Never raises."""
+        """Return the tokens that a conversation used; None if its files contain no token counts.
+
+        Never raises.
+        """
         from kbtui.conversations.models import add_up_usage
 
         turns = self.decode_turns(info).turns

@@ -1,9 +1,11 @@
 """Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` below `~/.gemini/tmp`.
 
 A `.json` file is one object. A `.jsonl` file is a log: a message that changed is written again, and
-records with `$set` and `$rewindTo` change earlier messages. Files of both kinds are therefore read whole.
-Messages that Gemini CLI removes from the history of the model stay in the conversation: rewound turns
-are marked, and a summary becomes a compaction.
+records with `$set` and `$rewindTo` change earlier messages. Therefore both kinds of files are
+always read as a whole.
+
+Gemini CLI removes messages from the history of the model. kbtui keeps them: it marks rewound turns,
+and shows a summary as a compaction.
 """
 
 from __future__ import annotations
@@ -85,11 +87,11 @@ _NEXT_MESSAGE = re.compile(r"\n    \{")
 """Matches the line break, indentation and brace with which Gemini CLI starts a message in a file."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
-"""Matches the start of a message that Gemini CLI wrote, although it is stored as a message of the user."""
+"""Matches the start of a message of Gemini CLI that is stored as a message of the user."""
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""Replies that Gemini CLI itself wrote, although they are stored as replies of the model."""
+"""Replies of Gemini CLI that are stored as replies of the model."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 
@@ -238,8 +240,8 @@ class _SessionFileAndOwner(NamedTuple):
 class _GeminiSessionElement:
     """An element of a session: a message, an unknown record or a compaction (see `kind`).
 
-    A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI removed the
-    message from its history for a reason other than a rewind.
+    A compaction replaces all messages up to `last`. `is_undone`: Gemini CLI removed the message
+    from its history, but not because of a rewind.
     """
 
     kind: str
@@ -427,8 +429,8 @@ class _ReplayedSession:
     def _replace_messages(self, records: list[Any], time: Any) -> None:
         """Replace the history with `records`.
 
-        Messages that are already known keep their content, because `records` may contain it in a shortened
-        form.
+        Messages that are already known keep their content, because the content in `records` may be
+        shortened.
         """
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
@@ -466,7 +468,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """If a record is a user's message with a summary of the history, return the summary, otherwise None."""
+    """Return the summary of the history in a user's message; None if the record is anything else."""
     if record.get("type") != "user":
         return None
     try:
@@ -522,7 +524,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return the readable part of a damaged session: the strings before its messages, and its messages."""
+    """Return the readable part of a damaged session: its messages, and the text values before them."""
     from json import JSONDecoder, dumps
 
     decoder = JSONDecoder()
@@ -729,7 +731,10 @@ def _read_message_parts(content: Any) -> _MessageContent:
 
 
 def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the text that the user wrote, and the text that the model received (None if both are equal)."""
+    """Return the text that the user wrote, and the text that the model received.
+
+    The second is None if it is equal to the first.
+    """
     sent = _read_message_parts(record.get("content")).text
     shown = _read_message_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)

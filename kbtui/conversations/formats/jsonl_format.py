@@ -1,7 +1,7 @@
 """Reads conversations that an agent appends to a file as JSON Lines, one record per line.
 
-Such a file is read line by line and never as a whole. When it has grown, reading resumes near its old
-end, at the last point from which a parser can continue. This point may be within a turn.
+Such a file is read line by line. When it has grown, reading resumes near its old end, at the last
+point from which a parser can continue. This point may be within a turn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """The maximum size in bytes of a line. A longer line is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""The maximum size of a block in bytes. A file is read in blocks that double in size up to this maximum."""
+"""The maximum size of a block in bytes.
+
+Each block of a file is twice as large as the one before it, up to this maximum.
+"""
 FIRST_BLOCK_BYTES = 16 << 10
 """The size of the first block, which is small because many callers need only the first records."""
 
@@ -83,9 +86,9 @@ def iterate_jsonl_records(
 
     Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
 
-    The last line may have no line end because the agent is still writing it. Such a line is yielded
-    if it is a complete object. It is reported as incomplete if the file has not changed for
-    `ABANDONED_SECONDS`. Otherwise, it is left out.
+    If the last line has no line end, the agent may still be writing the line. It is yielded if it
+    is a complete object. An incomplete line is reported if the file has not changed for
+    `ABANDONED_SECONDS`, and left out otherwise.
     """
     rest, at, position = b"", start, start
     skipped = empty_lines = 0
@@ -139,9 +142,9 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 and unpaired surrogates.
 
-    U+FFFD replaces both. Unpaired surrogates occur because agents written in JavaScript may cut a
-    text between the two surrogates of a character. A byte order mark is left out. Raises
-    `ValueError` for invalid JSON.
+    Each is replaced by U+FFFD. Unpaired surrogates occur because agents written in JavaScript may
+    cut a text in the middle of a character. A byte order mark is left out. Raises `ValueError` for
+    invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -169,7 +172,7 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the parsed part. If so, the whole file must be parsed."""
+        """Whether a record changes a turn before the parsed part, so that the whole file must be parsed."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -189,8 +192,8 @@ class JsonlConversationParser(ABC):
     def can_resume_reading_in_turn(self) -> bool:
         """Return whether another parser can resume at this position, in the middle of a turn.
 
-        The result must be false if a later record could change an earlier event without setting
-        `needs_earlier_turns`.
+        The result must be false if a later record could change an earlier event while
+        `needs_earlier_turns` stays false.
         """
         return False
 
@@ -205,7 +208,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     has_file_per_conversation = True
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
+    """Two values for each file: its state, and a hash of its bytes before the last resume point."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
@@ -374,7 +377,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether a parser can resume here, within a turn. This requires that all calls have results."""
+    """Return whether a parser can resume here, within a turn. All calls must have results."""
     builder = parser.builder
     return (
         bool(builder.turns)

@@ -1,7 +1,7 @@
 """A kept copy of a session file: compressed with gzip and named by the SHA-256 of its bytes.
 
-LZMA compresses better than gzip but decompresses more slowly, and a copy is decompressed each time it is
-read. Also, `zcat` restores a copy without kbtui.
+LZMA compresses better than gzip, but decompresses more slowly, which counts because each reading
+decompresses the copy. Also, `zcat` restores a copy without kbtui.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def _make_damage_error(path: str) -> WorkspaceError:
 
 
 def open_kept_file(path: str) -> IO[bytes]:
-    """Return an unnamed file with the original bytes of a kept copy, after verifying these bytes.
+    """Verify the original bytes of a kept copy, and return an unnamed file that contains them.
 
-    The file has the modification time of the copy. Callers share the file, so they must neither move its
-    position nor close it. The file is freed with the last reference to it. Raises `OSError` or
-    `WorkspaceError`.
+    The file has the modification time of the copy. Callers share the file, so they must neither
+    move its position nor close it. The file disappears when nothing refers to it any more. Raises
+    `OSError` or `WorkspaceError`.
     """
     status = os.stat(path)  # noqa: PTH116
     return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)

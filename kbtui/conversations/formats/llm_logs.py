@@ -1,9 +1,10 @@
 """The format of the command `llm`: one SQLite database for all conversations of a user.
 
-Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages have
-rows of their own. The row of a message contains the hash of the message before it. The row of a turn
-contains the hashes of the last message of the request and of the last message of the answer. A database
-can contain both forms, and so can a conversation that was continued after an update of `llm`.
+Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages
+have rows of their own. The row of a message contains the hash of the message before it. The row of
+a turn contains two hashes: of the request's last message and of the answer's last message. A
+database can contain both forms. A single conversation can, too, if it was continued after an update
+of `llm`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""The maximum number of messages of a turn that are read. A damaged database can link messages in a circle."""
+"""At most this many messages of a turn are read, because a damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",
@@ -195,7 +196,7 @@ def get_database_path() -> str:
 
 
 def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
-    """Read the facts about each conversation of a database, such as its name and times; raises `WorkspaceError`."""
+    """Read the name, times and other facts of each conversation of a database. Raises `WorkspaceError`."""
     rows: dict[str, _LlmConversationRecord] = {}
     with open_database(path) as database:
         if not list_columns(database, "responses") and not list_columns(database, "turns"):
@@ -225,7 +226,7 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
 def _merge_conversation_rows(
     old: _LlmConversationRecord, new: _LlmConversationRecord
 ) -> _LlmConversationRecord:
-    """Merge the two rows of a conversation that is in the tables of llm 0.31 and also in newer tables."""
+    """Merge the two rows of a conversation: one from the old tables (up to llm 0.31), one from the new tables."""
     return _LlmConversationRecord(
         old.id,
         old.name or new.name,
@@ -354,7 +355,10 @@ class _LlmConversationReader:
         return self._fetch_rows(query, response_id)
 
     def _describe_fragments(self, response_id: str) -> list[str]:
-        """Return one line for each fragment of a response. A fragment is a text that the user attached to the prompt."""
+        """Return one line for each fragment of a response.
+
+        A fragment is a text that the user attached to the prompt.
+        """
         if not self._has_table_columns(
             "fragments", "id", "source", "content"
         ) or not self._has_table_columns("prompt_fragments", "response_id", "fragment_id"):
@@ -410,8 +414,8 @@ class _LlmConversationReader:
     ) -> list[sqlite3.Row]:
         """Return the chain of messages that ends with `tip`, oldest first.
 
-        The message `end` and the messages before it are left out. `tip` and `end` are hashes. If
-        `stop_at_answer` is true, only the messages after the last answer are returned.
+        `tip` and `end` are hashes. The chain begins after the message `end`, or, if
+        `stop_at_answer` is true, after the last answer.
         """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:

@@ -1,8 +1,8 @@
-"""opencode's format of conversations: an SQLite database, or the JSON files of older versions.
+"""The format of opencode: an SQLite database, or the JSON files of older versions.
 
 A session has messages, and a message has parts: texts, reasoning, tool calls with their results.
-Version 1.2 copied the content of the JSON files to the database, and kept the files. A session that
-is in both is read from the database.
+Version 1.2 copied all sessions from the JSON files to the database without deleting the files. A
+session that exists in both forms is read from the database.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ class OpencodeFormat(ConversationFormat):
 class _DatabaseSessions(NamedTuple):
     """The sessions of a database.
 
-    `contents` maps the id of a session to values that change when the content of the session changes.
-    It contains only the sessions whose content was requested.
+    `contents` maps the id of a session to values that change with the content of the session. Only
+    sessions whose content was requested have an item.
     """
 
     state: DatabaseState
@@ -302,7 +302,7 @@ class _DatabaseSessions(NamedTuple):
 
 
 class _StoredMessage(NamedTuple):
-    """A stored message and its parts, as JSON. An error replaces JSON that cannot be read."""
+    """A stored message and its parts, as JSON. If the JSON cannot be read, an error takes its place."""
 
     id: str
     data: Any
@@ -444,7 +444,7 @@ class _SessionFiles:
         self.parts = f"{root}/part"
 
     def list_change_markers(self) -> list[str]:
-        """Return strings for detecting changes: at least one differs if a message or a part has changed.
+        """Return strings of which at least one differs if a message or a part has changed.
 
         The parts of the last message are checked one by one; for an earlier message, only the
         directory of its parts is checked.

@@ -26,7 +26,7 @@ DatabaseState = tuple[FileState | None, ...]
 
 
 def read_database_state(path: str) -> DatabaseState:
-    """Return the state of a database's files. If the database changes, this state changes, too."""
+    """Return the state of a database's files, which changes whenever the database changes."""
     return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
@@ -66,7 +66,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_and_make_read_only_uri(path: str) -> str:
-    """Check a database, and return a URI that opens it without creating a file beside it."""
+    """Check a database file, and return a URI that opens the database without creating another file."""
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):
         raise WorkspaceError("this is not a file", where=path)

@@ -32,7 +32,7 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""The maximum number of characters of a word that is too short to be a secret.
+"""A word of at most this many characters is too short to be a secret.
 
 A title is not cut within a secret.
 """
@@ -136,9 +136,9 @@ _Head = TypeVar("_Head")
 class SessionHeadCache(Generic[_Head]):
     """A cache of the facts at the beginning of each session file.
 
-    Agents never change the beginning of a file, so it is read only once. `is_complete` is called
-    with the facts and the size of the file. If it returns false, the facts are not kept, and the
-    next call reads them again.
+    Agents never change the beginning of a file, so each file is read only once. `is_complete`
+    receives the facts and the size of the file. If it returns false, the facts are not cached, and
+    the next call reads them again.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
 
 
 def make_signature(*values: object) -> str:
-    """Return a digest that changes if one of the values changes."""
+    """Return a digest that differs if one of the values differs."""
     text = "\0".join(map(str, values))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
@@ -268,7 +268,7 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_cut_offset(line: str) -> int:
-    """Return where to cut a title. A secret is not cut: half of it would not be masked."""
+    """Return where to cut a title. A secret is not cut, because half of a secret would not be masked."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

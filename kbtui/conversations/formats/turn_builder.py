@@ -33,7 +33,10 @@ READ_ERRORS = (
 """The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
-"""The maximum number of problems of a conversation that are stored as text. Further problems are only counted."""
+"""The maximum number of problems of a conversation that are stored as text.
+
+Further problems are only counted.
+"""
 
 
 class ProblemCollector:
@@ -67,12 +70,12 @@ class ProblemCollector:
 class TurnBuilder(ProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    A builder can start in the middle of a conversation: `turns` and `count` are the numbers of turns
-    and records before its first record. `record_noun` is the word for a record in the descriptions of
-    problems.
+    A builder can start in the middle of a conversation. `turns` and `count` are then the numbers of
+    turns and records before the builder's first record. `record_noun` is the word for a record in
+    the descriptions of problems.
 
-    A method that adds an event raises `TypeError` if a value has the wrong type. The caller then adds
-    the whole record with `add_unreadable_record`.
+    A method that adds an event raises `TypeError` if a value has the wrong type. The caller then
+    adds the whole record with `add_unreadable_record`.
     """
 
     def __init__(self, *, turns: int = 0, count: int = 0, record_noun: str = "record") -> None:
@@ -118,7 +121,7 @@ class TurnBuilder(ProblemCollector):
         return turn
 
     def make_current_turn_state(self) -> UnfinishedTurnState:
-        """Return the state of the current turn as JSON, so that another builder can continue the turn."""
+        """Return the state of the current turn, as JSON, from which another builder can continue the turn."""
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -138,8 +141,8 @@ class TurnBuilder(ProblemCollector):
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
         """Set the model of the turns that are added after this call.
 
-        If the current turn has no model yet, its model is set, too. `is_before_answer` says that the
-        current turn has no answer yet. In this case, its model is replaced even if it has one.
+        The model of the current turn is set, too, if it has none, or if `is_before_answer` says
+        that the turn has no answer yet.
         """
         _check_value_type("the model", model, str)
         self.model = model
@@ -272,7 +275,7 @@ class TurnBuilder(ProblemCollector):
     ) -> Conversation:
         """Return a conversation with everything added so far.
 
-        The conversation's problems are `problems`, then those of the builder.
+        The conversation's problems are `problems`, followed by those of the builder.
         """
         problems = [*problems, *self.problems]
         if self.more_problems:

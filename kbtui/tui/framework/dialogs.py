@@ -217,7 +217,10 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """A form field with choices. The user selects a choice with the arrow keys or by typing its first letters."""
+    """A form field with choices.
+
+    The user selects a choice with the arrow keys or by typing its first letters.
+    """
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [

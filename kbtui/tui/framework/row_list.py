@@ -262,7 +262,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_row_at_index(self._find_next_selectable_row(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Move the selection down by `pages`, or up if `pages` is negative. A page is the height minus one line."""
+        """Move the selection down by `pages`, or up if `pages` is negative.
+
+        A page is the height minus one line.
+        """
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

@@ -68,7 +68,10 @@ def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
 
 
 def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """Yield the part of `spans` in each range (start, end) of characters. The ranges must be in ascending order."""
+    """Yield the part of `spans` in each range (start, end) of characters.
+
+    The ranges must be in ascending order.
+    """
     number, position = 0, 0
     for start, end in bounds:
         kept: Spans = []
@@ -249,7 +252,10 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class HighlightPattern:
-    """The pattern to highlight in a block. `current` is the index of the current match, or -1 if there is none."""
+    """The pattern to highlight in a block.
+
+    `current` is the index of the current match, or -1 if there is none.
+    """
 
     pattern: re.Pattern[str]
     current: int = -1

@@ -166,7 +166,10 @@ class StyledScreen(Screen[Any]):
         return None, None
 
     def _find_key_action(self, key: str) -> tuple[DOMNode | None, str]:
-        """Return the innermost node that binds a key, and the action. For an unbound key, return (None, "")."""
+        """Return the innermost node that binds a key, and the action.
+
+        For an unbound key, return (None, "").
+        """
         node, binding = self._find_key_binding(key)
         return node, binding.action if binding else ""
 

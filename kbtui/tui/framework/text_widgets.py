@@ -159,7 +159,10 @@ class SanitizedInput(Input):
 
 
 class PaneInput(SanitizedInput):
-    """An input in a pane. Esc always leaves the input, even if the user has assigned other keys to the pane."""
+    """An input in a pane.
+
+    Esc always leaves the input, even if the user has assigned other keys to the pane.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 

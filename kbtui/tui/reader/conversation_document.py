@@ -629,7 +629,10 @@ class _ConversationReaderDocumentBuilder:
         self.view = before
 
     def _add_secret_warning(self, key: str, text: str) -> None:
-        """Add a warning if the text seems to contain a secret. Only the beginning of a long text is searched."""
+        """Add a warning if the text seems to contain a secret.
+
+        Only the beginning of a long text is searched.
+        """
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
@@ -677,7 +680,10 @@ class _ConversationReaderDocumentBuilder:
         is_markdown: bool = False,
         path: str | None = None,
     ) -> None:
-        """Add the blocks of an event's content, each as its kind requires. See `_add_text_with_diffs` for `path`."""
+        """Add the blocks of an event's content, each as its kind requires.
+
+        See `_add_text_with_diffs` for `path`.
+        """
         for number, block in enumerate(blocks):
             part = f"{key}:block:{number}"
             if block.is_plain_text:
@@ -965,7 +971,10 @@ class _ConversationReaderDocumentBuilder:
         *,
         ends_with_path: bool = False,
     ) -> None:
-        """Add the heading of a fold. The fold contains the blocks that are added until `_end_fold` is called."""
+        """Add the heading of a fold.
+
+        The fold contains the blocks that are added until `_end_fold` is called.
+        """
         above = 0 if self.after_fold else 1
         self._append_blocks(
             FoldHeadingBlock(

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from kbtui.text_difference import ChangedWords, TextRange
 
 LINES_PER_BLOCK = 80
-"""The maximum number of lines of a block. A longer hunk is split, so that only its visible blocks are laid out."""
+"""The maximum number of lines of a block.
+
+A longer hunk is split, so that only its visible blocks are laid out.
+"""
 TWO_NUMBERS_WIDTH = 70
 """The minimum width in cells of a reader that shows two numbers on each line.
 

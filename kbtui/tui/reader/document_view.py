@@ -87,7 +87,10 @@ class DocumentViewport:
         self._heights: list[int] = []
         """The number of lines of each block. It is an estimate until the block is laid out."""
         self._block_tops: list[int] = []
-        """The number of lines before each block, followed by the total. Empty if they must be counted again."""
+        """The number of lines before each block, followed by the total.
+
+        Empty if they must be counted again.
+        """
         self._line_cache: LRUCache[int, StyledLines] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_reading_positions: tuple[ReadingPosition, ReadingPosition] | None = None
         self._resize_positions = (self.top, self.cursor)
@@ -250,10 +253,10 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version. Keep the position, but stay at the end if the user is there.
+        """Replace the document with its new version.
 
-        If only marks have changed, keep the position even at the end, because there is no new text to
-        follow.
+        Keep the position, but stay at the end if the user is there. If only marks have changed,
+        keep the position even at the end, because there is no new text to follow.
         """
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
@@ -307,7 +310,10 @@ class DocumentViewport:
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
-        """Lay the document out again after a `with` block. The cursor keeps its line and its row on the screen."""
+        """Lay the document out again after a `with` block.
+
+        The cursor keeps its line and its row on the screen.
+        """
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_reading_position()
         yield
@@ -358,7 +364,10 @@ class DocumentViewport:
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_by_lines(self, lines: int) -> None:
-        """Scroll down by `lines`, or up if `lines` is negative. The cursor moves only if it would become invisible."""
+        """Scroll down by `lines`, or up if `lines` is negative.
+
+        The cursor moves only if it would become invisible.
+        """
         self.top = self.find_position_lines_below(self.top, lines)
         self.update_visible_lines()
         self.keep_cursor_visible()
@@ -398,7 +407,10 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def go_to_source_line(self, line: int) -> None:
-        """Go to a line of the source text. If the line is not shown, go to the nearest shown line before it."""
+        """Go to a line of the source text.
+
+        If the line is not shown, go to the nearest shown line before it.
+        """
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
@@ -580,7 +592,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version. Keep the position, but stay at the end if the user is there."""
+        """Replace the document with its new version.
+
+        Keep the position, but stay at the end if the user is there.
+        """
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
 
@@ -592,7 +607,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.viewport.resize(max(8, region.width - 1), region.height)
 
     def redraw_after_viewport_change(self) -> None:
-        """Update the scroll bar, repaint, and post `CursorMoved`. Call this after each change of the viewport."""
+        """Update the scroll bar, repaint, and post `CursorMoved`.
+
+        Call this after each change of the viewport.
+        """
         port = self.viewport
         self._is_syncing = True
         self.set_content_size(Size(port.width, port.total_line_count))
@@ -705,7 +723,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked line. If the line is the heading of a fold, open or close the fold."""
+        """Move the cursor to the clicked line.
+
+        If the line is the heading of a fold, open or close the fold.
+        """
         if not 0 <= event.y < len(self.viewport.rows):
             return
         self.viewport.cursor = self.viewport.rows[event.y][0]

@@ -42,7 +42,10 @@ class DocumentLink(NamedTuple):
 
     @property
     def is_web_link(self) -> bool:
-        """Whether the address starts with `http://` or `https://`. Only such addresses are passed to a browser."""
+        """Whether the address starts with `http://` or `https://`.
+
+        Only such addresses are passed to a browser.
+        """
         return self.href.lower().startswith(("http://", "https://"))
 
 

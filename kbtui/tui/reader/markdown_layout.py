@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The maximum number of characters of a section of plain text. A section of Markdown can have twice as many."""
+"""The maximum number of characters of a section of plain text.
+
+A section of Markdown can have twice as many.
+"""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")

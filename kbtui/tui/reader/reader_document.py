@@ -107,7 +107,10 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "changes", "calls", "folds", "links", "views" the document has. Some commands need one of them."""
+        """Which of "turns", "changes", "calls", "folds", "links", "views" the document has.
+
+        Some commands need one of them.
+        """
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),

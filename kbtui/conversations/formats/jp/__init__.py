@@ -1,7 +1,7 @@
 """JP's format of conversations.
 
-The functions that read events are imported on first use, because the list of conversations and the
-completion of their ids do not need them.
+Functions that read events are imported on first use: listing conversations and completing ids works
+without them.
 """
 
 from __future__ import annotations

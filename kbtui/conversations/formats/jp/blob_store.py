@@ -71,8 +71,8 @@ class BlobStore:
     def _list_possible_paths(self, digest: str) -> Iterator[str]:
         """Yield the paths that a blob can have.
 
-        JP's design gives two forms of the file's name: the whole digest, and the digest without the
-        names of the directories.
+        In JP's design, the file's name is either the whole digest, or the rest of the digest after
+        the names of the directories.
         """
         first, second, rest = digest[:2], digest[2:4], digest[4:]
         for directory in self._directories:

@@ -25,8 +25,8 @@ _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 def decode_base64_text(text: str) -> str:
     """Return the text that a base64 string encodes; any other string is returned unchanged.
 
-    Decoding is as strict as in JP. Both alphabets are accepted, but not mixed. Padding is required, and
-    unused bits must be zero.
+    Decoding is as strict as in JP. A string uses one of the two base64 alphabets, not both. Padding
+    is required, and unused bits must be zero.
     """
     if not text or len(text) % 4:
         return text
@@ -50,8 +50,8 @@ def decode_base64_text(text: str) -> str:
 def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    Old versions of JP wrote results in URL-safe base64. A newer version of JP mistakes such a
-    result for plain text, and encodes it again.
+    Old versions of JP wrote results in URL-safe base64. Newer versions of JP take such a result for
+    plain text and encode it again.
     """
     decoded = decode_base64_text(text)
     is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)
@@ -78,7 +78,7 @@ def decode_base64_strings(value: Any) -> Any:
 class ContentDecoder:
     """Decodes typed content: blocks of texts, resources, images and questions.
 
-    `problems` has a phrase for each blob that should be readable but is not.
+    `problems` contains a phrase for each blob that cannot be read although it should be readable.
     """
 
     def __init__(self, blobs: BlobStore | None = None) -> None:
@@ -237,7 +237,7 @@ def _list_recipients(encryption: Any) -> tuple[str, ...]:
 
 
 def _find_state_of_uri(uri: str | None) -> ContentState | None:
-    """Return `elsewhere` for the URI of a file that JP has copied (JP's draft D56), otherwise None."""
+    """Return `elsewhere` if the URI names a file that JP has copied (JP's draft D56), otherwise None."""
     return "elsewhere" if uri and uri.startswith("external:") else None
 
 

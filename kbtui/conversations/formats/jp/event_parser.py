@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
-Elements are decoded one by one, so that a damaged element does not affect the others. Configuration
-changes are elements, too; `MergedConversationConfig` keeps track of them.
+Elements are decoded one by one, so that a damaged element does not affect the others. Some elements
+are changes to the configuration; `MergedConversationConfig` keeps track of them.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class ConversationEventParser(ProblemCollector):
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Messages that JP has split over several elements.
+        """Messages that JP has split into several elements.
 
-        Index of the first element -> the message, and the pieces of its text.
+        The index of the first element -> the message, and the pieces of its text.
         """
         self.compactions: list[ConversationCompaction] = []
         self.leading: list[ConversationEvent] = []
@@ -437,7 +437,7 @@ class ConversationEventParser(ProblemCollector):
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
     ) -> dict[str, Any]:
-        """Decode the values of an event's metadata. Signatures are kept: they are never text."""
+        """Decode the values of an event's metadata. Signatures are not decoded, because they are not text."""
         try:
             decoded = {
                 key: value if key.endswith("_signature") else decode_base64_strings(value)
@@ -507,7 +507,7 @@ def is_known_event_type(element_type: str) -> bool:
 
 
 def _describe_unanswered_inquiry(element: _Element) -> str | None:
-    """Return why an inquiry has no answer in the file; None if the file does not say it."""
+    """Return why an inquiry has no answer in the file; None if the file gives no reason."""
     outcome, reason = element.get("outcome"), get_text_or_none(element.get("reason"))
     if outcome == "cancelled":
         # The reasons are codes, and later versions of JP may add some.
@@ -516,7 +516,7 @@ def _describe_unanswered_inquiry(element: _Element) -> str | None:
 
 
 def _get_participant(element: _Element) -> str | None:
-    """Return which assistant answered, if the conversation has several (JP's draft D58)."""
+    """Return the name of the assistant that answered if the conversation has several (JP's draft D58)."""
     participant = get_text_or_none(element.get("participant"))
     return None if participant == "assistant" else participant
 

@@ -1,7 +1,7 @@
 """Reads JP's JSON files, even damaged ones.
 
-orjson parses intact files. If it rejects one, a slower parser reads that file element by element, so
-that a damaged element does not affect the others.
+orjson parses intact files. If orjson rejects a file, a slower parser reads its elements one by one,
+so that a damaged element does not affect the others.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file; yield its descriptor and its size in bytes. Read it with `os.pread`.
 
-    For a kept copy (`formats/kept_file.py`), these are the descriptor and the size of its original
-    bytes.
+    A kept copy (`formats/kept_file.py`) is decompressed; the descriptor and the size are those of
+    the original bytes.
 
     Raises `WorkspaceError` in these cases:
 
-    - The file is larger than `max_bytes`.
-    - The file is a pipe or another special file, from which reading could wait forever.
-    - The path is a link that leads out of the conversations' directory.
-    - The file cannot be opened, or the `with` block cannot read from it.
+    * The file is larger than `max_bytes`.
+    * The file is a pipe or another special file, from which reading could wait forever.
+    * The path is a link that leads out of the conversations' directory.
+    * The file cannot be opened, or the `with` block cannot read from it.
     """
     try:
         if is_kept_file(path):
@@ -92,7 +92,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
 
 
 def _check_size(path: str, size: int, max_bytes: int | None) -> int:
-    """Return `size`. Raises `WorkspaceError` if it is greater than `max_bytes`."""
+    """Return `size`. Raises `WorkspaceError` if `size` is greater than `max_bytes`."""
     if max_bytes is not None and size > max_bytes:
         message = f"its size is {size:,} bytes; the limit is {max_bytes:,}"
         raise WorkspaceError(message, where=path)
@@ -139,10 +139,9 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 
 
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
-    """Hash the bytes of an open file up to the resume point `mark`, and return the hash object.
+    """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
 
-    The hash is SHA-256. Returns None if it differs from the hash in `mark`, because the file has then
-    changed.
+    Returns None if the hash differs from the one in `mark`: the file has changed.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
@@ -172,7 +171,7 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
 
 
 def _unwrap_envelope(value: Any) -> Any:
-    """Return the data of an envelope `{format, version, data}` (JP's draft D34); any other value is returned unchanged."""
+    """Return the data of an envelope `{format, version, data}` (JP's draft D34), and any other value unchanged."""
     is_envelope = isinstance(value, dict) and value.keys() == {"format", "version", "data"}
     return value["data"] if is_envelope else value
 
@@ -246,9 +245,9 @@ def parse_json_array(
 ) -> list[Any]:
     """Return the elements of an array, or of a block of adjacent elements of an array.
 
-    For an element that cannot be read, `DAMAGED` is returned, and a description is appended to
-    `problems`. For a block, `first` is the index of its first element in the whole array, and `more`
-    says whether the array has elements after the block.
+    `DAMAGED` takes the place of an element that cannot be read, and a description is appended to
+    `problems`. `first` is the index of the block's first element in the array. `more` says whether
+    the array has elements after the block.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -321,7 +320,7 @@ def _recover_array_elements(
 def _decode_utf8(data: bytes, problems: list[str]) -> str:
     """Decode a file.
 
-    Bytes that are not UTF-8 are replaced, and a problem says in how many places.
+    Invalid UTF-8 is replaced. A problem then states the number of replaced places.
     """
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())

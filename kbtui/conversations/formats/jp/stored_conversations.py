@@ -39,9 +39,9 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 class ConversationDirectoryCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says whether the directory belongs to the user-local conversations instead of those in
-    the workspace. `files` has the files that exist. `failure` says why a file's state is unknown.
-    `parent` is the id of the conversation whose directory contains this directory.
+    `is_local` is true if the directory is JP's user-local one, and false if it is in the workspace.
+    `files` has the files that exist. `failure` says why a file's state is unknown. `parent` is the
+    id of the conversation whose directory contains this directory.
     """
 
     path: str
@@ -63,8 +63,8 @@ class ConversationDirectoryCopy:
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
         """Return a sort key; events are read from the copy with the highest key.
 
-        The newest copy has the highest key. If two copies are equally new, the user-local one ranks
-        above the other. Copies without events rank below all others, because JP cannot load them.
+        Newer copies have higher keys. Of two copies of the same age, the user-local one has the
+        higher key. Copies without events have the lowest keys, because JP cannot load them.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
@@ -94,8 +94,8 @@ class JpStoredConversation:
     def get_copy_to_read_metadata_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which the metadata is read.
 
-        For an archived conversation with a copy in the workspace, this is that copy. Otherwise, it is the
-        newest copy.
+        If an archived conversation has a copy in the workspace, return that copy. Otherwise, return
+        the newest copy.
         """
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
@@ -130,7 +130,7 @@ class JpStoredConversation:
     def describe_duplicate_directories(self) -> str | None:
         """Return a message if several directories in one root have this id, otherwise None.
 
-        The message names the directories, and the one that kbtui reads.
+        The message names all of these directories, and says which one kbtui reads.
         """
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
@@ -315,7 +315,7 @@ def _list_subdirectories(
 ) -> list[str] | None:
     """Return the names of the directories in `folder`, except links that lead out of the workspace.
 
-    Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
+    If `folder` exists but cannot be read, returns None and adds the reason to `unlisted`.
     """
     if os.path.realpath(folder) != folder and not _leads_to_allowed_directory(workspace, folder):
         unlisted.append(UnlistedConversationPath(Path(folder), _LINK_LEAVES, True))
@@ -383,7 +383,8 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 def _find_nested_conversations(path: str) -> list[str]:
     """Return the paths of child conversations, which later versions of JP store in the parent's directory.
 
-    They are in its subdirectory `conversations` (RFD 046), or directly in it.
+    Child conversations are in the subdirectory `conversations` (RFD 046), or directly in the
+    parent's directory.
     """
     names = _list_real_subdirectories(path)
     found = [f"{path}/{name}" for name in names]
@@ -432,8 +433,8 @@ def stat_conversation_directory(
 def list_conversations_for_completion(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace around `path` or the current directory.
 
-    The result maps each id, without prefix, to the rest of the directory's name. No file of a
-    conversation is read or checked.
+    The result maps each id, without its prefix, to the rest of the directory's name. Files of
+    conversations are not opened.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
     folders = [f"{paths.find_jp_directory(root)}/conversations"]
