@@ -1,8 +1,8 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
-SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry. This
-checksum is the sum of the CRCs of all rows about the entry, in all tables. Writing a row adds its CRC to
-the sum, and deleting the row subtracts it. The other rows need not be read.
+SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry: the sum
+of the CRCs of all rows about the entry, in all tables. Writing a row adds its CRC to the sum, and
+deleting the row subtracts it, so other rows need not be read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 CATALOG_VERSION = 21
 """The version of the tables.
 
-Increase it when the tables change, or when kbtui extracts other facts from conversations. The index is
-then rebuilt.
+Increase it when the tables change, or when kbtui extracts other facts from conversations, so that
+the index is rebuilt.
 """
 
 CATALOG_TABLES = """
@@ -107,10 +107,10 @@ _GIVEN_TEXT_COLUMNS = ", ".join(GivenTextRow._fields)
 class EntryChunksWriteResult(NamedTuple):
     """The result of writing an entry's chunks.
 
-    `chunks` are the written chunks with their numbers. `changed` lists the positions in `chunks` where a
-    chunk needs a new document in the keyword index. `gone` lists the numbers of the deleted chunks, and
-    `windows` the numbers of the windows that changed (see `passage_windows`). `windows` is empty for a
-    new entry.
+    `chunks` are the written chunks with their numbers. `changed` lists the positions of the
+    `chunks` that need a new document in the keyword index. `gone` lists the numbers of the deleted
+    chunks. `windows` lists the numbers of the windows that changed (see `passage_windows`); it is
+    empty for a new entry.
     """
 
     chunks: list[Chunk]
@@ -145,7 +145,7 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row with the same values and types that SQLite returns for it."""
+    """Return the row of a chunk with the values and types that SQLite would return."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -358,8 +358,8 @@ class CatalogDatabase:
     ) -> None:
         """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
 
-        The rows of the first `after` turns are kept. In turn `after` + 1, the citations of the first
-        `after_call` calls are also kept. A row in `rows` is not inserted if it equals a kept citation.
+        The rows of the first `after` turns are kept. In turn `after` + 1, the citations of the
+        first `after_call` calls are kept, too. Rows that equal a kept citation are not inserted.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
@@ -411,8 +411,8 @@ class CatalogDatabase:
     def find_catalog_damage(self, stop: threading.Event | None = None) -> str | None:
         """Verify all checksums; return a phrase that describes the first damage, or None if there is none.
 
-        If `stop` is set, the verification ends, and the result is None. Raises `sqlite3.Error` if the
-        file cannot be read.
+        When `stop` is set, the verification ends early and returns None. Raises `sqlite3.Error` if
+        the file cannot be read.
         """
         with self.open_read_transaction():
             problem = self._query_single_value("PRAGMA quick_check(1)")
@@ -515,8 +515,8 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`.
 
-        The id of a chunk is made from its text and the number of equal texts before it. This method
-        looks up such ids, so it need not read the chunks.
+        The id of a chunk is made from its text and the number of equal texts before it. Looking up
+        such ids is faster than reading the chunks.
         """
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 
@@ -541,7 +541,7 @@ class CatalogDatabase:
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def find_chunk_numbers_of_turns(self, turns: Collection[tuple[str, int | None]]) -> list[int]:
-        """Return the numbers of the chunks in `turns`, which has pairs of conversation id and turn number."""
+        """Return the numbers of the chunks in turns; a turn is a pair of conversation id and turn number."""
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
@@ -550,9 +550,9 @@ class CatalogDatabase:
     ) -> dict[tuple[str, int], str]:
         """Map turns to the beginnings of their final answers, each at most about `max_characters` long.
 
-        `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its
-        request. The final answer is the last text of the assistant, together with the assistant's texts
-        directly before it. Turns without an answer are left out.
+        `requests` maps each turn (entry id, turn number) to the position of a chunk of its request.
+        The final answer consists of the assistant's last texts in the turn, with no other event
+        between them. Turns without an answer are left out.
         """
         found = {}
         for (entry_id, turn), ordinal in requests.items():
@@ -575,9 +575,9 @@ class CatalogDatabase:
         return found
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map chunk numbers to entry id and turn number.
+        """Map the numbers of chunks of requests and answers to entry id and turn number.
 
-        Leave out chunks that are neither request nor answer.
+        Other chunks are left out.
         """
         rows = self._db.execute(
             "SELECT number, entry_id, turn FROM chunks "
@@ -590,10 +590,10 @@ class CatalogDatabase:
     def get_visible_chunk_ids(
         self, numbers: Collection[int], *, hidden: bool, archived: bool
     ) -> dict[int, tuple[str, str]]:
-        """Map the numbers of visible chunks to pairs of chunk id and entry id; other numbers are left out.
+        """Map the number of each visible chunk to its chunk id and entry id; other numbers are left out.
 
-        A chunk of a hidden entry is visible only if `hidden` is true. A chunk of an archived entry is
-        visible only if `archived` is true.
+        A chunk of a hidden entry is visible only if `hidden` is true. A chunk of an archived entry
+        is visible only if `archived` is true.
         """
         rows = self._db.execute(
             "SELECT chunks.number, chunks.id, entry_id FROM chunks JOIN entries ON entries.id = entry_id "
@@ -622,7 +622,7 @@ class CatalogDatabase:
         }
 
     def has_no_entries(self, *, hidden: bool) -> bool:
-        """Whether the catalog has no entries; hidden entries count only if `hidden` is true."""
+        """Return whether the catalog is empty. Hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
 
@@ -672,14 +672,14 @@ class CatalogDatabase:
         return int(self._query_single_value(query, int(hidden)))
 
     def has_embeddable_chunks_since(self, seq: int) -> bool:
-        """Whether any chunk that needs a vector was written after transaction `seq`."""
+        """Return whether a chunk that needs a vector was written after transaction `seq`."""
         query = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
         return self._query_single_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
         """Sort entry ids in the order of embedding: first the subjects, then the conversations.
 
-        In both groups, the entry that changed last comes first.
+        In each group, the entry that changed last comes first.
         """
         return self._query_first_column(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "

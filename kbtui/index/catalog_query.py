@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""The number of SQLite instructions between two checks for cancellation. They take about 100 µs."""
+"""The number of SQLite instructions between two checks for cancellation. These instructions take about 100 µs."""
 
 # SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
@@ -158,7 +158,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""The number of characters of a passage that the details of an entry show, unless the user asks for all of it."""
+"""How many characters of a passage the details of an entry show, unless the user asks for the whole passage."""
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,9 @@ def query_entry_page(
 ) -> EntryPage:
     """Return the page of entries that starts at `cursor`.
 
-    The page has at most `limit` entries; a `limit` above `most` is reduced to `most`. `vectors` is
-    false if the model is switched off; then no entry has the status pending. If `only` is an entry
-    id, the page has only this entry.
+    The page has at most `limit` entries; a `limit` above `most` is reduced to `most`. If `vectors`
+    is false because the model is switched off, no entry has the status pending. If `only` is an
+    entry id, the page has only this entry.
 
     Raises `UsageError` if the cursor is invalid or belongs to another filter. Raises
     `IndexUnavailable` once `is_given_up` returns true.
@@ -294,7 +294,7 @@ def query_entry_page(
 
 
 def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of topics. A name in `names` is an id or a title. Unknown names are kept."""
+    """Return the ids of topics. `names` contains ids or titles of topics; unknown names are returned unchanged."""
     from kbtui.knowledge import load_knowledge
 
     knowledge = load_knowledge(workspace)

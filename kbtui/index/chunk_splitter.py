@@ -4,8 +4,8 @@ A chunk ends before a heading. Once a chunk is long enough, it also ends before 
 checksum meets a condition. An edit therefore moves only nearby boundaries. The method is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited in
-characters. In a language without spaces, a character is one token or more, so it counts as three
+The model reads 256 tokens. A token has about four characters, so chunks have a maximum size in
+characters. In a language without spaces, a character is at least one token, so it counts as three
 characters.
 """
 
@@ -184,8 +184,8 @@ def add_chunk_ids(
 ) -> list[Chunk]:
     """Return the chunks with ids and ordinals; the first ordinal is `first`.
 
-    The id of a chunk depends on how many earlier chunks of the entry have the same text. If `first` is
-    not 0, `seen` must therefore count the texts of the chunks before `chunks`.
+    The id of a chunk depends on how many earlier chunks of the entry have the same text. If there
+    are chunks before `chunks`, `seen` must count their texts.
     """
     counts = Counter[str]() if seen is None else seen
     result = []

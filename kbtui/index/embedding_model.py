@@ -43,7 +43,7 @@ CHECKSUMS = {
 
 
 MAX_CONFIGURATION_BYTES = 100_000
-"""If a JSON file of a model is larger than this, only its size is compared. An example is the vocabulary."""
+"""If a JSON file of a model is larger than this, such as a vocabulary, only its size is compared."""
 
 
 class EmbeddingModelUnavailable(KbtuiError):
@@ -101,8 +101,8 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
 def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
     """Add the names and sizes of a model's files, and the content of its JSON files, to a digest.
 
-    So a model that replaces another one in the same folder, or gets other prompts, gets vectors of its own.
-    The weights are not read, because that takes seconds.
+    Therefore new vectors are computed if another model replaces the one in the folder, or if its
+    prompts change. The weights are not read, because that takes seconds.
     """
     for path in sorted(folder.rglob("*")):
         try:
@@ -227,8 +227,8 @@ class Embedder(ABC):
 class TorchEmbedder(Embedder):
     """An embedding model that runs in torch.
 
-    If `is_bfloat16` is true, its linear layers multiply numbers of 16 bits. This is faster on processors
-    with instructions for such numbers. The vectors are the same, up to rounding.
+    If `is_bfloat16` is true, its linear layers multiply numbers of 16 bits. This is faster on
+    processors with instructions for such numbers. The vectors differ only by rounding errors.
     """
 
     def __init__(self, model: EmbeddingModelSource, *, is_bfloat16: bool = False) -> None:
@@ -320,7 +320,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The number of tokens of a text that the packaged model reads. It ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if its vectors and those of the model have a lower cosine similarity than this."""
+"""An ONNX export is deleted if the cosine similarity of its vectors to those of the model is lower than this."""
 
 _SAMPLE_TEXTS = (
     "a question",

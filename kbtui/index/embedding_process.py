@@ -1,8 +1,9 @@
 """Embeds texts in a process of its own, on all cores. When the process ends, its memory is free again.
 
-Once torch is imported, a process keeps hundreds of megabytes. An engine therefore never imports torch.
-It starts `python -m kbtui.index.embedding_process` and sends it texts. This process has no files open,
-so it can be killed at any time, and it ends by itself when the engine has ended.
+A process that has imported torch keeps hundreds of megabytes. An engine therefore never imports
+torch. The engine starts `python -m kbtui.index.embedding_process`, and sends texts to this process.
+The process has no files open, so it can be killed at any time. It ends by itself when the engine
+has ended.
 
 A request is one line of JSON. An answer is one line of JSON, and then the vectors as bytes.
 """
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""The maximum number of processes that are started, one after another, to embed the same texts."""
+"""At most this many processes are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
 """How many texts are embedded to compare the methods."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
@@ -55,7 +56,7 @@ METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
 }
 """Name of an embedding method -> the function that loads the model for this method.
 
-The first method is exact.
+The first method is exact; the others are compared with it.
 """
 
 
@@ -270,10 +271,10 @@ class EmbeddingProcessServer:
 def measure_embedding_methods(
     embedders: dict[str, Embedder], sample: Sequence[str]
 ) -> dict[str, float]:
-    """Return the processor seconds that each method takes for a text. Inaccurate methods are left out.
+    """Return the processor seconds that each method takes for a text, except inaccurate methods.
 
-    The first method is exact. Unlike elapsed time, processor time does not depend on what other programs
-    do.
+    The first method is exact; a method is inaccurate if its vectors differ. Processor time is
+    measured because, unlike elapsed time, it does not depend on other programs.
     """
     exact = next(iter(embedders.values())).embed_texts(sample)
     seconds: dict[str, float] = {}
@@ -293,7 +294,7 @@ def get_embedding_method_path(model: EmbeddingModelSource) -> Path:
 
 
 def describe_embedding_environment(model: EmbeddingModelSource) -> dict[str, str]:
-    """Describe what decides which method is best: the processor, the libraries, and the ONNX export."""
+    """Describe what determines the best method: the processor, the libraries and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
     processor = platform.processor()

@@ -31,15 +31,17 @@ NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written as soon as there are `WRITE_ROWS` of them, or some time after the last write.
 
-This time is `WRITE_SECONDS` at first. Each write makes it longer by the same amount, up to
-`WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.
+This time is first `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write, up to
+`WRITE_SECONDS_MAX`. Fewer writes are better, because each write adds a fragment to the table.
 """
 EMBEDDING_BATCH = 8
 """The number of texts that a model in the engine's own process embeds at a time."""
 BULK_CHUNKS, BULK_TEXTS = 500, 64
-"""Chunks are embedded in bulk (by another process, on all cores) if at least `BULK_CHUNKS` chunks have
-no vector and at least `BULK_TEXTS` texts of a slice are not in the cache. With fewer, starting the
-process takes longer than it saves.
+"""When chunks are embedded in bulk, by another process on all cores.
+
+This requires that at least `BULK_CHUNKS` chunks have no vector, and that at least `BULK_TEXTS`
+texts of a slice are not in the cache. For fewer chunks, starting the process takes longer than it
+saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
 """The number of chunks in a slice. The chunks can belong to several entries.
@@ -50,7 +52,7 @@ other process.
 FAILURES_MAX = 3
 """If this many consecutive entries cannot be embedded, the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
-"""The interval in seconds at which a paused queue checks whether it may continue."""
+"""How often, in seconds, a paused queue checks whether it may continue."""
 
 
 class PassageEmbedder(Protocol):
@@ -121,7 +123,7 @@ class ChunksWithoutVector:
 def compare_vectors_with_catalog(
     catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """Return the chunk numbers that have stale vectors, and the chunks without a current vector.
+    """Return the numbers of the chunks with stale vectors, and the chunks without a current vector.
 
     The second result maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
     changed. If a chunk has several vectors, all of them are stale.
@@ -187,7 +189,7 @@ class EmbeddingQueue:
         return [number for number in numbers if number in missing]
 
     def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
-        """Return two numbers of chunks: those that still lack a vector, and all that need one.
+        """Return how many chunks still lack a vector, and how many need one in total.
 
         Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
         """
@@ -214,9 +216,9 @@ class EmbeddingQueue:
     ) -> int:
         """Embed the chunks without a vector; return how many are left.
 
-        Ends early if `stop` is set, or if `should_restart` returns true because the catalog has changed.
-        `get_passage_embedder` returns the model; its argument says whether many texts are embedded at
-        once. `get_passage_embedder` is called only if the cache lacks some of the vectors.
+        Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
+        changed. `get_passage_embedder` is called for the model if the cache lacks some vectors; its
+        argument says whether many texts are embedded at once.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -385,7 +387,7 @@ class EmbeddingQueue:
         self._entries_without_vectors.mark_entries_embedded(finished)
 
     def _make_vector_rows(self, parts: list[EntryChunksToEmbed]) -> list[tuple[VectorRow, Matrix]]:
-        """Embed chunks, and return their rows and vectors. If embedding must stop, some chunks are missing."""
+        """Embed chunks, and return their rows and vectors. If embedding must stop, the result lacks some chunks."""
         import numpy as np
 
         text_groups = [
@@ -416,7 +418,7 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Map the hash of each text to its vector. If embedding must stop, some texts are missing."""
+        """Map the hash of each text to its vector. If embedding must stop, the result lacks some texts."""
         import numpy as np
 
         found = {

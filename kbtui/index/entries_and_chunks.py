@@ -1,8 +1,8 @@
 """Entries and chunks, their ids, and the order of ranked chunks.
 
-Chunk numbers and row numbers depend on the order in which the files were indexed. Scores and chunk
-ids depend only on the files. Chunks with equal scores are therefore sorted by chunk id, so that the
-same files give the same answers.
+Chunks with equal scores are sorted by chunk id, which depends only on the files, so that the same
+files give the same answers. Chunk numbers and row numbers would not do, because they depend on the
+order in which the files were indexed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ CHUNKING_VERSION = 9
 class Chunk(NamedTuple):
     """A passage of an entry.
 
-    A passage that gets a vector is short enough for the model to read it all.
+    A passage that gets a vector is short enough for the model to read as a whole.
 
     * `id` is a hash of the entry id, the text, and the number of equal texts before it in the
       entry. Therefore, an edit elsewhere in the entry rarely changes the id.
     * `number` identifies the chunk in the index.
     * `lines` are the first and the last line of a subject's chunk, counted from 1.
     * `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` and `args` describe a
-      conversation's chunk. `call` is the number of the tool call in its turn, and `args` has its
-      short arguments.
+      conversation's chunk. `call` is the number of the tool call in its turn, and `args` has the
+      short arguments of the call.
     * `embed` says whether the chunk gets a vector.
     * `vector_hash` changes whenever the row in the vector table must be written again.
     """
@@ -67,7 +67,8 @@ class CatalogEntry(NamedTuple):
     * `agent` is the agent of a conversation.
     * `parent` is the id of the conversation to which this one belongs.
     * `rewound` has the numbers of the conversation's rewound turns.
-    * `digests` are the hashes of a subject's text, with which the texts given to turns are compared.
+    * `digests` are the hashes of a subject's text, for comparison with the texts that turns were
+      given.
     """
 
     id: str
@@ -138,8 +139,8 @@ SCORE_TOLERANCE = 5e-6
 class RankedChunk(NamedTuple):
     """A chunk found by keywords or by meaning.
 
-    `owner` is the id or the number of the chunk's entry. `tie` is the chunk id as a number; chunks with
-    equal scores are sorted by it.
+    `owner` is the id or the number of the chunk's entry. `tie` is the chunk id as a number, by
+    which chunks with equal scores are sorted.
     """
 
     number: int
@@ -157,9 +158,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. `cut` means
-    that the search stopped at a limit. The last group of equal scores may then be incomplete, and
-    is left out.
+    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. If `cut` is
+    true, the search stopped at a limit. The last group of equal scores, which may be incomplete, is
+    then left out.
     """
     ordered = sorted(rows, key=itemgetter(1), reverse=True)
     scores = [row[1] for row in ordered]
@@ -180,7 +181,7 @@ def sort_ranked_chunks(
 
 
 def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
-    """Return the rows, which are sorted by score, without the last row and the rows with its score."""
+    """Remove the last of the sorted rows, and all rows with the same score; return the others."""
     end = len(ordered) - 1
     while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
         ordered[end].score

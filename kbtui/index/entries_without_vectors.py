@@ -1,8 +1,8 @@
 """The list of entries without vectors, in a file that clients can read without LanceDB.
 
-The list is in a small SQLite file next to the vectors. The file also has the number of a catalog
-transaction: the last one that the list covers. An entry in the list lacks vectors. An entry that
-was written after this transaction may lack vectors, too.
+The list is in a small SQLite file next to the vectors. The file also has the number of the last
+catalog transaction that the list covers: entries that were written after this transaction may lack
+vectors, too.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `chunks_before` has the last chunks before that position. It includes all chunks before that
-      position that are in the same window as the first chunk of this part.
+    * `chunks_before` has the last chunks before that position, at least those in the same window as
+      the first chunk of this part.
     * `conversation` has the turns of this part, which follow turn number `after_turn`.
-    * `after_call` is the number of calls in the first of these turns that belong to earlier parts.
+    * The first `after_call` calls in the first of these turns belong to earlier parts.
     * `mark` says where reading resumes after this part.
     * `citations` and `usage` are rows of the catalog's tables with these names.
     """
@@ -186,7 +186,7 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""The vector of a chunk also contains its neighbours: on each side, up to `NEIGHBOURS` chunks.
+"""The vector of a chunk also represents its neighbours: up to `NEIGHBOURS` chunks on each side.
 
 The neighbours on one side have at most `NEIGHBOUR_CHARACTERS` characters in total.
 """
@@ -357,11 +357,11 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _ConversationIndexingProgress]:
-    """Return the part to write, and a description of what is indexed once the part is written.
+    """Return the part to write, and what will be indexed when the part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
-    The first `settled_count` of them are final; the rest are read again with the next part. The last
-    chunks already in the index are also in the part to write, because their neighbours change.
+    The first `settled_count` of them are final; the rest are read again with the next part. The
+    part to write also contains the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
     rewritten = min(NEIGHBOURS, count)

@@ -1,12 +1,12 @@
 """Generations of the index: creates, publishes and removes them, and checks them for damage.
 
 Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory. The
-symbolic link `current` points to the generation in use. A new schema, chunker, tokenizer or language
-changes the fingerprint, so the index is built in a new directory. Once the new generation is complete,
-the link is replaced in one step.
+symbolic link `current` points to the generation in use. A new schema, chunker, tokenizer or
+language changes the fingerprint, so the index is built in a new directory. Once the new generation
+is complete, the link is replaced in one step.
 
-Damage is a flipped bit, a bad sector, or a file that a full disk has cut short. The catalog has a
-checksum for each entry, and each of tantivy's files ends with its checksum.
+Files can be damaged by a flipped bit, a bad sector or a full disk. Checksums reveal the damage: the
+catalog has one for each entry, and each of tantivy's files ends with one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _hash_values(values: tuple[object, ...]) -> str:
 
 
 def is_readable_index_generation(folder: Path) -> bool:
-    """Whether this version of kbtui can read the generation at `folder`."""
+    """Return whether this version of kbtui can read the generation at `folder`."""
     return folder.name.startswith(f"gen-{compute_index_schema_hash()}")
 
 
@@ -130,7 +130,7 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
 
 
 def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | None:
-    """Return a phrase for the damage that caused a read error; None if damage did not cause it."""
+    """Return a phrase for the damage that caused a read error; None if the error has another cause."""
     if isinstance(error, IndexUnavailable):
         return error.message
     if isinstance(error, sqlite3.DatabaseError) or is_rust_panic(error):
@@ -142,7 +142,7 @@ def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | 
 
 
 def is_rust_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of a Rust library. Such an error is not an `Exception`."""
+    """Return whether an error is a panic of a Rust library. Such an error is not an `Exception`."""
     return type(error).__name__ == "PanicException"
 
 

@@ -1,4 +1,4 @@
-"""Reads an index, for clients. Nothing is written, and neither LanceDB nor a model is imported."""
+"""Reads an index for clients, without importing LanceDB or a model."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class IndexReader:
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index of the visible entries, in the state of its last commit.
+        """Return the tantivy index of the visible entries, as of its last commit.
 
         If `hidden` is true, return the index of the hidden subjects instead.
         """

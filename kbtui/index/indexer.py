@@ -39,17 +39,16 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The keyword index of hidden entries is committed when more entries than this have changed.
+"""The keyword index of hidden entries is committed when more entries than this, hidden or not, have changed.
 
-The changed entries need not be hidden. The commit stores the catalog's sequence number,
-so that only later changes are applied at the next start.
+The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
 """The maximum share of stale documents in a keyword index. An index with a larger share is rewritten.
 
-A stale document has been replaced, but BM25's statistics still count it. Each commit replaces the
-document that contains the catalog's sequence number, and so makes at least one document stale.
+A stale document has been replaced, but BM25's statistics still count it. Each commit makes at least
+one document stale: the one with the catalog's sequence number.
 """
 
 
@@ -88,7 +87,7 @@ class IndexGenerationWriter:
         self._update_keyword_indexes_from_catalog()
 
     def _is_current_or_unpublished(self) -> bool:
-        """Whether the link `current` points to this generation, or the generation is not published yet."""
+        """Return whether the link `current` points to this generation, or the generation is not published yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._unpublished or current == self.folder
 
@@ -192,8 +191,8 @@ class IndexGenerationWriter:
     def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
         """Rewrite each keyword index in which too many replaced documents still affect the scores.
 
-        When `give_up` returns true, the rewriting stops, and the index that was being rewritten stays
-        as it was.
+        When `give_up` returns true, rewriting stops, and the index that is being rewritten does not
+        change.
         """
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
@@ -225,7 +224,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether two versions of an entry have equal fields in the keyword index. Times are not compared."""
+    """Return whether two versions of an entry have equal fields, except times, in the keyword index."""
     names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -269,9 +268,9 @@ IndexPhase = Literal["keywords", "vectors"]
 class IndexProgress:
     """The progress of one phase of indexing.
 
-    `done` and `total` count entries in the phase "keywords", and chunks in the phase "vectors". `parts`
-    has the same counts for each kind of entry; it is empty in the phase "keywords". If the work pauses,
-    `pause_reason` says why.
+    In the phase "keywords", `done` and `total` count entries, and `parts` is empty. In the phase
+    "vectors", they count chunks, and `parts` has these counts for each kind of entry. During a
+    pause, `pause_reason` is set.
     """
 
     phase: IndexPhase
@@ -314,7 +313,7 @@ class WorkspaceIndexWriter:
         self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        """Why the last refresh could not read a configuration file. None if it could read all of them."""
+        """Why the last refresh could not read a configuration file; None if it could read all."""
         try:
             self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
@@ -537,7 +536,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""The largest number of tokens that the catalog stores. A larger number is reduced to this number."""
+"""The largest number of tokens that the catalog stores. Larger numbers are reduced to it."""
 
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

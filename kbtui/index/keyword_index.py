@@ -1,12 +1,13 @@
-"""The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
+"""Writes the keyword indexes, which rank chunks by tantivy's BM25.
 
-There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a shared
-index, the scores of visible entries would reveal which words hidden subjects contain. Each of the two
-keyword indexes has a second tantivy index for its windows (see `passage_windows`). In the index of
-passages, windows would change the average length of a text, which BM25 uses to score every text.
+There are two indexes with the same schema: `lexical` for visible entries, and `hidden` for hidden
+subjects. With one index for both, the scores of visible entries would reveal which words hidden
+subjects contain. The windows of each index (see `passage_windows`) are in a tantivy index of their
+own. Together with passages, they would change the average length of a text, on which every BM25
+score depends.
 
-Each commit writes the watermark, a document with the catalog's sequence number. The watermark says how
-much of the catalog the index contains.
+Each commit writes the watermark, a document with the catalog's sequence number. The watermark says
+how much of the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ KEYWORD_INDEX_VERSION = 11
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
-"""tantivy writes a segment to disk when the segment's documents need this many bytes of memory."""
+"""How many bytes of memory the documents of a segment may use before tantivy writes the segment to disk."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms that are indexed for an argument of a tool call.
@@ -54,9 +55,9 @@ Further terms cannot be found.
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 _WINDOWS_FOLDER = "windows"
-"""The index of windows is in this directory of the index of passages."""
+"""The name of the directory, inside the index of passages, that contains the index of windows."""
 WINDOW_FILTER_FIELDS = ("entry", "kind", "topic", "type", "agent", "archived")
-"""The fields that windows have in common with passages, so that filters exclude windows, too."""
+"""The fields that windows have in common with passages, so that filters apply to windows, too."""
 
 
 def make_keyword_index_schema(language: str = "") -> Any:
@@ -226,7 +227,7 @@ class _TantivyWriter:
         self.has_changes = True
 
     def has_entry(self, entry_id: str) -> bool:
-        """Whether the index has documents of an entry, committed or not."""
+        """Return whether the index has documents of an entry, committed or not."""
         is_indexed = entry_id in self._added
         if not is_indexed and self.searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.
@@ -235,7 +236,10 @@ class _TantivyWriter:
         return is_indexed
 
     def remove_entry(self, entry_id: str, *, must_commit: bool = True) -> None:
-        """Delete all documents of an entry. Without `must_commit`, the deletion alone requires no commit."""
+        """Delete all documents of an entry.
+
+        If `must_commit` is false, the deletion alone does not count as a change to commit.
+        """
         self._writer.delete_documents_by_term("entry", entry_id)
         self.has_changes = self.has_changes or must_commit
 
@@ -279,10 +283,10 @@ class _TantivyWriter:
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes, with its windows. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. If there is nothing to commit, do not
-    commit. Each commit replaces the watermark document. Replaced documents still count in BM25's
-    statistics, so a commit changes the scores. If both indexes were always committed together, a change
-    of hidden entries would change the scores of visible entries.
+    `has_changes` says whether there is something to commit. Without changes, do not commit: each
+    commit replaces the watermark document, which still counts in BM25's statistics, and so changes
+    the scores. If both indexes were always committed together, a change of hidden entries would
+    change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -319,8 +323,9 @@ class KeywordIndexWriter:
     ) -> None:
         """Write the documents of an entry's changed chunks and windows, and delete those of its removed chunks.
 
-        Call this only if the entry is in the index and nothing except its chunks has changed. `before`
-        are the chunks directly before the written chunks, at least those of the same window.
+        Call this only if the entry is in the index and nothing except its chunks has changed.
+        `before` are the chunks directly before the written chunks, at least those in the same
+        window as the first written chunk.
         """
         chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.

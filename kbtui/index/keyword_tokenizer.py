@@ -1,8 +1,9 @@
 """Extracts words from identifiers, paths, version numbers, and languages written without spaces.
 
-tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word, `read_subject`
-is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts words by other rules.
-The words are indexed in the field `code`. A query for that field is split by the same rules.
+tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
+`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts
+words by other rules. The words are indexed in the field `code`, and queries of this field are split
+by the same rules.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class CodeWordForms(NamedTuple):
     """The forms in which a word of a query can occur in the field `code`.
 
     `wholes` are forms of the whole word, `parts` are the parts of a camelCase word, and `pairs` are
-    pairs of characters in a script without spaces.
+    pairs of adjacent characters of a script without spaces.
     """
 
     wholes: list[str]
@@ -131,7 +132,7 @@ def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
 
 
 def _join_word_parts(word: str) -> str:
-    """Remove `_` and `-` from a word, so that `read_subject` and `read-subject` are equal."""
+    """Remove `_` and `-` from a word, so that `read_subject` and `read-subject` become equal."""
     return word.replace("_", "").replace("-", "") or word
 
 
@@ -161,5 +162,5 @@ def extract_cjk_character_pairs(text: str) -> Iterator[str]:
 
 
 def has_unspaced_script(text: str) -> bool:
-    """Whether a text has characters of scripts without spaces, such as Chinese or Thai."""
+    """Return whether a text has characters of scripts without spaces, such as Chinese or Thai."""
     return not text.isascii() and re.search(_UNSPACED_SCRIPT, text) is not None

@@ -1,13 +1,13 @@
 """Windows: groups of six consecutive passages of an entry.
 
-Each is indexed as one text, for the keyword ranking. A passage is often too short to contain all words
-of a query. Its neighbours contain the others. Each window is therefore a document of its own in a second
-keyword index, and a passage gets the score of its window, too. The windows do not overlap, so each word
-is indexed only twice: in its passage and in its window. Window n has the passages with the ordinals 6n
-to 6n + 5. A conversation that grows therefore changes only its last window.
+A passage is often too short to contain all words of a query; its neighbours contain the others.
+Therefore each window is a document in a second keyword index, and a passage gets the score of its
+window, too. Windows do not overlap, so each word is indexed only twice: in its passage and in its
+window. Window n has the passages with the ordinals 6n to 6n + 5. When a conversation grows, only
+its last window changes.
 
-Tool calls and their results, which get no vector, are not part of the window's text. They would crowd
-out what was said.
+The text of a window leaves out tool calls and their results, because they would crowd out what was
+said.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _STEPS_AND_SHARES = tuple(
     )
     for at in range(WINDOW_CHUNKS)
 )
-"""For each position in a window: the distance to the start of the adjacent window, and its `share`."""
+"""For each position in a window: the distance to the start of the adjacent window, and `WindowsAround.share`."""
 
 
 def find_windows_around(place: int) -> WindowsAround:
@@ -88,9 +88,9 @@ def find_windows_around(place: int) -> WindowsAround:
 def score_text_around(place: int, scores: Mapping[int, float]) -> float:
     """Return the score of the text around the passage at `place`; `scores` maps window ids to scores.
 
-    A passage at the edge gets a part of the adjacent window's score, if that is higher. The result is
-    never less than the score of the passage's own window, so that the only passage of an entry has no
-    disadvantage.
+    At the edge of a window, a part of the adjacent window's score counts, if that score is higher.
+    The result is never less than the score of the passage's own window, so that an entry with a
+    single passage has no disadvantage.
     """
     # A search calls this for hundreds of passages, so it makes no `WindowsAround`.
     position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
@@ -103,7 +103,7 @@ def score_text_around(place: int, scores: Mapping[int, float]) -> float:
 def find_changed_windows(
     old: Iterable[tuple[int, str]], new: Iterable[tuple[int, str]]
 ) -> list[int]:
-    """Return the numbers of the windows that differ, counted from 0 in the entry.
+    """Return the numbers of the windows that differ. An entry's windows are numbered from 0.
 
     `old` and `new` have the ordinals and ids of the passages, in order.
     """

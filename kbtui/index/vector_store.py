@@ -1,7 +1,7 @@
 """Stores vectors in LanceDB, with one table for each model. No other module imports LanceDB.
 
-Each row has the number and the vector of a chunk. It also has the values that searches filter by, so
-that LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
+Each row has the number and the vector of a chunk. A row also has the values of the search filters,
+so that LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
 """
 
 from __future__ import annotations
@@ -54,16 +54,13 @@ VECTORS_VERSION = 4
 """Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000
-"""The minimum number of rows of a table that gets an index of one partition.
-
-This index makes searches three times as fast.
-"""
+"""A table with at least this many rows gets an index of one partition, which makes searches three times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""The minimum number of rows of a table that gets an approximate index.
+"""A table with at least this many rows gets an approximate index, because an exact one would be too slow.
 
-An exact index would be too slow. The approximate index stores one bit per dimension (RaBitQ, Gao and
-Long, 2024), in many partitions. A search reads some of them, and finds 99 % of the rows that it should
-find (docs/performance.md).
+The approximate index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions.
+A search reads some of the partitions, and finds 99 % of the rows that it should find
+(docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
@@ -71,14 +68,12 @@ MIN_RERANKED = 500
 REINDEX_GROWTH = 4
 """How much a table must have grown before its index is rebuilt with more partitions.
 
-An index with n partitions is rebuilt when the table needs n × `REINDEX_GROWTH` partitions or more.
+An index with n partitions is rebuilt when the table is large enough for n × `REINDEX_GROWTH`
+partitions.
 """
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""The maximum number of parts of the vector index.
-
-With more parts, it is rebuilt. Each compaction of the table adds a part.
-"""
+"""A vector index with more parts than this is rebuilt. Each compaction of the table adds a part."""
 NARROW_ROWS = 50_000
 """The maximum number of rows that a search with a filter compares one by one, without the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
@@ -89,14 +84,12 @@ KEEP_VERSIONS = timedelta(minutes=2)
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A search by meaning adds the vector of a keyword hit, times `LEAN_WEIGHT`, to the vector of the query.
 
-Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them with a vector is used.
+The keyword hit is the first one that has a vector, among the best `LEAN_CANDIDATES`.
 """
 MAX_FRAGMENTS = 24
-"""Without `force`, the table is compacted only after more writes than this, or if it has more fragments than this."""
+"""The table is compacted only after more writes than this, or if it has more fragments than this, unless forced."""
 OVERFETCH = 3
-"""A search for N results fetches at least `OVERFETCH` × N rows, because rows of one entry can crowd out
-those of others.
-"""
+"""A search for N results fetches at least `OVERFETCH` × N rows, because one entry's rows can crowd out others."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -241,15 +234,15 @@ class VectorStore:
         return [number for number in numbers if number not in found]
 
     def reload(self) -> None:
-        """See what other processes have written since the table was opened or last reloaded."""
+        """Load what other processes have written since the table was opened or last reloaded."""
         table: Any = self.table
         table.checkout_latest()
 
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions and, if the table is large, build its index.
 
-        Does nothing until the table has more than `MAX_FRAGMENTS` fragments, or has been written more
-        often than that since the last compaction. With `force`, the table is always compacted.
+        Does nothing unless the table has more than `MAX_FRAGMENTS` fragments, or more writes than
+        that since the last compaction. If `force` is true, the table is always compacted.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
@@ -304,9 +297,9 @@ class VectorStore:
 
 
 def has_vectors_of_model(folder: Path, model: str) -> bool:
-    """Return whether a model's vectors have a table.
+    """Return whether there is a table with a model's vectors.
 
-    If so, `VectorStore` opens this table and writes nothing.
+    If so, opening it with `VectorStore` writes nothing.
     """
     return (folder / f"{_make_table_name(model)}.lance").is_dir()
 
@@ -378,4 +371,4 @@ _WIDE_FILTERS = {
     make_vector_filter_sql(hidden=True),
     make_vector_filter_sql(archived=True),
 }
-"""Filters that match nearly all rows. The rows that match them need not be counted."""
+"""Filters that match nearly all rows, so that the matching rows need not be counted."""

@@ -1,8 +1,8 @@
 """Counts how common terms are in several keyword indexes together, so that scores can be compared.
 
-tantivy scores each index by the statistics of that index alone. A word can be rare in one workspace and
-common in another. Hits in the first workspace would then get scores that are too high. With the summed
-statistics, all indexes score their chunks as one index with all entries would.
+tantivy scores each index by the statistics of that index alone. Hits in a workspace would get too
+high scores if a word is rare there but common elsewhere. With the summed statistics, all indexes
+score their chunks as one index with all entries would.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CombinedTermStatistics:
         return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
-        """Return the sum of the BM25 inverse document frequencies of terms, which are pairs of field and term."""
+        """Return the sum of the BM25 inverse document frequencies of terms, given as pairs `(field, term)`."""
         rarities = []
         for field, term in field_terms:
             count = self.doc_freq(field, term)

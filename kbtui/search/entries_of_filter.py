@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class EntriesOfFilter(NamedTuple):
-    """The ids of the entries with a passage that a filter selects, and the mistakes in the filter."""
+    """The ids of the entries that a filter selects, and the mistakes in the filter."""
 
     entries: frozenset[str] = frozenset()
     mistakes: tuple[QueryMistake, ...] = ()

@@ -1,4 +1,4 @@
-"""Finds the filters that leave a search without hits, so that front ends can name them."""
+"""Finds the filters because of which a search has no hits, so that front ends can name them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _FilterInEffect(NamedTuple):
-    """A filter of a search, as users write it: the offsets of its text in the query, or its field in the request."""
+    """A filter as users write it, and where it is: the offsets in the query, or the field of the request."""
 
     text: str
     span: tuple[int, int] | None
@@ -25,11 +25,11 @@ class _FilterInEffect(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice that names the filters that leave a query without hits.
+    """Return a notice that names the filters because of which a query has no hits.
 
-    If one filter alone is the cause, only that one is named. Returns None if the search has no filters, or
-    would find nothing without them. `request` is the request as it was given, and `count_matches` returns how
-    many passages match a request by keywords.
+    If removing a single filter gives hits, only this filter is named. Returns None if the search
+    has no filters, or if it would find nothing without them either. `request` is the original
+    request, and `count_matches` counts the passages that match a request by keywords.
     """
     filters = _list_filters_in_effect(query, request)
     for one in filters:

@@ -57,10 +57,10 @@ class FilterValueError(Exception):
 class FilterDefinition:
     """A filter such as `after:`.
 
-    The attributes `search`, `library` and `entries` say how a search, the library pane and the list of
-    entries apply the filter. If one of these attributes is empty, the filter cannot be used there. There
-    is one exception: the library pane uses the index to apply the search filters that it cannot apply
-    itself.
+    The attributes `search`, `library` and `entries` say how a search, the library pane and the list
+    of entries apply the filter. If one of these attributes is empty, the filter cannot be used
+    there, with one exception: search filters that the library pane cannot apply itself are applied
+    by the index.
     """
 
     def __init__(
@@ -87,19 +87,13 @@ class FilterDefinition:
         self.about = about
         """What the filter selects. Help texts and completions show this text."""
         self.search = search
-        """The field of `SearchRequest` that stores the filter's values.
-
-        If there is no such field, this is `key`.
-        """
+        """The field of `SearchRequest` that stores the filter's values; equal to `key` if there is no such field."""
         self.term = term
         """The field of the keyword index that contains the filter's values; "" if no field does."""
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """Returns whether a conversation in the library pane matches.
-
-        None if the pane cannot tell by itself.
-        """
+        """The function that checks a conversation in the library pane; None if the pane needs the index for it."""
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
@@ -107,7 +101,7 @@ class FilterDefinition:
         self.shown_choices = offered or tuple(self.choices)
         """The valid values that completions and hints show. `choices` may contain other spellings."""
         self.noun = noun or key
-        """What error messages call a value of the filter, such as "topic" or "status"."""
+        """The word for a value of the filter in error messages, such as "topic" or "status"."""
         self.options = options
         """The names of the filter's options on the command line."""
         self.metavar = metavar
@@ -167,7 +161,7 @@ class FilterDefinition:
     ) -> FilterValueError:
         """Return the error for an unknown value. Its hint names similar values from `known`.
 
-        `other_names` are also valid, but the hint does not name them.
+        `other_names` are other valid values, which the hint does not name.
         """
         from difflib import get_close_matches
 
@@ -341,8 +335,8 @@ def quote_filter_value(value: str) -> str:
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
     """Split `value,"another value"` into its values.
 
-    If `at_spaces` is true, as in a query, a value without quotation marks ends at a space. If it is
-    false, as in an option, such a value can contain spaces.
+    A value without quotation marks ends at a space if `at_spaces` is true, as in a query.
+    Otherwise, as in an option, it can contain spaces.
     """
     plain_value = r'[^\s",]+' if at_spaces else r'[^",]+'
     found = re.finditer(rf'"([^"]*)(?:"|$)|({plain_value})', text)

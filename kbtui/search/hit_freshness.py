@@ -1,7 +1,8 @@
-"""Checks whether the file of a hit is unchanged, has changed, or no longer has the text.
+"""Checks whether the file of a hit is unchanged, has changed, or no longer contains the text.
 
-An answer must not contain hits from deleted or disabled subjects. The file of each hit is therefore
-checked. If the configuration has changed since indexing, the topic and the subject are checked, too.
+The checks keep hits from deleted or disabled subjects out of answers. The file of each hit is
+checked. If the configuration has changed since indexing, the topic and the subject are checked,
+too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The keyword leg: makes tantivy queries from a search request, and ranks chunks.
 
-The score of a chunk is the sum of the scores of the `QueryTerm`s that it matches, and of those that its
-window matches (see `passage_windows`). A `QueryTerm` is a term in a field of the index, with a weight.
-The terms are kept for rank explanations.
+A `QueryTerm` is a term in a field of the index, with a weight. The score of a chunk is the sum of
+the scores of the query terms that match the chunk, and of those that match its window (see
+`passage_windows`). The query terms are kept for rank explanations.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""The minimum number of chunks of a large index.
+"""An index with at least this many chunks counts as large: a search leaves out some terms.
 
-In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
+See `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
 """The minimum worth of a term that is searched in a large index, as a share of the best term's worth.
@@ -106,7 +106,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
     """Return a term's weight times its rarity.
 
-    None if the term has alternatives, or if no chunk contains it.
+    Returns None if the term has alternatives, or if no chunk contains the term.
     """
     if "|" in part.term:
         return None
@@ -198,8 +198,8 @@ class QueryTermBuilder:
     def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase.
 
-        The words of the phrase must be adjacent and in order. For a phrase in a script without spaces,
-        a text must contain every pair of adjacent characters of the phrase, in any order.
+        The words of the phrase must be adjacent and in order. In a script without spaces, a text
+        matches if it contains every pair of adjacent characters of the phrase, in any order.
         """
         text = normalize_unicode(text)
         stems = self._language.stem_text(text)
@@ -228,10 +228,11 @@ class QueryTermBuilder:
         return self._scale_to_summed_statistics(query, *((field, stem) for stem in stems))
 
     def _scale_to_summed_statistics(self, query: Any, *field_terms: tuple[str, str]) -> Any:
-        """If there are summed statistics, boost a query so that it scores as in one index with all entries.
+        """Boost a query so that its scores are those of one index with all entries.
 
-        tantivy multiplies a score by the rarity of the query's terms in this index. The boost replaces this
-        factor by the rarity of the terms in all indexes.
+        tantivy multiplies a score by the rarity of the query's terms in this index. The boost
+        replaces this factor by the rarity of the terms in all indexes. Without summed statistics,
+        the query is returned unchanged.
         """
         if self._summed_statistics is None or self._own_statistics is None:
             return query
@@ -253,7 +254,7 @@ class QueryTermBuilder:
     def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
         """Build a term that matches any near spelling of a token.
 
-        Unlike in BM25, a rare spelling counts no more than the likeliest one.
+        A rare spelling never counts more than the likeliest one, as it would with BM25.
         """
         rarities = [_compute_rarity(self._searcher, "body", near.stem) for near in token.corrected]
         queries = []
@@ -287,29 +288,26 @@ FURTHER_FACTOR = 2
 """A second fetch gets `FURTHER_FACTOR` × N rows, without the entries of the first fetch."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""The number of the best chunks that are searched for pairs of adjacent words of the query."""
+"""How many of the best chunks are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
 MAX_FETCHED_WINDOWS = 300
-"""The number of the best windows whose scores are read."""
+"""How many of the best windows have their scores read."""
 BEST_WINDOWS = 25
-"""The number of windows, best first, whose passages are ranked.
-
-These passages may lack all words of the query.
-"""
+"""How many of the best windows have their passages ranked, even passages without any word of the query."""
 MAX_SCORED_PASSAGES = 100
-"""The number of passages, best first, whose windows are scored even if these windows were not fetched."""
+"""How many of the best passages have their windows scored even if these windows were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 TermScores = tuple[QueryTerm, dict[int, float]]
-"""A term, with the numbers of the chunks or windows that match it and what it adds to their scores."""
+"""A term, and the numbers of the chunks or windows that match it, with what the term adds to their scores."""
 
 
 class KeywordSearch:
-    """A search by keywords. If hidden subjects are asked for, their index is searched too."""
+    """A search by keywords. If the request includes hidden subjects, their index is searched, too."""
 
     def __init__(
         self,
@@ -321,8 +319,9 @@ class KeywordSearch:
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
-        `statistics` maps True (hidden subjects) and False (visible entries) to the sums over all
-        indexes that are searched together. None means that only the indexes of `reader` are searched.
+        `statistics` has the sums over all indexes that are searched together, with the keys True
+        for hidden subjects and False for visible entries. It is None if only the indexes of
+        `reader` are searched.
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
@@ -382,7 +381,8 @@ class KeywordSearch:
     def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
         """Return the part of `found` whose chunks contain a word of the query.
 
-        `found` is a result of `rank_chunks`. The other chunks have no word of the query, but their windows do.
+        `found` is a result of `rank_chunks`. The chunks that are left out match only through their
+        windows.
         """
         if any(side.chunks_with_words is None for side in self.sides):
             return found
@@ -424,7 +424,7 @@ class KeywordSearch:
 
 
 def append_missing_chunks_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
-    """Append to the ranking `found` the chunks that only the ranking `near` has, with lower scores."""
+    """Append the chunks that are only in the ranking `near` to the ranking `found`, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
     if not found or not more:
@@ -589,9 +589,9 @@ class _KeywordIndexQuery:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
         The chunks are the best `limit` ones by their own texts, and those in the best windows.
-        `without` contains the numbers of the entries to exclude. If `limit` chunks were found, other
-        chunks may have the same score as the last of them. With `whole_ties`, all chunks with this score
-        are then left out.
+        `without` contains the numbers of the entries to exclude. If the limit was reached, further
+        chunks may have the same score as the last one. If `whole_ties` is true, all chunks with
+        this score are then left out.
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:
@@ -616,7 +616,7 @@ class _KeywordIndexQuery:
         return self._add_scores(found, more) if more else found, all_found
 
     def _add_scores(self, rows: list[RankedChunk], more: Mapping[int, float]) -> list[RankedChunk]:
-        """Return the rows in their new order; `more` maps chunk numbers to what their scores gain."""
+        """Add `more`, which maps chunk numbers to scores, to the scores of the rows; return the rows in their new order."""
         return sort_ranked_chunks(
             [
                 RankedChunk(row[0], row[1] + more[row[0]], row[2], row[3])
@@ -656,8 +656,8 @@ class _KeywordIndexQuery:
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
-        The word pairs are not in the main query, because tantivy would then compute the score of every
-        chunk (docs/performance.md).
+        Word pairs are not part of the main query, because they would make tantivy score every chunk
+        (docs/performance.md).
         """
         if not numbers or not self._word_pairs:
             return {}
@@ -688,7 +688,8 @@ class _KeywordIndexQuery:
     ) -> Any:
         """Build the query.
 
-        Without words, phrases and filters, return None, or with `selects_all` a query for all chunks.
+        If there are no words, phrases or filters, return a query for all chunks if `selects_all` is
+        true, otherwise None.
         """
         if not (wanted or self._has_filters or selects_all):
             return None
@@ -729,8 +730,8 @@ class _KeywordIndexQuery:
 class RankedWindows(NamedTuple):
     """The ids of the best windows, with their scores.
 
-    `first` are those whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says whether
-    `scores` has all windows that match.
+    `first` are the windows whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says
+    whether `scores` has all windows that match.
     """
 
     scores: dict[int, float]
@@ -741,8 +742,8 @@ class RankedWindows(NamedTuple):
 class WindowQuery:
     """The query for the windows of a keyword index.
 
-    Filters on entries exclude windows, too. Filters on passages do not; they only decide which passages
-    of the windows are ranked.
+    Filters on entries exclude windows. Filters on passages only decide which passages of the
+    windows are ranked.
     """
 
     def __init__(
@@ -788,8 +789,8 @@ class WindowQuery:
     ) -> dict[int, float]:
         """Map chunk numbers to the scores of the texts around these chunks.
 
-        The windows that are not among the best are looked up for the first `MAX_SCORED_PASSAGES` rows;
-        for further rows, they count as 0.
+        Of the windows that are not among the best, only those of the first `MAX_SCORED_PASSAGES`
+        rows are scored; the others count as 0.
         """
         scores = best.scores
         if not best.is_complete:
@@ -828,7 +829,7 @@ class WindowQuery:
 def _score_each_term(
     searcher: Any, parts: Iterable[QueryTerm], among: Any, field: str, count: int
 ) -> list[TermScores]:
-    """Return the scores of each term for up to `count` documents that match the query `among`."""
+    """Return, for each term, its scores in up to `count` documents that match the query `among`."""
     # One search per term takes less than half the time of tantivy's `explain` for each term and
     # document, which also composes the formula of the score as JSON.
     return [
@@ -859,7 +860,7 @@ def _build_field_filters(
     *,
     only: Collection[str] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Return a query for each filter on a text field; with `only`, for these fields alone."""
+    """Return a query for each filter on a text field. If `only` is given, other fields are left out."""
     wanted = [
         ("topic", request.topics),
         ("type", request.types),

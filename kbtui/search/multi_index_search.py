@@ -1,9 +1,10 @@
 """Searches the indexes of all projects of the user as if they were one index.
 
-The rules of each workspace still apply: a subject that the workspace hides or disables is not found. For
-each leg, the rankings of all indexes are merged into one. Only then are the two legs fused, so that a
-hit gets the rank that it would have in one index. A passage that is in several workspaces has the same
-chunk id in all of them. It is one hit, which belongs to the first of these workspaces.
+The rules of each workspace still apply: a subject that the workspace hides or disables is not
+found. For each leg, the rankings of all indexes are merged into one, before the two legs are fused.
+Therefore a hit has the rank that it would have in one index. A passage that is in several
+workspaces has the same chunk id in all of them, and becomes one hit of the first of these
+workspaces.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_PROJECTS_IN_HINT = 5
-"""The maximum number of projects whose hints are shown for a mistake in a query."""
+"""For a mistake in a query, the hints of at most this many projects are shown."""
 
 
 class SearchedIndex(NamedTuple):
@@ -85,7 +86,7 @@ class VectorSearch(Protocol):
         """Return the numbers of the nearest chunks of an index with their similarity, best first."""
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return two numbers of chunks: those that still lack a vector, and all that need one."""
+        """Return how many chunks still lack a vector, and how many need one in total."""
 
     def filter_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
@@ -106,10 +107,10 @@ def search_indexes(
 ) -> SearchAnswer:
     """Search several indexes, and return the answer that one index with all entries would give.
 
-    If several workspaces contain the same passage, the hit is from the first of them. A filter that has
-    no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If all
-    workspaces are excluded, the answer says which filters have no meaning in the first workspace.
-    Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
+    If several workspaces contain the same passage, the hit is from the first of them. A filter with
+    a value that a workspace does not have, such as the name of a topic, excludes the workspace. If
+    all workspaces are excluded, the answer names such filters of the first workspace. Without
+    `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
     """
     return _MultiIndexSearch(indexes, request).answer(vectors)
 
@@ -130,13 +131,13 @@ class _MultiIndexSearch:
         self._runs: dict[int, SearchRun] = {}
         """The searches of the indexes that can have hits, by the position of the index."""
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
-        """Ranked passage -> position of an index that contains it -> its place in that index."""
+        """Ranked passage -> position of each index that contains the passage -> the passage's place in this index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
         self._positions_of_requests: dict[int, dict[tuple[str, int], int]] = {}
-        """Position of an index -> (entry id, turn) of a hit on a request -> the position of its chunk."""
+        """Position of an index -> (entry id, turn) of each hit on a request -> the position of the hit's chunk."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -290,7 +291,7 @@ class _MultiIndexSearch:
     def _find_pending_chunks(
         self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
     ) -> tuple[float, frozenset[int]]:
-        """Return the share of chunks with a vector, and the keyword hits that have none yet."""
+        """Return the share of chunks with a vector, and the keyword hits without a vector."""
         left = total = 0
         incomplete = set()
         for position in self._runs:
@@ -382,7 +383,7 @@ class _MultiIndexSearch:
         return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:
-        """Return a key that all chunks of an entry share, in all workspaces of its project."""
+        """Return a key that identifies the entry of a chunk in all workspaces of its project."""
         place = self._list_places(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 

@@ -1,8 +1,8 @@
-"""Finds the indexed words that a user probably meant by a word that hardly any text contains.
+"""Finds the indexed words that a user probably meant by a rare or misspelled word.
 
-The index contains stems only, and a stem can belong to words that are not like the typed word: *receves*
-without its last letters resembles the stem of *recovers*. The words themselves are therefore read from a few
-texts with the stem, and compared with the typed word.
+The index contains only stems, which can mislead: *receves* without its last letters resembles the
+stem of *recovers*. Therefore the words with a similar stem are read from a few texts, and compared
+with the typed word.
 """
 
 from __future__ import annotations
@@ -18,44 +18,43 @@ if TYPE_CHECKING:
 
     StemsOfText = Callable[[str], list[str]]
     TextsWithStem = Callable[[str, int], Iterable[str]]
-    """A function that returns up to a number of texts that contain a stem."""
+    """A function that takes a stem and a number, and returns at most this number of texts with the stem."""
 
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The words of at most this many stems are compared with the typed word. The most common stems come first."""
+"""The words of at most this many stems, the most common ones, are compared with the typed word."""
 TEXTS_OF_STEM = 16
 """The number of texts from which the words of a stem are read."""
 MIN_LETTERS_OF_FREE_START = 6
-"""The minimum number of letters of a word whose near spellings may begin with another letter."""
+"""The near spellings of a word with at least this many letters may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
 """If no word is at edit distance one, words with at least this many letters are compared with similar terms.
 """
 NEAR_SPELLING_RATIO = 0.75
 """The minimum similarity of a stem that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""At most this many terms are compared with a word, the most common first. This limits the time of a search.
-"""
+"""At most this many terms, the most common ones, are compared with a word, to limit the time of a search."""
 MAX_ENDING_LETTERS = 5
-"""To find the stem of an unfinished or inflected word, at most this many letters at its end are left out."""
+"""At most this many last letters of an unfinished or inflected word are left out to find its stem."""
 MAX_INFLECTION_LETTERS = 3
-"""Two words may have different endings of up to this many letters, as *receive* and *receives*."""
+"""One of two words may have an additional ending of up to this many letters, as in *receive* and *receives*."""
 SWAP_DISTANCE = 0.7
-"""What two swapped letters add to the edit distance of two words. Every other edit adds 1."""
+"""What two swapped letters add to an edit distance. Every other edit adds 1."""
 INFLECTION_DISTANCE = 0.1
-"""What a different ending adds to the edit distance of two words."""
+"""What an additional ending adds to an edit distance."""
 MAX_DISTANCE = 2.5
 """A word with a larger edit distance is not a near spelling."""
 LIKELIHOOD_PER_EDIT = 0.03
-"""The factor by which one more edit reduces how likely a word was meant."""
+"""The factor by which each edit reduces the likelihood that a word was meant."""
 MIN_LIKELIHOOD_SHARE = 0.25
-"""A word is searched for only if its likelihood is at least this share of the likeliest word's likelihood."""
+"""A word is searched for only if it is at least this share as likely as the likeliest word."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class NearSpelling(NamedTuple):
-    """An indexed stem that was probably meant. `weight` is its likelihood, from 0 to 1 for the likeliest."""
+    """An indexed stem that was probably meant. `weight` is its likelihood divided by that of the likeliest stem."""
 
     stem: str
     weight: float
@@ -74,9 +73,10 @@ def find_near_spellings(
 ) -> tuple[NearSpelling, ...]:
     """Return up to `MAX_NEAR_SPELLINGS` stems that were probably meant by `word`, the likeliest first.
 
-    A stem is likelier if more passages contain it and if its words are less different from `word`. With
-    `keeps_first_letter`, only words with the same first letter are considered. The stem `excluded` is left
-    out. With `compares_similar`, similar terms follow if no word is at edit distance one.
+    A stem is likelier if more passages contain it and if its words are less different from `word`.
+    If `keeps_first_letter` is true, only words with the same first letter are considered. The stem
+    `excluded` is left out. If `compares_similar` is true and no word is at edit distance one,
+    similar terms are considered.
     """
     near = _list_words_at_edit_distance_one(word)
     if keeps_first_letter:

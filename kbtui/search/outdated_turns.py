@@ -1,7 +1,7 @@
-"""Finds outdated turns. Subjects that were given to such a turn have later changed or been removed.
+"""Finds outdated turns: turns that were given a subject that has since changed or disappeared.
 
-Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
-that was given a part of the subject, and only once.
+Most texts are compared by their hashes in the catalog. The file of a subject is read only for a
+turn that was given a part of the subject, and only once.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def list_query_completions(
 ) -> list[QueryCompletion]:
     """Return up to `MAX_COMPLETIONS` completions of the word before the cursor, in the search or the library.
 
-    Values that begin with the typed text come first. Types, arguments and files come from the index of
-    visible entries, if there is one; labels and worktrees come from `conversations`; tools, models and
-    agents come from the index, or from `conversations` and their `summaries`.
+    Values that begin with the typed text come first. Types, arguments and files come from the index
+    of visible entries, if there is one. Labels and worktrees come from `conversations`. Tools,
+    models and agents come from the index, or from `conversations` and their `summaries`.
     """
 
     def list_values(row: FilterDefinition, part: str) -> list[tuple[str, str]]:

@@ -38,8 +38,7 @@ class QueryFilter(NamedTuple):
     """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
     `excluded` means that the filter has the form `-key:value`. `unfinished` means that the user is
-    still typing the filter. In such a filter, a value that is only the beginning of a valid value
-    is not a mistake.
+    still typing the filter. The beginning of a valid value is then not a mistake.
     """
 
     key: str
@@ -173,7 +172,7 @@ _Turn = tuple[str, int | None]
 
 TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
-"""The filter `file:` checks at most this many calls whose arguments contain the words of the path."""
+"""The filter `file:` checks at most this many of the calls whose arguments contain the words of the path."""
 MAX_TITLED_ENTRIES = 2000
 """The maximum number of entries that the filter `title:` selects, even if more titles match."""
 
@@ -183,9 +182,9 @@ class ArgumentAndExclusionFilters(NamedTuple):
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each
     tuple. `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the
-    values in this field of the keyword index. `turns` is None or contains pairs of a conversation's id
-    and a turn: a chunk must be in one of these turns. `without_turns` are excluded turns, and
-    `without_chunks` are the numbers of their chunks.
+    values in this field of the keyword index. If `turns` is not None, a chunk must be in one of
+    these turns, which are pairs of a conversation's id and a number. `without_turns` are excluded
+    turns, and `without_chunks` are the numbers of their chunks.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
@@ -238,8 +237,8 @@ def apply_query_filters(
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
-    Returns the changed request, the filters for which `SearchRequest` has no field, and the mistakes. A
-    filter can narrow an option of the request, but never widen it.
+    Returns the changed request, the filters for which `SearchRequest` has no field, and the
+    mistakes. A filter can narrow the request's options, but never widen them.
     """
     resolved = (getattr(request, row.search) for row in _list_filters_with_resolved_values())
     if not (query.filters or request.marks or any(resolved)):
@@ -248,7 +247,7 @@ def apply_query_filters(
 
 
 def _list_filters_with_resolved_values() -> list[FilterDefinition]:
-    """Return the filters with values that differ from the indexed terms, such as the title of a topic."""
+    """Return the filters whose values can differ from the indexed terms, as the title of a topic does."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 
@@ -293,7 +292,7 @@ class _QueryFilterApplier:
         return self._request, further, self._mistakes
 
     def _select_marked_turns(self) -> None:
-        """Select the turns with the wanted marks, and exclude those with unwanted ones."""
+        """Select the turns with the wanted marks, and exclude those with unwanted marks."""
         if not (self._request.marks or self._without_marks):
             return
         turns: dict[str, set[_Turn]] = {}
@@ -455,10 +454,10 @@ class _QueryFilterApplier:
     def _apply_project_filter(
         self, row: FilterDefinition, values: Sequence[str], *, excluded: bool
     ) -> None:
-        """Keep or exclude the searched project, or the conversations held in one of its worktrees.
+        """Keep or exclude the searched project, or the conversations that were held in one of its worktrees.
 
-        Raises `FilterValueError` if nothing of the project is left. A search of all projects then leaves out
-        this workspace.
+        Raises `FilterValueError` if nothing of the project is left, so that a search of all
+        projects leaves out the workspace.
         """
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.project_directories import identify_project
@@ -484,7 +483,7 @@ class _QueryFilterApplier:
             self._entries = entries if self._entries is None else self._entries & entries
 
     def _find_turns_naming_file(self, name: str) -> set[_Turn]:
-        """Return the turns with a tool call whose arguments contain a path that is `name` or ends with `/` and `name`."""
+        """Return the turns with a tool call that has, in its arguments, a path that is `name` or ends with `/name`."""
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode

@@ -82,7 +82,7 @@ MIN_CORRECTED_LETTERS = 6
 FEW_KEYWORD_HITS = 3
 """A search with fewer keyword hits than this also looks for near spellings of its rare words."""
 MIN_NEAR_LETTERS = 4
-"""Only words with at least this many letters get near spellings. Shorter words would have too many."""
+"""Only words with at least this many letters get near spellings. Shorter words would have too many of them."""
 MAX_PREFIX_TERMS = 32
 
 
@@ -192,8 +192,8 @@ def analyze_and_correct_query_words(
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index, and correct words that are not in the index.
 
-    `texts` returns texts of the index that contain a stem. With `completes_last`, the last word may be the beginning of a word. It is corrected only if no
-    word of the index can complete it.
+    `texts` returns texts of the index that contain a stem. If `completes_last` is true, the last
+    word may be unfinished: it is corrected only if no word of the index can complete it.
     """
     found = []
     for position, text in enumerate(words, 1):
@@ -256,7 +256,7 @@ def _correct_spelling(
 def add_near_spellings(
     token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
 ) -> QueryToken:
-    """Return a token with near spellings in `corrected`, if fewer than `FEW_KEYWORD_HITS` passages have its word."""
+    """Return a token. If fewer than `FEW_KEYWORD_HITS` passages have its word, `corrected` has near spellings."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
         return token
@@ -277,7 +277,7 @@ def add_near_spellings(
 
 
 def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
-    """Return how many passages contain a token, in the field that contains it most often."""
+    """Return how many passages contain a token. The field with the highest number counts."""
     return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
 
 

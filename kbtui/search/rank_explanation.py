@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""To find the rank of a chunk that is not a hit, this many chunks are ranked by meaning.
+"""How many chunks are ranked by meaning to find the rank of a chunk that is not a hit.
 
 By keywords, ten times as many are ranked.
 """
@@ -88,7 +88,7 @@ class SearchExplainer:
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
 
-        If the reference covers several chunks, only the best-ranked chunk is explained.
+        If the reference covers several chunks, only the one with the best rank is explained.
         """
         entry, chunks = find_passages_of_reference(self._reader, ref)
         if entry is None:
@@ -169,10 +169,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map the best chunks of a leg to their rank and score in the leg.
-
-        Include more chunks than a search needs.
-        """
+        """Map the best chunks of a leg, more than a search ranks, to their rank and score in the leg."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -220,7 +217,7 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
-        """Return the query's terms that match a chunk or its window, best first, and words without a match."""
+        """Return the query's terms that match a chunk or its window, best first, and the query's other words."""
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side in self._term_scores:

@@ -1,9 +1,9 @@
 """Reranks the best passages of both legs by their texts and by their places in conversations.
 
-A leg compares each passage with the query alone. It does not know that a passage replies to a question
-that matches the query, or that other passages of the same conversation match it, too. The reranker
-orders the turns among the best passages by such facts. As a group, the turns keep their places.
-Subjects, for which there are no such facts, therefore stay where they are.
+A leg compares only the passage itself with the query. The reranker also considers whether a passage
+replies to a question that matches the query, and whether other passages of the conversation match.
+By such facts, it sorts the passages of turns. Together they keep their places in the ranking, so
+passages of subjects stay where they are.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ RERANKED_PASSAGES = 100
 """The number of the best passages that are reranked."""
 # The values of these constants were measured: docs/search-quality.md.
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
-"""The maximum bonuses of a passage: for query words in its entry's title, and for its length."""
+"""The maximum bonuses of a passage: for query words in the title of its entry, and for its length."""
 FULL_LENGTH_BYTES = 100
 """The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`.
 
-A shorter one gets a share of it.
+A shorter passage gets a proportional part.
 """
 WORDS_WEIGHT = 3.0
 """The bonus of a turn's passage that contains all words of the query in the same form."""
@@ -38,9 +38,9 @@ OTHER_FORM_SHARE = 0.5
 REPLY_WEIGHT = 0.2
 """A reply gets this share of the score of the question or request to which it replies."""
 CONVERSATION_WEIGHT = 0.2
-"""A turn's passage gets this share of the mean score of the best other passages of its conversation."""
+"""A passage of a turn gets this share of the mean score of the other best passages in its conversation."""
 CONVERSATION_PASSAGES = 3
-"""The number of other passages of a conversation from which a passage's bonus is computed, best first."""
+"""The bonus for a conversation is computed from at most this many other passages of it, best first."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -56,11 +56,11 @@ class ScoredPassage(NamedTuple):
 
 
 class RankBonuses(NamedTuple):
-    """What the reranker finds out about a passage.
+    """The bonuses that the reranker gives a passage.
 
-    `title` and `length` are added to its score. `words`, `reply` and `conversation` determine the
-    passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to the
-    score.
+    `title` and `length` are added to the score. `words`, `reply` and `conversation` determine the
+    passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to
+    the score.
     """
 
     title: float = 0.0
@@ -132,9 +132,8 @@ class Reranker:
     def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
-        The keyword leg compares stems, and scores a passage by the text around it, too. This bonus
-        differs from that score in three ways. It prefers words in the same form, ignores the text around
-        the passage, and counts function words, too.
+        Unlike the score of the keyword leg, this bonus prefers words in the same form, ignores the
+        text around the passage, and counts function words.
         """
         total = sum(rarity for _, rarity in self._tokens) or 1.0
         return [WORDS_WEIGHT * self._weigh_words(one.chunk.text) / total for one in turns]
@@ -198,9 +197,9 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
 def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
     """Map the number of each turn's passage to what its new place adds to its score.
 
-    `turns` has the fused score and the bonuses of each passage. The turns are sorted once without the bonuses
-    for turns, and once with them. A turn that is in place N of the second order gets the score of the turn
-    that is in place N of the first.
+    `turns` has the fused score and the bonuses of each passage. The turns are sorted once without
+    the bonuses for turns, and once with them. The turn in place N of the second order gets the
+    score of the turn in place N of the first order.
     """
     scores = {
         number: score + bonuses.title + bonuses.length for number, (score, bonuses) in turns.items()

@@ -49,7 +49,7 @@ CHUNKS_LOADED_AT_ONCE = 30
 """How many ranked chunks are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""A function that ranks chunks by their vectors. It gets a request and the name of an index generation."""
+"""A function that takes a request and the name of an index generation, and ranks chunks by their vectors."""
 SemanticLeg = Callable[[str], SemanticRanker]
 """A function that starts to embed the text of a query, and returns before the vector is ready.
 
@@ -107,10 +107,11 @@ def run_search_and_build_answer(
 def make_match_notices(
     runs: Sequence[SearchRun], hits: Sequence[Hit], exact_hit_count: int | None
 ) -> list[Notice]:
-    """Return the notices that say how far the hits match the words and the filters of the query.
+    """Return the notices that say how well the hits match the words and the filters of the query.
 
-    `runs` are the searches of all indexes that were searched together. `exact_hit_count` is the number of
-    keyword hits without those for near spellings; None if there was no search by keywords.
+    `runs` are the searches of all indexes that were searched together. `exact_hit_count` is the
+    number of keyword hits, apart from those found by near spellings; None if there was no search by
+    keywords.
     """
     notices = [] if exact_hit_count is None else _make_near_spelling_notices(runs, hits)
     if exact_hit_count or (exact_hit_count is None and hits):
@@ -186,7 +187,7 @@ class SearchRun:
         self.given_request = request
         """The request as it was given. In `request`, the filters in the query are applied, too."""
         self.exact_hit_count: int | None = None
-        """The number of keyword hits without those for near spellings; None before the search by keywords."""
+        """The number of keyword hits, apart from those found by near spellings; None before the search by keywords."""
         text = request.query
         if len(text) > MAX_QUERY_CHARACTERS:
             text = text[:MAX_QUERY_CHARACTERS]
@@ -220,9 +221,8 @@ class SearchRun:
     def visible_chunks(self) -> dict[int, tuple[str, str]]:
         """Chunk number -> (chunk id, entry id), for the ranked chunks that are visible, best first.
 
-        Equal scores are sorted by chunk id. The vectors may be older than the catalog. Chunks that the
-        catalog no longer has, and chunks of entries that are now hidden or archived, are therefore left
-        out.
+        Equal scores are sorted by chunk id. Because the vectors may be older than the catalog,
+        chunks that were deleted or whose entries are now hidden or archived are left out.
         """
         found = self.reader.get_visible_chunk_ids(
             self.scores, hidden=self.request.hidden, archived=self.request.archived
@@ -349,7 +349,7 @@ class SearchRun:
             self.legs["semantic"] = self.filter_semantic_ranking(ranked)
 
     def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
-        """Remove from a ranking by meaning the chunks that violate the query's phrases or exclusions; return the rest."""
+        """Return a ranking by meaning without the chunks that lack a phrase of the query or have an excluded text."""
         narrowing = self.narrowing
         exclusions = (self.query.excluded, narrowing.without, narrowing.without_turns)
         if not (self.query.phrases or any(exclusions)):
@@ -371,9 +371,10 @@ class SearchRun:
 
 
 class HitCounts(NamedTuple):
-    """The number of hits if there were no limit, and the numbers of passages that were left out.
+    """The number of hits without a limit, and the numbers of passages that were left out.
 
-    `omitted` counts the chunks whose text no longer exists, `left_out` those beyond the limit per entry.
+    `omitted` counts the passages whose text no longer exists, `left_out` those beyond the limit per
+    entry.
     """
 
     total: int
@@ -441,7 +442,7 @@ def add_context_to_hits(
 ANSWER_CHARACTERS = 600
 """The maximum number of characters of the final answer that is part of a hit on a request."""
 LATER_MATCH_SHARE = 0.5
-"""A later turn takes up the matter of a hit if its match with the query is at least half as good as the hit's."""
+"""A later turn takes up the matter of a hit if it matches the query at least this share as well as the hit."""
 
 
 def _add_answers(
@@ -471,7 +472,7 @@ def _cut_at_word(text: str, length: int) -> str:
 def _add_later_turns(
     run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
 ) -> list[Hit]:
-    """Add to each hit in a turn the last later turn that also matches the query well; return all hits."""
+    """Add to each hit in a turn the last of the later turns that match the query well; return all hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits
@@ -498,7 +499,7 @@ def _add_later_turns(
 
 
 def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits, each with the subjects that have changed since they were given to the turn of the hit."""
+    """Add to each hit in a turn the subjects that have changed since the turn was given them; return all hits."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
@@ -554,13 +555,14 @@ LEG_WEIGHT = 0.5
 class LegScale:
     """Scales the scores of a leg, so that those of two legs can be added.
 
-    A scaled score is the distance from the last score of the leg, in standard deviations of the leg's
-    first `depth` scores. Ranks would lose how much better the first hits are than the others.
+    A scaled score is the distance from the last score of the leg, in standard deviations of the
+    leg's first `depth` scores. Ranks were rejected, because they do not show how much better the
+    first hits are than the others.
 
-    A leg with fewer than `depth` hits has found all matches. In the keyword leg, every passage without a
-    match then has the score 0, and these zeros are part of the standard deviation. A leg with at least
-    `depth` hits may have been cut off before other matches. A passage that the leg does not contain gets
-    the score of the hit at `depth`.
+    If a leg has fewer than `depth` hits, these are all matches. In the keyword leg, all other
+    passages then have the score 0, and these zeros are part of the standard deviation. If a leg has
+    at least `depth` hits, there may be further matches. A passage that is not among the hits then
+    gets the score of the hit at `depth`.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
@@ -612,9 +614,9 @@ class LegFusion:
     def score_chunk_in_leg(self, leg: str, number: int) -> float:
         """Return what a leg adds to the score of a chunk.
 
-        If only one leg has hits, this is 1 / rank. If the vectors are incomplete, the semantic leg has
-        less weight. A keyword hit without a vector then gets its keyword score in the semantic leg, too,
-        so that chunks with a vector have no advantage.
+        If only one leg has hits, this is 1 / rank. While some chunks have no vectors, the semantic
+        leg has less weight. A keyword hit without a vector gets its keyword score in the semantic
+        leg, too, so that chunks with a vector have no advantage.
         """
         if not self.has_two_rankings:
             rank = self.ranks[leg].get(number)
@@ -664,7 +666,7 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit has no rare word of the query and a lower similarity than this."""
+"""A query is a gap if its best hit contains no rare word of the query, and is less similar to the query than this."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
@@ -685,10 +687,10 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
 
 
 def _find_rare_words(run: SearchRun) -> list[QueryWord]:
-    """Return the rare words of a query; if no word is rare, all words except function words.
+    """Return the rare words of a query; if no word is rare, return all words except function words.
 
-    Returns an empty list for a query with a phrase. Every hit of such a query contains the phrase, so
-    there is no need to look for rare words.
+    Returns an empty list for a query with a phrase, because every hit of such a query contains the
+    phrase.
     """
     if run.query.phrases:
         return []

@@ -30,15 +30,9 @@ A longer query is cut, and the answer contains a notice about it.
 """
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""The maximum number of hits that each leg fetches.
-
-A request's `limit` changes neither this number nor the order.
-"""
+"""The maximum number of hits that each leg fetches. It does not depend on the request's `limit`."""
 SCORE_DIGITS = 4
-"""The number of digits of fused scores.
-
-They are rounded, so that rounding errors of the legs do not change the order.
-"""
+"""The number of digits to which fused scores are rounded, so that rounding errors of the legs do not change the order."""
 MAX_HITS = 400
 """The maximum number of hits of an answer. Both legs together fetch fewer, unless `depth` is raised."""
 
@@ -137,8 +131,8 @@ if TYPE_CHECKING:
     class OptionalHitFields(TypedDict, total=False):
         """The optional fields in the JSON of a hit.
 
-        `explanation` depends on the search request. `project`, `workspace` and `also_in` are there if
-        all projects were searched. The other fields depend on the kind of the hit.
+        `explanation` depends on the search request. `project`, `workspace` and `also_in` are
+        present if all projects were searched. The other fields depend on the kind of the hit.
         """
 
         topic: str | None
@@ -208,10 +202,11 @@ if TYPE_CHECKING:
 class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
-    * `partial`: whether the user is still typing the query. If so, the last word matches as a prefix.
+    * `partial`: whether the user is still typing the query. If so, the last word matches as a
+      prefix.
     * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
     * `exclude`: the id of a conversation that is not searched.
-    * `entries`: entry ids. If there are any, only these entries are searched.
+    * `entries`: entry ids. If the list is not empty, only these entries are searched.
     * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. The ranking is the
       same, and the answer counts the passages that are left out.
     * `depth`: the maximum number of hits from each leg.
@@ -219,12 +214,14 @@ class SearchRequest(NamedTuple):
     * `why`: a reference. The answer explains why its text is not among the hits.
     * `explain`: whether the answer explains each hit.
     * `zone`: the time zone of dates in the query; None means the time zone of this process.
-    * `marks`: states of marks. If there are any, only turns with such a mark are searched.
-    * `marked`: all marked turns, each as `STATE REFERENCE`. The engine sets it from the user's data.
-    * `project_name`: the name of the searched project. The engine sets it in a search of all projects.
-    * `chunks`: chunk numbers. If there are any, only these chunks are searched.
-    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg moves the vector of
-      the query towards that of the first of these chunks that has a vector.
+    * `marks`: states of marks. If the list is not empty, only turns with such a mark are searched.
+    * `marked`: all marked turns, each as `STATE REFERENCE`. The engine sets it from the user's
+      data.
+    * `project_name`: the name of the searched project. The engine sets it in a search of all
+      projects.
+    * `chunks`: chunk numbers. If the list is not empty, only these chunks are searched.
+    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg moves the
+      query's vector towards the vector of the first of these chunks that has one.
     * `all_projects`: whether all workspaces that the user has opened are searched.
 
     Filters in `query` can narrow these options, but never widen them.
@@ -395,17 +392,18 @@ class Hit(NamedTuple):
     * `freshness` is `changed` if the file has changed since it was indexed but still contains the
       text.
     * `agent` is the agent of the conversation.
-    * `parent_id` and `parent_title` name another conversation to which this one belongs, for
-      example because a subagent held this one.
+    * `parent_id` and `parent_title` name the conversation to which this one belongs, such as the
+      one that started a subagent.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
-    * `outdated_subjects` are the subjects that were given to the turn and have changed since.
+    * `outdated_subjects` are the subjects that have changed since the turn was given them.
     * `marks` are the user's marks on the turn.
-    * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name, the
-      root of the hit's workspace, and the roots of the other workspaces that contain the passage.
+    * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name,
+      the root of the hit's workspace, and the roots of the other workspaces that contain the
+      passage.
     * `entry_passages` is how many passages of the entry the search found, this one included.
     * `answer` is the head of the final answer in the turn, if the hit is a request.
-    * `later_turn` is the last later turn of the conversation that matches the query at least half as
-      well as this hit, or None.
+    * `later_turn` is the last of the later turns that match the query at least half as well as this
+      hit, or None.
     """
 
     ref: str
@@ -504,8 +502,8 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
-    `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If it has
-    no rank, `reason` says why. `score` is the chunk's score in this leg: BM25, or the cosine
+    `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If the
+    rank is None, `reason` says why. `score` is the chunk's score in this leg: BM25, or the cosine
     similarity. `gives` is the part of the fused score that comes from this leg.
     """
 
@@ -531,8 +529,8 @@ class SearchLegRank(NamedTuple):
 class QueryTermScore(NamedTuple):
     """A term of a query that matches a chunk.
 
-    `word` is the word of the query. It matches `term`, which is in the field `field` of the index.
-    `weight` is the weight of the term, and `score` is the term's share of the BM25 score.
+    The word `word` of the query matches `term` in the field `field` of the index. `weight` is the
+    weight of the term, and `score` is the term's share of the BM25 score.
     """
 
     word: str
@@ -591,8 +589,8 @@ class RankExplanation(NamedTuple):
     def as_json(self) -> "RankExplanationJson":
         """Return all fields as JSON.
 
-        `reasons` has the notices of the field `kept_out` as codes with values. The key `kept_out` has
-        the same notices as texts.
+        The key `reasons` has the notices in `self.kept_out` as codes with values. The key
+        `kept_out` has them as texts.
         """
         shape = self._asdict() | {
             "lexical": self.lexical.as_json(),

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""To find similar passages by keywords, at most this many words of a text are searched for."""
+"""The maximum number of words of a text that are searched for to find similar passages by keywords."""
 MAX_PROSE_CHARACTERS = 600
-"""To find similar passages by meaning, this many characters at the start of a text are the query.
-"""
+"""The number of characters at the start of a text that are the query for finding similar passages by meaning."""
 
 
 def find_similar_passages(

@@ -1,4 +1,4 @@
-"""Splits a tool's text into blocks: fenced code, the content of a file, terminal colours, and a fold for the middle of a long text."""
+"""Splits a tool's text into blocks: fenced code, file contents, coloured text, and a fold in a long text."""
 
 from __future__ import annotations
 
