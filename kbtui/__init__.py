@@ -1,4 +1,4 @@
-"""kbtui: browse, search and read what a workspace knows and remembers.
+"""kbtui: browse, search and read the knowledge and the conversations of a workspace.
 
 The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
 classes and errors that they use. `import kbtui` takes almost no time, because each name is imported

@@ -28,9 +28,10 @@ def parse_date_or_age(
 ) -> datetime | None:
     """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
-    A day means the midnight at its start. If `to_end_of_day` is true, a day means the midnight at its
-    end. If the text names no time zone, `zone` applies; None means local time. An age such as `3d` is
-    subtracted from `now`, which must have a time zone. A weekday means the last such day before today.
+    A day without a time means the midnight at its start or, if `to_end_of_day` is true, at its end.
+    If the text names no time zone, `zone` applies; None means local time. An age such as `3d` is
+    subtracted from `now`, which must have a time zone. A weekday means the last such day before
+    today.
     """
     now = now or datetime.now(UTC)
     text = text.strip().lower()

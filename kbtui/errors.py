@@ -25,7 +25,7 @@ class KbtuiError(Exception):
 
     exit_code = 3
     is_hint_for_user = True
-    """Whether the hint is only for people. An assistant that calls a tool could not follow such a hint."""
+    """Whether the hint is only for people, because an assistant that calls a tool cannot follow it."""
 
     def __init__(
         self,

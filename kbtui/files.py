@@ -154,7 +154,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 KEY_PARTS_LIMIT = 100
 """The maximum number of parts of a dotted key.
 
-More parts are an error, because `tomllib` would take too long to parse them.
+A longer key is an error, because `tomllib` would take too long to parse it.
 """
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 

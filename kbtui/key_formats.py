@@ -1,7 +1,7 @@
 """The formats of keys, and how to find keys of these formats in a text.
 
-A key of a known format begins with a prefix, such as `ghp_`. Keys are also found if they are wrapped
-over lines or cut off, and so are private keys without their first line.
+A key of a known format begins with a prefix, such as `ghp_`. Keys are found even if they are
+wrapped over lines or cut off; private keys are found even without their first line.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
 )
 """For each kind of key: its name, its prefixes separated by `|`, and a pattern for the text after the prefix.
 
-Inside a word, a key is recognized only after `_`.
+A key is recognized only at the start of a word, or after `_` inside a word.
 """
 _PREFIXES = sorted(
     {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}, key=len
@@ -229,7 +229,7 @@ class DetectedSecret(NamedTuple):
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Return an expression for `compile_scanner` that finds any of several words."""
+    """Return a regular expression for `compile_scanner` that finds any of several words."""
     return "|".join(map(re.escape, words))
 
 
@@ -335,7 +335,7 @@ def _find_key_at(text: str, at: int) -> DetectedSecret | None:
 
 
 def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
-    """Return the end of a key that continues on the next lines; None if it does not.
+    """Return the end of a key that continues on the next lines; None if the key does not continue.
 
     `end` is the end of what looks like a whole key on the first line.
     """
@@ -360,7 +360,7 @@ def _is_part_of_key(part: str) -> bool:
 
 
 def _find_end_of_cut_key(text: str, start: int) -> int | None:
-    """Return where a key that was cut off ends; None if the text after the prefix is not part of a key."""
+    """Return the end of a key that was cut off; None if the text after the prefix does not belong to a key."""
     part = _KEY_CHARACTERS.match(text, start)
     if part is None:
         return None

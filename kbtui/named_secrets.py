@@ -80,9 +80,9 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 class _Context(NamedTuple):
     """What precedes a kind of secret.
 
-    `words` are in lower case. `pattern` is matched at each of these words. If `back` is not 0, `pattern` is
-    searched for from `back` characters before the word. Its groups `value`, `value2` and `value3` are the
-    secret.
+    `words` are in lower case. `pattern` must match at one of these words or, if `back` is not 0, in
+    the text from `back` characters before the word. The groups `value`, `value2` and `value3` of
+    the pattern are the secret.
     """
 
     what: str
@@ -101,7 +101,7 @@ def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -
 
 
 def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
-    """Return whether a password stands between other keys of a connection string, on the same line."""
+    """Return whether the same line has other keys of a connection string around a password."""
     line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
     return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
 
@@ -338,7 +338,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""Contexts are looked up by this many characters at the start of a word. No word is shorter."""
+"""Contexts are looked up by this many characters at the start of a word. All words are at least that long."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )

@@ -40,7 +40,7 @@ MODEL_CAUSES: dict[str, str] = {
 }
 """Cause -> why semantic search is unavailable.
 
-A notice of any other cause contains the reason in `detail`.
+A notice with a cause that is missing here has the reason in `detail`.
 """
 PauseReason = Literal["battery", "busy", "user"]
 PAUSE_TEXTS: dict[PauseReason, str] = {
@@ -105,12 +105,12 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
 }
 """Code of a notice or reason -> the template of its message, in which `{name}` stands for a value.
 
-`format_notice` makes the messages of all other codes.
+`format_notice` makes the messages of the codes that are missing here.
 """
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice. `detail`, `where` and `hint` come from the error that caused it.
+    """The values of a notice. `detail`, `where` and `hint` come from the error that caused the notice.
 
     `workspace` is the path of a workspace, and `workspaces` are names of projects.
     """

@@ -147,8 +147,8 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
     """Parse a reference; raises `UsageError`.
 
-    `exists(topic, slug)` returns whether a subject exists. The result decides whether `:12` at the end
-    of a text is part of a slug or a line number.
+    `exists(topic, slug)` returns whether a subject exists. Its result decides whether `:12` at the
+    end of a text is a line number or belongs to the slug.
     """
     text = text.strip()
     if match := re.fullmatch(_CHUNK, text):
@@ -227,7 +227,10 @@ def is_conversation_id(text: str) -> bool:
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return a reference without its workspace id; raises `OtherWorkspaceReferenceError` for another workspace's id."""
+    """Return a reference without its workspace id.
+
+    Raises `OtherWorkspaceReferenceError` if the reference has the id of another workspace.
+    """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise OtherWorkspaceReferenceError(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",

@@ -238,8 +238,9 @@ _V = TypeVar("_V")
 class SecretMasker:
     """Masks the secrets of texts that belong together, such as the events of a conversation.
 
-    A value that is recognizable as a secret in one text, for example by the name before it, is masked in
-    all texts. So call `learn_secrets` with all texts before the first call of `mask_secrets`.
+    A value that is recognizable as a secret in one text, for example by the name before it, is
+    masked in all texts. Therefore, call `learn_secrets` with all texts before you call
+    `mask_secrets`.
     """
 
     def __init__(self) -> None:
@@ -288,8 +289,8 @@ class SecretMasker:
     def _list_scanners(self) -> list[Any]:
         """Return expressions that match the known secrets.
 
-        Longer secrets come first, because a short one can be a part of them. One pass over a text for
-        each secret takes too long if a conversation has hundreds.
+        Longer secrets come first, because they can contain shorter ones. A separate pass for each
+        secret would take too long in a conversation with hundreds of secrets.
         """
         if self._scanners is None:
             known = sorted(self._kinds, key=len, reverse=True)

@@ -1,9 +1,9 @@
 """Sanitizes, measures and cuts text for terminals.
 
-Text from files, transcripts and queries is untrusted. `sanitize` prepares it for a terminal or a
-pane as JP does: printable text, newline and tab stay; escape sequences, other C0 controls,
-DEL, C1 controls and bidirectional overrides are removed. Colours (SGR) are removed, too, because
-kbtui shows only its own.
+Text from files, conversations and queries is untrusted. `sanitize` makes it safe for a terminal or
+a pane, as JP does: printable text, newline and tab stay; escape sequences, other C0 controls, DEL,
+C1 controls and bidirectional overrides are removed. Colours (SGR) are removed, too, because kbtui
+shows only its own colours.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""The maximum number of zero-width marks that a character keeps. More marks would cover other lines."""
+"""The maximum number of zero-width marks that a character keeps. More marks would cover neighbouring lines."""
 
 _current_policy: Policy = "strip"
 
@@ -71,10 +71,11 @@ def set_sanitize_policy(policy: str) -> None:
 def sanitize(text: str, policy: Policy | None = None) -> str:
     r"""Make a text safe to show on a terminal, so that no part of it acts as a control sequence.
 
-    The policy `strip` removes dangerous characters, and `visualize` replaces them (`␛`, `<U+202E>`).
-    The policy `off` makes a text printable but not safe: it replaces only lone surrogates, which cannot
-    be encoded. `\r\n` becomes `\n` unless the policy is `off`. By default, the user's setting
-    `terminal_text` is the policy. Callers pass `strip` for text that does not go to the user's terminal.
+    The policy `strip` removes dangerous characters, and `visualize` replaces them (`␛`,
+    `<U+202E>`). The policy `off` replaces only lone surrogates, which cannot be encoded, so the
+    text is not safe. `\r\n` becomes `\n` unless the policy is `off`. By default, the user's setting
+    `terminal_text` is the policy. Callers pass `strip` for text that does not go to the user's
+    terminal.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -120,7 +121,7 @@ def is_terminal_text_stripped() -> bool:
 def strip_escape_sequences_before_cutting(text: str) -> str:
     """If the policy is "strip", remove the escape sequences of a text that will be cut.
 
-    `sanitize` would not recognize a sequence that was cut in two.
+    After the cut, `sanitize` would not recognize half a sequence.
     """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
@@ -180,9 +181,10 @@ def format_line_counts(added: int, removed: int) -> str:
 
 
 def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
-    """Return what has changed since a turn: `knowledge changed since: guide/start, guide/old (gone)`.
+    """Return a phrase that names a turn's outdated subjects: `knowledge changed since: guide/start, guide/old (gone)`.
 
-    `subjects` are the references of the turn's outdated subjects, each with the state of its citation.
+    `subjects` are the references of the turn's outdated subjects, each with the state of its
+    citation.
     """
     names = (format_outdated_subject(ref, state) for ref, state in subjects)
     return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
@@ -196,7 +198,7 @@ def format_outdated_subject(ref: str, state: str | None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the text that names a conversation's parent after the title; "" without a parent.
+    """Return the text after a conversation's title that names its parent; "" if there is no parent.
 
     A parent without a title is named by its id.
     """

@@ -18,13 +18,13 @@ _WORDS_MAX = 1500
 In longer texts, it may ignore very frequent words, to save time.
 """
 _PAIRS_MAX = 10_000
-"""The largest number of pairs of paragraphs that `_pair_similar_paragraphs` compares."""
+"""`_pair_similar_paragraphs` compares at most this many pairs of paragraphs."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 _PARAGRAPH_BREAK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 class ChangedWords(NamedTuple):
-    """The ranges of the words that differ between two texts, and what share of the words is equal.
+    """The ranges of the words that differ between two texts, and the share of equal words.
 
     `old` and `new` are ranges of characters in the old and in the new text, in order. Neighbouring
     changed words are one range. `similarity` is 1 for equal words, and 0 if no word is equal.
@@ -155,7 +155,7 @@ def _split_paragraphs(text: str) -> list[tuple[str, int]]:
 
 
 def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
-    """Return the index at which two lists begin to differ, and the end of the differing part in each list."""
+    """Return the index at which two lists begin to differ, and the end of the difference in each list."""
     first, end, new_end = 0, len(old), len(new)
     while first < min(end, new_end) and old[first] == new[first]:
         first += 1

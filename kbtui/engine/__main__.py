@@ -1,8 +1,8 @@
 """Runs the engine. Clients start it with `python -P -m kbtui.engine CACHE`.
 
-The argument only identifies the engine in a list of processes. Like its clients, the engine
-finds the cache directory from environment variables. When an engine restarts itself, the fields of
-`EngineRestartHandover` follow as further arguments.
+The argument CACHE only identifies the engine in a list of processes. Like its clients, the engine
+finds the cache directory with environment variables. An engine that restarts itself adds the fields
+of `EngineRestartHandover` as arguments.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Searches the indexes of all workspaces that the user has opened. Runs in the engine, or in a client.
+"""Searches the indexes of all workspaces that the user has opened. The search runs in the engine or in a client.
 
-Nothing is written into other workspaces or their indexes. The engine updates an index only while it has
-the workspace open.
+Nothing is written into other workspaces or their indexes. The engine updates an index only while it
+has the workspace open.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class AllProjectsSearch:
 
         Without `vectors`, the answer has only keyword hits.
 
-        A workspace that cannot be searched is named in a notice. If the index of this workspace cannot
-        be searched, raises the error that says why. Raises `UsageError` if the request asks for
-        explanations or for similar passages.
+        A notice names the workspaces that cannot be searched. If this workspace cannot be searched,
+        raises the error that says why. Raises `UsageError` if the request asks for explanations or
+        for similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"
@@ -217,7 +217,7 @@ class ModelVectorSearch:
             return []
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return two numbers of chunks: those that still lack a vector, and all that need one."""
+        """Return how many chunks still lack a vector, and how many need one in total."""
         store = self._open_vectors(index)
         total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0

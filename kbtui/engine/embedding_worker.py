@@ -36,25 +36,24 @@ if TYPE_CHECKING:
 LOAD_CHECK_SECONDS = 5.0
 """The minimum interval in seconds between two checks of the computer's load and power supply."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
-"""The computer is busy if its load per core is above a limit.
+"""The computer is busy if its load per core is above `BUSY_LOAD`.
 
-While embedding pauses, the limit is `BUSY_LOAD`. While embedding runs, the limit is `BUSY_LOAD` +
-`OWN_LOAD`, because embedding itself causes load.
+While embedding runs, `OWN_LOAD` is added to this limit, because embedding itself causes load.
 """
 
 
 PAUSE_FILE = "embedding-paused"
 """The name of a file in the cache directory of a workspace.
 
-While the file exists, passages of the workspace are not embedded. The file remains when the engine
-ends, because the engine can end and start again unnoticed.
+While the file exists, passages of the workspace are not embedded. The file stays when the engine
+ends, so that the pause continues if the engine is started again.
 """
 
 
 class EmbeddingPausePolicy:
     """Decides when embedding pauses, according to the setting `embed_pause`.
 
-    The setting's values are "never", "battery", "load" and "either" (battery or load).
+    The values of the setting are "never", "battery", "load" and "either" (battery or load).
     """
 
     def __init__(
@@ -125,7 +124,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The number of best keyword hits of a search whose entries are embedded before all others."""
+"""The entries of this many of the best keyword hits of a search are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -154,9 +153,10 @@ def lower_passage_thread_priority() -> None:
 
 
 def return_freed_memory_to_system() -> None:
-    """Give memory that libraries have freed back to the operating system.
+    """Return memory that libraries have freed to the operating system.
 
-    The GNU C library keeps such memory until it is told to return it. Does nothing with other libraries.
+    The GNU C library keeps such memory until it is told to return it. With other C libraries, this
+    does nothing.
     """
     import ctypes
 
@@ -176,9 +176,9 @@ class ReferenceCountedObjects(Generic[Shared]):
         self._objects: dict[str, tuple[Shared, set[object]]] = {}
 
     def acquire(self, key: str, user: object, make: Callable[[], Shared]) -> Shared:
-        """Return the object of a key for one more user. If there is no object yet, `make` makes it.
+        """Add a user to the object of a key, and return the object. If there is no object yet, `make` makes it.
 
-        While one thread makes an object, others that want the same object wait.
+        Other threads that want the same object wait until it is made.
         """
         with self._lock:
             making = self._make_locks.setdefault(key, threading.Lock())
@@ -193,7 +193,7 @@ class ReferenceCountedObjects(Generic[Shared]):
             return made
 
     def release(self, key: str, user: object) -> Shared | None:
-        """Remove a user of an object. Return the object if this was its last user, else None."""
+        """Remove a user of an object. Return the object if it has no user any more, else None."""
         with self._lock:
             found = self._objects.get(key)
             if found is None or user not in found[1]:
@@ -213,8 +213,9 @@ class ReferenceCountedObjects(Generic[Shared]):
 class SharedEmbeddingModels:
     """The models that an engine has loaded, and the engine's processes that embed many passages.
 
-    Workspaces with the same model share this model and its process, so both are in memory only once.
-    `last_used` says when a query or a passage last needed a model, as a value of `time.monotonic`.
+    Workspaces with the same model share the model and its process, so each of them is in memory
+    only once. `last_used` says when a query or a passage last needed a model, as a value of
+    `time.monotonic`.
     """
 
     def __init__(self) -> None:
@@ -224,7 +225,7 @@ class SharedEmbeddingModels:
         self.bulk_processes: ReferenceCountedObjects[EmbeddingProcess] = ReferenceCountedObjects()
         self.last_used = time.monotonic()
         self.has_embedded_many = False
-        """Whether many passages were embedded. The memory that this took cannot be freed completely."""
+        """Whether many passages were embedded, which leaves memory that cannot be freed completely."""
 
     def has_loaded_model_unused_for(self, seconds: float) -> bool:
         """Return whether a model is loaded and nothing has needed it for this many seconds."""
@@ -272,10 +273,10 @@ class EngineEmbeddingModel:
         return self._model.key
 
     def load_model(self) -> None:
-        """Load the model: the packaged one in a second, other models in several seconds.
+        """Load the model, unless another workspace has loaded it.
 
-        At the first start, the packaged model is exported to ONNX first, which takes longer. If another
-        workspace uses the model, it is loaded already. Raises `EmbeddingModelUnavailable`.
+        The packaged model takes a second, or longer at the first start, when it is exported to
+        ONNX. Other models take several seconds. Raises `EmbeddingModelUnavailable`.
         """
         model = self._model
         assert model is not None
@@ -405,7 +406,7 @@ class EmbeddingWorker:
 
     * `keywords_only_notice` says why semantic search is unavailable; None if it is available.
     * `left` is the number of chunks without a vector, or None while it is unknown.
-    * `is_paused_by_user` means that passages are not embedded until the user continues the embedding.
+    * `is_paused_by_user` means that the user has paused the embedding of passages.
     * `is_asleep` means that the model is not loaded because neither a query nor a chunk needs it.
     * `model_ready` is set when the model is loaded or loading has failed.
     * `caught_up` is set when every chunk has its vector, or when an error prevents embedding.
@@ -444,7 +445,7 @@ class EmbeddingWorker:
         self._queue: EmbeddingQueue | None = None
         self._entry_to_embed_first = ""
         self._has_catalog_changed = False
-        """Whether the catalog has changed since the vectors were last compared with it."""
+        """Whether the catalog has changed since the vectors and the catalog were last compared."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
         """The directory of the index generation whose vectors have been rebuilt.
@@ -472,9 +473,9 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current batch. Does not wait for the thread to end.
+        """Stop the thread after the current batch, without waiting for its end.
 
-        If a write is interrupted, the table of vectors is unchanged.
+        An interrupted write leaves the table of vectors unchanged.
         """
         self._stop.set()
         self._wake.set()
@@ -491,7 +492,7 @@ class EmbeddingWorker:
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed those of its chunks that have no vector yet."""
+        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
         self._folder = folder
         self._has_catalog_changed = True
         self.caught_up.clear()
@@ -519,7 +520,7 @@ class EmbeddingWorker:
     def _find_pause_reason(self) -> PauseReason | None:
         """Return why the next batch must wait, or None.
 
-        If the user has paused embedding, end the bulk process.
+        If the user has paused embedding, the bulk process is ended.
         """
         if self.is_paused_by_user:
             self._model.end_bulk_process()

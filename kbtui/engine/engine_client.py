@@ -1,4 +1,4 @@
-"""A client's connection to a running engine. Imports little, so that short commands start fast."""
+"""A client's connection to a running engine. This module imports little, so that short commands start fast."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class EngineOwnedByOtherUser(EngineUnavailable):
 class EngineClient:
     """A client's connection to an engine, for one workspace.
 
-    Threads can share it: one request runs at a time.
+    Threads can share a connection; only one request runs at a time.
     """
 
     def __init__(
@@ -162,7 +162,8 @@ class EngineClient:
         """Send a request and return the field `ok` of its answer, or {} if `ok` is not an object.
 
         Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
-        answer within `timeout` seconds. In the last two cases, the client closes the connection.
+        answer within `timeout` seconds. Unless the engine has reported an error, the connection is
+        then closed.
         """
         with self._lock:
             self._next += 1

@@ -20,7 +20,7 @@ from kbtui.workspace import paths
 LOCK_FILE = "engine.lock"
 """The name of the lock files.
 
-The engine has one in the cache directory, and each index has one in its directory.
+The engine's lock file is in the cache directory, and each index has one in its own directory.
 """
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def get_index_lock_path(workspace: Workspace) -> Path:
 
 
 def get_engine_socket_path() -> Path:
-    """Return the path of the engine's socket; it depends on this process's environment variables.
+    """Return the path of the engine's socket according to this process's environment variables.
 
     Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if that
     fails.
@@ -230,7 +230,7 @@ def _connect_to_running_engine(
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
     """Return the variables for agents' directories whose values differ between the engine and this client.
 
-    The values differ if another client opened the workspace and still uses it.
+    Values can differ only if another client opened the workspace and still uses it.
     """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
@@ -255,9 +255,9 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient | None:
-    """Connect to the socket named in the lock file or, if that fails, to the usual socket.
+    """Connect to the socket that the lock file names or, if that fails, to the usual socket.
 
-    Returns None if both fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
+    Returns None if both attempts fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
     """
     found = read_engine_lock_file()
     socket_paths: list[str] = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class EngineRestartHandover(NamedTuple):
-    """What an engine hands over when it restarts itself: descriptors of its lock and socket, and the umask."""
+    """What a restarting engine passes on to the new one: the descriptors of its lock and socket, and the umask."""
 
     lock: int
     listener: int
@@ -112,7 +112,8 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
 def _restart_in_same_process(state: EngineRestartHandover) -> NoReturn:
     """Replace the program of this process with a new engine. The process id, the lock and the socket stay.
 
-    Nothing else frees the hundreds of megabytes that the libraries for the model and the vectors keep.
+    Only a new program frees the hundreds of megabytes that the libraries for the model and the
+    vectors keep.
     """
     os.set_inheritable(state.listener, True)
     sys.stderr.flush()
@@ -141,8 +142,8 @@ def write_engine_log_record(text: str) -> None:
     """Write a record to the engine's log, which is its standard error.
 
     Removes control characters, because people read the log in terminals. Indents all lines but the
-    first, so that `cli.diagnostics.LogRedactor` can tell where a record begins. Ignores errors such as
-    a full disk.
+    first, so that a reader of the log can tell where a record begins. Ignores errors such as a full
+    disk.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     record = "\n  ".join(sanitize(text, "strip").splitlines())

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     class HelloMessage(TypedDict, total=False):
         """The first message that each side of a connection sends.
 
-        Both sides send `hello`, `protocol` and `version`. A client also sends `root`, the path of the
-        workspace that its requests are for, and `client_environment`, its values of the variables in
-        `paths.CLIENT_VARIABLES`. If `opens` is false, the engine does not open this workspace.
+        Both sides send `hello`, `protocol` and `version`. A client also sends `root`, the path of
+        the workspace that its requests are for, and `client_environment`, its values of the
+        variables in `paths.CLIENT_VARIABLES`. If `opens` is false, the engine does not open this
+        workspace.
 
-        An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the path of
-        the directory with all its indexes. `is_open` says whether the workspace is open, or is being
-        opened. `agent_variables` are the variables that say where agents store their conversations. If
-        the workspace was opened for another client, they have the values of that client.
+        An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the
+        path of the directory with all its indexes. `is_open` says whether the workspace is open, or
+        is being opened. `agent_variables` are the variables that say where agents store their
+        conversations, with the values of the client that opened the workspace.
         """
 
         hello: str
@@ -79,9 +80,9 @@ if TYPE_CHECKING:
     class RefreshOutcome(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
-        `done` says whether the awaited work has finished. For `settle`, this work is the embedding;
-        for other operations, it is a refresh. `mended` describes the damage of the index that the
-        refresh repaired; None if there was none.
+        `done` says whether the awaited work has finished: the embedding for the operation `settle`,
+        a refresh for other operations. `mended` describes damage to the index that the refresh has
+        repaired; None if there was none.
         """
 
         done: bool
@@ -95,9 +96,9 @@ if TYPE_CHECKING:
     class IndexProgressEvent(TypedDict):
         """An event: a phase of indexing has advanced.
 
-        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses, or
-        is None. `per_second` is the pace, in entries or passages per second. `per_second` and
-        `seconds_left` are None while they are unknown.
+        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses;
+        it is None if the work continues. `per_second` is the number of entries or passages done in
+        a second. `per_second` and `seconds_left` are None while they are unknown.
         """
 
         event: Literal["progress"]
@@ -136,10 +137,10 @@ if TYPE_CHECKING:
     """An event that a client receives after it has subscribed to the engine."""
 
     class WorkspaceStatus(EngineReadiness):
-        """The state of an open workspace, which is the answer of `status`.
+        """The answer of `status`: the state of an open workspace.
 
-        `clients` is the number of its clients. `progress` is the last `progress` event, or None if its
-        phase is done.
+        `clients` is the number of its clients. `progress` is the last `progress` event, or None if
+        its phase is done.
         """
 
         pid: int
@@ -183,11 +184,13 @@ if TYPE_CHECKING:
     class RefreshOptions(TypedDict, total=False):
         """The options of `refresh`.
 
-        * `force`: start a refresh (default true). If it is false, only wait for the engine's first
-          refresh, because the file watcher reports all later changes.
-        * `retry`: retry the files that could not be read, and the passages that could not be embedded.
-        * `check`: check the index for damage first. If it is damaged, rebuild it, and describe the damage
-          in the answer's `mended`. The value "suspicion" skips the check if there was one recently.
+        * `force`: start a refresh (the default). If false, only wait for the engine's first
+          refresh; the file watcher takes care of later changes.
+        * `retry`: retry the files that could not be read, and the passages that could not be
+          embedded.
+        * `check`: check the index for damage first. If it is damaged, rebuild it, and describe the
+          damage in the answer's `mended`. The value "suspicion" skips the check if there was one
+          recently.
         * `rebuild`: build a new index.
         """
 
@@ -225,9 +228,8 @@ if TYPE_CHECKING:
     class EngineSearchReply(TypedDict, total=False):
         """The answer of `search`, which has one of three sets of fields.
 
-        * `answer` and `suspect`. `suspect` means that the answer is empty, and that the index was
-          not checked for damage recently. Damage could then be the reason for the empty answer.
-          Such a search is not logged.
+        * `answer` and `suspect`. `suspect` means that the answer is empty, and that damage could be
+          the reason, because the index was not checked recently. Such a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
@@ -273,10 +275,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 
 
 def get_wait_seconds(request: Mapping[str, object]) -> float:
-    """Return how many seconds a request may wait, at most `MAX_WAIT_SECONDS`.
-
-    If the request names no time, return `WAIT_SECONDS`.
-    """
+    """Return how many seconds a request may wait: by default `WAIT_SECONDS`, and at most `MAX_WAIT_SECONDS`."""
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 

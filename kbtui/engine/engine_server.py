@@ -64,11 +64,10 @@ HELLO_SECONDS = 10.0
 Then it closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
-"""The limits, in seconds, of the interval at which the engine checks whether it is still needed.
+"""The limits, in seconds, of the interval at which the engine checks itself and its workspaces.
 
-In the same interval, it also checks its workspaces. The interval is `QUIET_SHARE` of the time since the
-last request, but at least `CHECK_SECONDS` and at most `SLOW_CHECK_SECONDS`. An engine that nobody uses
-therefore wakes up rarely.
+The interval is `QUIET_SHARE` of the time since the last request, but at least `CHECK_SECONDS` and
+at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rarely.
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
@@ -76,7 +75,7 @@ UNUSED_SECONDS = 3.0
 RECONNECT_SECONDS = 60.0
 """A client that connects within this many seconds after a restart of the engine counts as reconnecting.
 
-Such a client lost its connection when the engine restarted itself to free memory. It does not need the
+Such a client lost its connection when the engine restarted to free memory, and does not need the
 model at once.
 """
 MAX_CLIENTS = 256
@@ -108,7 +107,7 @@ class EngineServer:
         `has_restarted` says that the engine has just restarted itself to free a model's memory.
 
         `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
-        engine. `umask` is the user's own umask, for files that sources write.
+        engine. Sources write their files with `umask`, the user's own umask.
         """
         self._log = log
         self._listener, self._holds_lock_and_socket = listener, holds_lock_and_socket
@@ -241,7 +240,7 @@ class EngineServer:
     def _greet_client(
         self, client: ClientConnection, greeting: HelloMessage
     ) -> WorkspaceSlot | None:
-        """Answer a client's hello message, and return the requested workspace, which may still be opening.
+        """Answer a client's hello message. Return the requested workspace, which may not be open yet.
 
         Raises `ConnectionResetError` if another engine must answer.
         """

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 PACE_SECONDS = 30.0
-"""The approximate number of seconds over which the pace of a phase of work is measured."""
+"""The speed of a phase of work is measured over about this many seconds."""
 
 
 class PaceEstimator:
@@ -64,15 +64,18 @@ class PaceEstimator:
         self._samples: dict[str, list[tuple[float, int]]] = {}
         """Phase -> pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
 
-        The first pair only says how many items were done when the phase began. This pair is dropped as
-        soon as more items are done, because the time until then includes loading.
+        The first pair is from the beginning of the phase. It is dropped as soon as more items are
+        done, because the time until then includes loading.
         """
         self._has_advanced: set[str] = set()
 
     def measure_items_per_second(
         self, phase: str, done: int, total: int, *, is_paused: bool = False
     ) -> float | None:
-        """Return the pace, or None while it is unknown. Call this whenever the work advances or pauses."""
+        """Return the number of items per second, or None while unknown.
+
+        Call this whenever the work advances or pauses.
+        """
         now = time.monotonic()
         samples = self._samples.setdefault(phase, [])
         if done >= total or is_paused or (samples and done < samples[-1][1]):
@@ -109,8 +112,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
-"""While no source has a schedule, the engine checks at this interval, in seconds, whether one has been added.
-"""
+"""The interval in seconds at which the engine looks for a source with a schedule while there is none."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
@@ -136,12 +138,12 @@ class EngineWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
-        The workers and `operations` read the environment variables in `client_environment`. Searches and
-        other slow work run in `search_pool`, which no other workspace uses; `models` are shared by all
-        workspaces. `umask` is the user's own umask, for files that sources write. Operations call
-        `end_if_obsolete`, which raises `ConnectionResetError` if the client must connect again.
-        `loads_model_early` returns whether the model is loaded when a client subscribes to events, and
-        not only at the client's first search.
+        The workers and `operations` read the environment variables in `client_environment`.
+        Searches and other slow work run in `search_pool`, which no other workspace uses; `models`
+        are shared by all workspaces. Sources write their files with `umask`, the user's own umask.
+        Operations call `end_if_obsolete`, which raises `ConnectionResetError` if the client must
+        connect again. If `loads_model_early` returns true, the model is loaded when a client
+        subscribes to events, otherwise at the client's first search.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
         self.client_environment = client_environment
@@ -152,10 +154,11 @@ class EngineWorkspace:
         self._environment: str | None = None
         """The fingerprint of environment and settings file. When it changes, the settings are loaded again.
 
-        It is None until the first check, because the file may have changed since `settings` were loaded.
+        Initially None, so that the first check loads the settings again: the file may have changed
+        in the meantime.
         """
         self._broken_environment: str | None = None
-        """The value of the fingerprint when an error in the settings was last logged."""
+        """The fingerprint at the time when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
@@ -239,7 +242,7 @@ class EngineWorkspace:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the workspace indexes or embeds, or a source runs."""
+        """Return whether the workspace is indexing or embedding, or whether a source is running."""
         is_embedding = (
             self._embedding_worker.is_busy and not self._embedding_worker.is_paused_by_user
         )
@@ -249,7 +252,7 @@ class EngineWorkspace:
 
     @property
     def has_passages_to_embed(self) -> bool:
-        """Whether passages have no vector yet, for example while embedding pauses; True while it is unknown."""
+        """Return whether there are passages without a vector; True while this is unknown."""
         return self._embedding_worker.left != 0
 
     async def do_periodic_work(self) -> None:
@@ -415,7 +418,7 @@ class EngineWorkspace:
     async def _execute_refresh_operation(
         self, client: ClientConnection, request: RefreshRequest
     ) -> RefreshOutcome:
-        """Bring the index up to date with a new refresh; answer when the refresh is done."""
+        """Refresh the index, and answer when the refresh is done."""
         self._end_if_obsolete()
         wait = engine_protocol.get_wait_seconds(request)
         check = request.get("check")

@@ -24,7 +24,7 @@ class FileLock:
     """
 
     def __init__(self, path: Path, file: Any) -> None:
-        """Wrap a file that is locked already; `take_file_lock` locks it."""
+        """Wrap a file that `take_file_lock` has locked."""
         self._path, self._file = path, file
 
     def is_held(self) -> bool:

@@ -2,8 +2,8 @@
 
 Events do not describe changes reliably. An atomic save looks like a new file. Renaming a directory
 causes one event, not one for each file in it. If a root (a directory that the watcher was told to
-watch) is deleted and created again, there is no event. So an event only means "compare the files
-again", and the roots are also checked every few seconds.
+watch) is deleted and created again, there is no event. Therefore an event only means "compare the
+files again", and the roots are also checked every few seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _READ_BYTES = 1 << 16
 
 
 class InotifyOverflow(Exception):
-    """There were so many events that the kernel dropped some."""
+    """The kernel dropped events, because there were too many."""
 
 
 class InotifyTreeWatcher:
@@ -61,8 +61,8 @@ class InotifyTreeWatcher:
 
     `should_enter(path)` returns whether a subdirectory, or a link to a directory, is watched too.
 
-    On Linux, this class replaces the package `watchfiles`, which wakes up a hundred times a second
-    even if nothing happens. A thread that waits for inotify sleeps until there is an event.
+    A thread that waits for inotify sleeps until there is an event. The package `watchfiles` is not
+    used on Linux, because it wakes up a hundred times a second even if nothing happens.
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
@@ -80,7 +80,7 @@ class InotifyTreeWatcher:
         )
 
     def fileno(self) -> int:
-        """Return the inotify file descriptor. It can be read while there are events."""
+        """Return the inotify file descriptor, which is readable while there are events."""
         return self._descriptor
 
     def close(self) -> None:
@@ -168,15 +168,9 @@ class InotifyTreeWatcher:
 
 
 ROOT_CHECK_SECONDS = 2.0
-"""The pause after a check of the roots (the watched directories) is at least this many seconds.
-
-A change of a file ends the pause.
-"""
+"""The minimum time in seconds between two checks of the roots, unless a file changes."""
 ROOT_CHECK_SHARE = 50
-"""The minimum ratio of the pause after a check of the roots to the duration of the check.
-
-A change of a file ends the pause.
-"""
+"""The pause after a check of the roots is at least this many times as long as the check, unless a file changes."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """Changes are reported after `QUIET_MILLISECONDS` without an event.
@@ -188,7 +182,8 @@ POLL_MILLISECONDS = 1000
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
 """All files are compared with the index if nothing has changed for this many seconds.
 
-The second value applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
+The second value applies when the pause between checks of the roots has reached
+`ASLEEP_CHECK_SECONDS`.
 """
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
 """The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.
@@ -237,7 +232,7 @@ class FileWatcher:
         )
         """Whether to watch the files with inotify.
 
-        On WSL, inotify is not used, because it reports no events for Windows drives.
+        It is not used on WSL, where it reports no events for Windows drives.
         """
         # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
@@ -245,7 +240,7 @@ class FileWatcher:
         )
         self._pause = ROOT_CHECK_SECONDS
         self._used_at = time.monotonic()
-        """When something last changed, or when a client last needed the files."""
+        """The time when something last changed or a client last needed the files."""
         self._topics: list[Path] = []
         self.polling_reason: str | None = None
         self._thread = make_thread_with_client_environment(self._watch_files_until_stopped, "watch")

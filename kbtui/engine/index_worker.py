@@ -1,6 +1,6 @@
 """The thread that owns the index and refreshes it.
 
-All requests that arrive during a refresh are answered by one more refresh.
+A single refresh answers all requests that arrived during the refresh before it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """The delay in seconds between a refresh and its damage check."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""A refresh is followed by a damage check, unless the last check was less than this many seconds ago."""
+"""A damage check follows a refresh, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
 """A report of possible damage starts no damage check if the last one was less than this many seconds ago."""
 COMPACT_AT_ONCE_MAX = 2000
-"""The maximum number of passages that are rewritten after each refresh to compact an index.
+"""An index is compacted after each refresh if at most this many passages must be rewritten.
 
 This takes about 0.3 seconds.
 """
@@ -56,7 +56,7 @@ While an index is open, tantivy polls its files.
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
-    """Return whether building a new index may help against an error, such as a panic of tantivy."""
+    """Return whether a new index may fix an error, such as a panic of tantivy."""
     return isinstance(
         error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError
     ) or is_rust_panic(error)
@@ -69,7 +69,7 @@ class IndexWorker:
     * `error` says why the last refresh failed.
     * `repaired_damage` describes the damage that the last requested check found.
     * `has_reported_generation` says whether the embedding worker knows the current generation. If
-      not, the server reports the generation to that worker after the next refresh.
+      it is false, the server reports the generation after the next refresh.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request, or until compacting is due. The index is closed if the wait is long."""
+        """Wait for a request, or until compacting is due. During a long wait, the index is closed."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
@@ -243,8 +243,8 @@ class IndexWorker:
     def _register_workspace(self, index: WorkspaceIndexWriter) -> None:
         """Register the workspace once while it is open, and again after `kbtui workspaces forget`.
 
-        An empty directory in which someone ran a command is not a workspace for searches of all
-        projects.
+        A directory without configuration and entries is not registered: someone may only have run a
+        command in it.
         """
         workspace = self._workspace
         if self._is_registered and is_workspace_registered(workspace):
@@ -275,7 +275,7 @@ class IndexWorker:
     def _start_index_damage_check(self, folder: Path) -> None:
         """Check a generation for damage in a thread. If it is damaged, request a rebuild.
 
-        Nothing is done if this generation was checked less than `DAMAGE_CHECK_INTERVAL` ago.
+        Does nothing if this generation was checked less than `DAMAGE_CHECK_INTERVAL` ago.
         """
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
@@ -295,7 +295,7 @@ class IndexWorker:
         threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 
     def _check_index_damage_if_requested(self) -> None:
-        """If a client requested it, check the index for damage. If the index is damaged, request a rebuild."""
+        """Check the index for damage if a client has requested a check. If the index is damaged, request a rebuild."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None

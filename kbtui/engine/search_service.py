@@ -1,4 +1,4 @@
-"""Answers search requests. Runs in the engine, or in a client if there is no engine."""
+"""Answers search requests, in the engine or, if there is no engine, in a client."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def answer_search_request(
 ) -> SearchAnswer:
     """Answer a search request.
 
-    The request can also ask for passages similar to an entry or passage (`like`), or for an explanation
-    of the hits. The hits have the user's marks on their turns. Raises `NothingFound` if the entry or
-    passage in `like` is not indexed. Raises `UsageError` for an invalid reference.
+    The request can instead ask for passages similar to an entry or passage (`like`), and it can ask
+    for explanations. The hits have the user's marks on their turns. Raises `NothingFound` if the
+    entry or passage in `like` is not indexed. Raises `UsageError` for an invalid reference.
     """
     question = question._replace(marked=list_marked_turns(workspace, question))
     answer = _answer_search_request_without_marks(workspace, reader, question, semantic)
@@ -97,7 +97,8 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
 def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
     """Return a notice if the index is not up to date with the files, else None.
 
-    `state["done"]` is true if the engine has compared all files with the index at least once.
+    `state["done"]` is true after the engine has compared all files with the index for the first
+    time.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})

@@ -1,4 +1,4 @@
-"""Archives new and changed sessions while the engine runs, for the agents in the setting `keep`."""
+"""Archives new and changed sessions of the agents in the setting `keep`, while the engine runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 30.0
 """A session is kept when it has not changed for this many seconds.
 
-Copying it after each record that its agent appends would be slow for long sessions. Agents delete sessions
-only after days.
+Copying a long session after each new record would be slow. There is no hurry, because agents delete
+sessions only after days.
 """
 
 
@@ -40,7 +40,7 @@ class SessionKeeper:
         self._workspace, self._log = workspace, log
         self._agents = {name.casefold() for name in get_kept_agents(settings)}
         self._handled: dict[str, str] = {}
-        """Id of each session that was handled -> its signature at that time."""
+        """Id of each session that was kept or skipped -> the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = make_thread_with_client_environment(
             self._keep_sessions_until_stopped, "keep"

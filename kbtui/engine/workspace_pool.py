@@ -1,8 +1,8 @@
-"""The workspaces that the engine has open: opens them on demand, and closes them when they are idle.
+"""Opens workspaces in the engine when clients need them, and closes them when they are idle.
 
-There is at most one open workspace for each index directory, and the engine holds the lock of this
-directory. Each workspace has its own threads, and only its own clients are disconnected when it is
-closed. An error or a slow disk in one workspace therefore does not affect the others.
+There is at most one open workspace for each index directory, which the engine locks. Each workspace
+has its own threads, so an error or a slow disk in one workspace does not affect the others. Closing
+a workspace disconnects only its own clients.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class WorkspaceSlot:
 
 
 def make_client_environment_fingerprint(client_environment: ClientEnvironment) -> tuple[str, ...]:
-    """Return a fingerprint of a client environment. With equal fingerprints, kbtui reads the same files."""
+    """Return a fingerprint of a client environment.
+
+    In environments with equal fingerprints, kbtui reads the same files.
+    """
     with client_environment.use():
         directories = (
             paths.get_user_home(),
@@ -137,7 +140,7 @@ class WorkspacePool:
 
     @property
     def is_model_unused(self) -> bool:
-        """Whether a model is loaded, nothing has needed it for a while, and nothing will need it soon."""
+        """Return whether a model is loaded that nothing has needed for a while, and nothing will need soon."""
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
         return self.models.has_loaded_model_unused_for(seconds) and not any(
@@ -151,8 +154,8 @@ class WorkspacePool:
         """Add a client to the workspace with the path `root`, and return the workspace.
 
         `variables` are the client's environment. A workspace that is open in another environment is
-        closed and opened again in this one, unless another client uses it. If the workspace is not open
-        and `opens` is false, the result is None. Raises `ValueError` if `root` is not an absolute path.
+        opened again in this one, unless another client uses it. If the workspace is not open and
+        `opens` is false, the result is None. Raises `ValueError` if `root` is not an absolute path.
         """
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"not an absolute path: {root!r}")

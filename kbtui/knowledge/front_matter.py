@@ -18,8 +18,8 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 class FrontMatterAndBody:
     """A subject's text, split into front matter and body.
 
-    If the front matter is invalid, `facts` is empty, `problem` says why, and the body is the whole
-    text. `lines` is the number of lines before the body.
+    If the front matter is invalid, `facts` is empty, `problem` has the reason, and the body is the
+    whole text. `lines` is the number of lines before the body.
     """
 
     body: str

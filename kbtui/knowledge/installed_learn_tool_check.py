@@ -27,7 +27,7 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 
 
 def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
-    """Return what is wrong with the tools that are installed in a workspace; None if nothing is.
+    """Return what is wrong with the tools that are installed in a workspace; None if nothing is wrong.
 
     Nothing is wrong if no tools are installed, or if somebody else defined `learn`.
     """

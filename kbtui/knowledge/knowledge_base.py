@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the ids of the topics with a mistake. kbtui does not load these topics: a mistake
-    in a pattern of `disabled` could make subjects visible that the user wants to hide.
+    `broken` has the ids of the topics with a mistake. These topics are not loaded, because a
+    mistake in a pattern of `disabled` could make subjects visible that the user wants to hide.
     """
 
     root: Path
@@ -255,8 +255,8 @@ def load_knowledge(
     """Load the topics of a workspace.
 
     `cfg` has the values of `--cfg` in order: names, or assignments such as
-    `kb.topic.ID.KEY+=VALUE`. `knowledge` has the values of `-k`, each `TOPIC/GLOB`. `.jp.toml`
-    files are read from the root down to `cwd`.
+    `kb.topic.ID.KEY+=VALUE`. `knowledge` has the values of `-k`, each in the form `TOPIC/GLOB`.
+    `.jp.toml` files are read in each directory from the root down to `cwd`.
 
     Mistakes in files are added to `KnowledgeBase.problems`. Mistakes in arguments raise
     `UsageError` or `ConfigError`.
@@ -314,9 +314,9 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
-    `problems` has the mistakes found. `files` has the configuration files that were read, and missing
-    files that would be read if they existed. Each topic's directory is read once; call `load_knowledge`
-    again to see changes.
+    `problems` has the mistakes that were found. `files` has the configuration files that were read,
+    and the missing files that would be read if they existed. Each topic's directory is read only
+    once; call `load_knowledge` again to see changes.
     """
 
     def __init__(
@@ -390,8 +390,8 @@ class KnowledgeBase:
         """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
         `has_prompt` means that the caller already has the pre-loaded subjects, so the result only
-        names them. If `masked`, secrets are masked. `topic` can also be the reference of a search
-        result, `topic/slug:lines`.
+        names them. If `masked` is true, secrets are masked. `topic` can also be the reference of a
+        search result, `topic/slug:lines`.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -413,7 +413,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns of a call of `learn`. A `topic` such as `TOPIC/SLUG` is split.
+        """Return the topic and the patterns that a call of `learn` means. A `topic` in the form `TOPIC/SLUG` is split.
 
         Raises `NothingFound`.
         """
@@ -451,7 +451,7 @@ class KnowledgeBase:
         return system_prompt_section.define_learn_tool(self._resolve_enabled_topics())
 
     def read_jp_prompt_sections(self) -> list[JpPromptSection]:
-        """Return JP's own prompt sections, which kbtui never writes."""
+        """Return JP's own prompt sections, which kbtui only reads."""
         return system_prompt_section.read_jp_prompt_sections(self.workspace)
 
     def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:

@@ -31,7 +31,7 @@ RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 """Two texts are compared by samples of their words.
 
 A sample has at most `SAMPLE_RUNS` sequences of `RUN_WORDS` adjacent words. Two texts are compared
-only if the first `CANDIDATE_RUNS` sequences of both samples have a sequence in common.
+only if their samples share one of their first `CANDIDATE_RUNS` sequences.
 """
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
@@ -209,7 +209,7 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each topic whose title is another topic's id or an earlier topic's title."""
+    """Yield a problem for each topic whose title is the id of another topic or the title of an earlier one."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():

@@ -29,7 +29,7 @@ MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
 """The list of the subjects that do not fit into an answer has at most this many characters."""
 _NAMES_SHARE = 3
-"""The names of subjects that do not fit get at most 1/`_NAMES_SHARE` of the characters of an answer."""
+"""The list of subjects that do not fit gets at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
 """The length of a note about what is left out, without the names in it."""
 """How many characters are reserved for the note below a shortened subject."""
@@ -48,8 +48,8 @@ _NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") fo
 ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
 """Matches an answer of `learn` that contains only a remark, and not the text of a subject.
 
-Such a remark between the tags of a subject matches, too. Stored conversations contain old remarks.
-So if the wording of a remark changes, keep the old wording in `_NOTES`.
+Such a remark between the tags of a subject matches, too. If the wording of a remark changes, keep
+the old wording in `_NOTES`, because stored conversations contain it.
 """
 
 
@@ -82,7 +82,7 @@ class LearnToolCaller(NamedTuple):
         return sorted(learned.union(resolved.available))
 
     def mask_secrets_if_requested(self, text: str) -> str:
-        """Return a text; mask its secrets if `masked` is set."""
+        """Return a text, with its secrets masked if `masked` is true."""
         if not self.masked:
             return text
         from kbtui import secret_detection

@@ -32,7 +32,7 @@ _TERMINAL_EDITORS = """
     vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
     sensible-editor
 """
-"""Editors that need a terminal. Without a terminal, they would hang or damage the file."""
+"""Editors that need a terminal. Without one, they would hang or damage the file."""
 
 _EDITORS = {
     "+LINE PATH": "vi vim nvim view nano pico micro emacs emacsclient kak joe jed mg ne gedit",
@@ -106,8 +106,8 @@ def edit_draft_in_editor(
 ) -> Subject | None:
     """Open a draft in the user's editor, and write the edited text as a subject.
 
-    Returns None if the user did not change the draft, or deleted all of it. If the subject cannot be
-    written, the text stays in a temporary file, which the `KbtuiError` names.
+    Returns None if the user did not change the draft, or deleted all of it. If the subject cannot
+    be written, raises a `KbtuiError` that names the temporary file with the text.
     """
     editor, document = find_editor_command(), draft.file_text
     with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:
@@ -152,7 +152,7 @@ def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
 
 
 def _choose_draft_title(text: str, otherwise: str) -> str:
-    """Return the title of an edited draft: from its front matter, its first heading, or `otherwise`."""
+    """Return the title of an edited draft: the one in its front matter, else its first heading, else `otherwise`."""
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
@@ -239,9 +239,10 @@ _USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")
 def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
-    If no editor is set and `or_installed` is true, the command starts a common editor that is installed. By
-    default, kbtui chooses none, because users may not know how to quit an editor that they did not choose.
-    Raises `UsageError` if there is no editor, or if it needs a terminal and there is none.
+    If no editor is set and `or_installed` is true, the command starts a common editor that is
+    installed. By default, kbtui does not choose an editor, because users may not know how to quit
+    it. Raises `UsageError` if no editor is found, or if the editor needs a terminal and there is
+    none.
     """
     import shlex
     import shutil
@@ -301,8 +302,8 @@ def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
 def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
     """Find the file with this inode in the trash directories for files of `directory`.
 
-    send2trash does not say where it moved a file, and renames a file whose name the trash already has. A file
-    that is moved within one disk keeps its inode.
+    The inode is needed because send2trash does not say where it moved a file, and may rename the
+    file. A file that is moved within one disk keeps its inode.
     """
     from send2trash.plat_other import HOMETRASH, find_mount_point
 

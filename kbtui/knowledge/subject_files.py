@@ -102,7 +102,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return the bytes of a subject, and why kbtui must not use them (None if it may); raises `OSError`."""
+    """Return the bytes of a subject, and a reason not to use them or None; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.

@@ -134,7 +134,7 @@ class SubjectSlugsByVisibility:
         """Return the slugs that match the patterns.
 
         The slugs are in the order of the patterns; slugs that match the same pattern are sorted. A
-        pattern that equals a slug matches only this slug, even if it is hidden. Any other pattern
+        pattern that is equal to a slug matches only this slug, even a hidden one. Any other pattern
         is a glob, which matches only visible slugs.
         """
         found: dict[str, None] = {}

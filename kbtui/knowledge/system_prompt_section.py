@@ -107,8 +107,8 @@ def format_preloaded_topic_block(
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> LearnToolDefinition | None:
     """Return the name, description and parameters of the tool `learn`; None if no topic has a subject.
 
-    A topic whose subjects are all pre-loaded is listed, too, because programs that offer this tool do not
-    put the `<knowledge>` section into the prompt.
+    Topics are listed even if all their subjects are pre-loaded, because programs that offer this
+    tool do not add the `<knowledge>` section to the prompt.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]
     if not listed:

@@ -34,9 +34,10 @@ def edit_toml_tables(
     """Return the TOML text `old` with edited tables.
 
     `old` is None if there is no file yet. `parents` are the names of the tables around the edited
-    tables. `edits` maps the name of each edited table to its keys and their new values. The value
-    None removes the key or the table. `path` is the file's path, for error messages. Raises
-    `ConfigError` if the text is not valid TOML or cannot be edited safely.
+    tables. `edits` maps the name of each edited table to its keys and their new values. None in
+    place of a value removes the key; in place of the keys, it removes the table. `path` is the
+    file's path, for error messages. Raises `ConfigError` if the text is not valid TOML or cannot be
+    edited safely.
     """
     import tomlkit
 
@@ -75,7 +76,7 @@ def _find_lost_comments(
 ) -> Counter[str]:
     """Return the comments that an edit would lose, and how many times each.
 
-    An edit that removes a table or a key is allowed to lose comments, so none are returned for it.
+    Comments of a table or key that the edit removes do not count as lost.
     """
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
@@ -243,7 +244,7 @@ def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFi
 def _make_kb_toml_change_for_topics(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that turns the first topic of each pair into the second one."""
+    """Return the change to `kb.toml` that replaces the first topic of each pair by the second one."""
     edits: dict[str, dict[str, object] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
@@ -263,7 +264,7 @@ def apply_toml_change(change: TomlFileChange) -> None:
     """Write the planned change to its file in one step.
 
     Raises `KbtuiError` if the file no longer contains the old text, or cannot be written. The
-    directory `.kbtui` is created for its first file, and removed when its last file is removed.
+    directory `.kbtui` is created with its first file, and removed with its last file.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(

@@ -8,10 +8,7 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""At most this many directories of a topic are read through links.
-
-Without a limit, links could multiply the topic's paths.
-"""
+"""At most this many directories of a topic are read through links, because links could multiply the topic's paths."""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 

@@ -54,7 +54,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class NearSpelling(NamedTuple):
-    """An indexed stem that was probably meant. `weight` is its likelihood divided by that of the likeliest stem."""
+    """An indexed stem that was probably meant. `weight` is its likelihood, where the likeliest has 1."""
 
     stem: str
     weight: float

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUIT_SECONDS = 5.0
 """The time in seconds that the TUI has to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""The minimum size in bytes of an output that counts as the first paint of the screen.
+"""The first output with at least this many bytes is the first paint of the screen.
 
 Shorter outputs before it only set up the terminal.
 """

@@ -1,9 +1,9 @@
 """Checks which requests the server answers.
 
-The checks stop two attacks by pages of other sites. In the first attack, a page opens a WebSocket to
-127.0.0.1, which browsers allow. The Origin header reveals this attack. In the second attack (DNS
-rebinding), the page's host name suddenly resolves to 127.0.0.1, so that the browser treats the page
-and this server as one origin. The Host header reveals this attack.
+The checks stop two attacks by pages of other sites. In the first, a page opens a WebSocket to
+127.0.0.1, which browsers allow; the Origin header reveals it. In the second (DNS rebinding), the
+page's host name suddenly resolves to 127.0.0.1, so that the browser treats the page and this server
+as one origin; the Host header reveals it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of every response. Because of them, a page loads nothing from other sites.
+"""Headers of every response.
 
-The headers also prevent other pages from showing the page in a frame. Inline styles are allowed, because
-the terminal in the page creates some.
+They prevent a page from loading anything from other sites, and other pages from showing it in a
+frame. Inline styles are allowed, because the terminal in the page creates some.
 """
 
 

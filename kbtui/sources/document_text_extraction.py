@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     class ExtractedText(TypedDict):
         """The text of a document, as Markdown.
 
-        `links`, `noindex` and `nofollow` exist only for HTML. `noindex` says that the page asks not to be
-        indexed, and `nofollow` that it asks programs not to follow its links.
+        `links`, `noindex` and `nofollow` are set only for HTML. `noindex` means that the page asks
+        not to be indexed, and `nofollow` that the page asks programs not to follow its links.
         """
 
         title: str
@@ -173,7 +173,7 @@ def _list_css_classes(node: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element that is the page's main text by its class or role, or None."""
+    """Return the element that, by its class or role, contains the page's main text, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [node for node in elements if not _list_css_classes(node).isdisjoint(classes)]
     if named:
@@ -242,7 +242,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Replace a table by its content if the table only places code next to line numbers or other code."""
+    """Replace a table by its content if the table only arranges code and line numbers."""
     from lxml import etree
 
     cells = [
@@ -496,7 +496,7 @@ class TextExtractorProcess:
     """Converts documents one after another in a child process; use it as an asynchronous context manager.
 
     The child process starts with the first document. If a document takes more than `seconds`, the
-    process is stopped, and the next document starts a new process.
+    process is stopped; a new process converts the next document.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:

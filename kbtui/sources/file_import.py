@@ -152,7 +152,7 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return `CODE`, the content type of every text file. Raises `_FileSkippedError` for any other file."""
+    """Return `CODE` if the file is a text file. Raises `_FileSkippedError` for any other file."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _FileSkippedError(f"content type {kind} is not supported")

@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once, and the resulting address is checked. The connection uses this address,
-even if DNS gives another address later. Proxies and credentials in the environment are ignored.
+A host name is resolved once, and the address is checked. The connection uses this address, even if
+DNS later gives another one. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceRunLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` is the longest time for one document, including redirects. `delay` is the time between two
-    requests to one host. robots.txt can increase this time to at most `max_delay`.
+    `seconds` is the longest time for one document, including redirects. `delay` is the time between
+    two requests to one host, which robots.txt can increase up to `max_delay`.
     """
 
     pages: int = 1000
@@ -89,8 +89,8 @@ def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
 class FetchError(Exception):
     """A URL could not be fetched; `reason` says why.
 
-    If `is_permanent` is true, another try would not help. If `is_gone` is true, the document no longer
-    exists. `retry_after` is how many seconds the server asks the client to wait.
+    If `is_permanent` is true, another try would not help. If `is_gone` is true, the document no
+    longer exists. `retry_after` is the number of seconds that the server asks the client to wait.
     """
 
     def __init__(
@@ -256,7 +256,10 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. A client for several hosts would not check all certificates."""
+        """Return the HTTP client of a host.
+
+        Each host has its own, because a shared client would not check all certificates.
+        """
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -106,8 +106,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in the time zone that TZ names in
-    the current client environment, else in the local time of this process.
+    Both times are in Unix seconds. The expression means the time zone in TZ of the current client
+    environment, else the local time of this process.
     """
     from cronsim import CronSim
 
@@ -278,8 +278,8 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The source's command can name programs in the workspace. The hash includes the content of these
-    programs, so a source needs a new approval if one of them changes.
+    The hash includes the content of the workspace's programs that the source's command names. If
+    one of them changes, the source needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -290,7 +290,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
     """Return the hash of the program that `word` names.
 
-    None if no such file is in the workspace.
+    Returns None if the workspace contains no such program.
     """
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
@@ -310,7 +310,7 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
 def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
     """Record that the user approves a source.
 
-    A clone of the workspace does not contain the record.
+    The record is not part of the workspace, so clones do not contain it.
     """
     userdata.save_source_approval(source.name, hash_source_for_approval(workspace, source))
 
@@ -366,8 +366,7 @@ def remove_source(workspace: Workspace, name: str) -> None:
 def suggest_source_name(kind: str, what: str) -> str:
     """Suggest a name for a new source.
 
-    The name is made from `what`, which is the URL, path or command of the source. If no part of
-    `what` can be used, the name is made from `kind`.
+    The name is made from `what`, the URL, path or command of the source, or else from `kind`.
     """
     from contextlib import suppress
     from urllib.parse import urlsplit

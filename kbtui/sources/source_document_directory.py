@@ -1,7 +1,7 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file contains a digest of the rest of the file. The digest shows which files
-the user has edited, even in a clone of the workspace. kbtui never overwrites edited files.
+The front matter of each file contains a digest of the rest of the file, which reveals the user's
+edits, even in a clone of the workspace. kbtui never overwrites edited files.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ENDINGS = re.compile(
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """A fetched document. It is identified by `url`. Its file is called `name` if possible."""
+    """A fetched document, identified by `url`. If possible, its file is called `name`."""
 
     url: str
     name: str
@@ -95,7 +95,7 @@ class StoredSourceDocuments:
         self.counts: DocumentChangeCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
         self.problems: list[str] = []
         self.edited: list[str] = []
-        """Messages about documents that were left alone because the user edited them."""
+        """Messages about documents that were not changed because the user has edited them."""
         self.documents: dict[str, StoredDocument] = {}
         self._names_in_use: set[str] = set()
         self._seen: set[str] = set()
@@ -213,7 +213,7 @@ class StoredSourceDocuments:
             folder = folder.parent
 
     def detach_documents_from_source(self) -> None:
-        """Make the documents ordinary subjects without a source."""
+        """Turn the documents into ordinary subjects without a source."""
         for stored in self.documents.values():
             if split := _read_document_file(stored.path):
                 facts, text = split

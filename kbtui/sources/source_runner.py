@@ -67,9 +67,9 @@ def run_source(
 ) -> SourceRunRecord:
     """Run a source now, record the run in the user's data, and return the record.
 
-    `should_stop` is called several times a second from this thread. Once it returns true, the run
-    ends, keeps the fetched documents and deletes nothing. The same happens on `KeyboardInterrupt`,
-    which is then raised again. Raises `KbtuiError` if the run cannot start.
+    `should_stop` is called several times a second from this thread. When it returns true, the run
+    ends; fetched documents are kept, and nothing is deleted. The same happens on
+    `KeyboardInterrupt`, which is then raised again. Raises `KbtuiError` if the run cannot start.
     """
     source = load_source_definitions(workspace).find_source(name)
     userdata = UserData(workspace)
@@ -190,7 +190,7 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 def _open_source_directories_in_all_topics(
     workspace: Workspace, source: SourceDefinition
 ) -> list[StoredSourceDocuments]:
-    """Return the source's directories in all topics. Earlier runs may have used another topic."""
+    """Return the source's directories in all topics, because earlier runs may have used another topic."""
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))
@@ -207,10 +207,10 @@ def _open_source_directories_in_all_topics(
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source. With `keep`, its documents become ordinary subjects; otherwise they are deleted.
+    """Remove a source. If `keep` is true, its documents become ordinary subjects; otherwise, they are deleted.
 
-    Documents that the user has edited are not deleted. Returns a message for each of them, and for each
-    document or directory that could not be changed. Raises `KbtuiError`.
+    Documents that the user has edited are not deleted. Returns a message for each of them, and for
+    each document or directory that could not be changed. Raises `KbtuiError`.
     """
     source = load_source_definitions(workspace).find_source(name)
     with lock_source(workspace, name):

@@ -1,4 +1,4 @@
-"""Decides which URLs a crawl may fetch: only those within its prefixes and at public addresses.
+"""Decides which URLs a crawl may fetch: those within its prefixes and at public addresses.
 
 Addresses are checked when a URL is configured, when a host is resolved, and at every redirect.
 Hosts that the user allowed may be private.
@@ -39,7 +39,10 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 
 
 def is_public_ip_address(address: IpAddress) -> bool:
-    """Return whether an address, or the IPv4 address that it contains, is on the public internet."""
+    """Return whether an address is on the public internet.
+
+    For an IPv6 address that contains an IPv4 address, the latter counts.
+    """
     for network, at in _IPV4_CARRIERS:
         if address in network:
             return is_public_ip_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
@@ -121,7 +124,8 @@ def normalize_url(url: str) -> str | None:
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
     """Return the host and port of a URL.
 
-    Ports 80 and 443 both become "web", so that the http and https URLs of a site have equal results.
+    Ports 80 and 443 become "web", so that the result is equal for the http and https URLs of a
+    site.
     """
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)

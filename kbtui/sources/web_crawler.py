@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
-"""The maximum size in bytes of a robots.txt.
+"""The maximum size in bytes of a robots.txt. A larger file counts as missing.
 
-A larger one counts as missing. RFC 9309 requires a limit of at least 500 KiB.
+RFC 9309 requires a limit of at least 500 KiB.
 """
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
 MAX_FAILURES_IN_A_ROW = 10
@@ -176,9 +176,9 @@ class WebCrawler:
             self._enqueue_urls(links, depth + 1)
 
     async def _fetch_after_host_delay(self, url: str, robots: Protego) -> FetchedResponse:
-        """Fetch a URL after the host's delay.
+        """Fetch a URL after the delay for its host.
 
-        If the server asks for a short pause, wait and fetch the URL once more.
+        If the server asks for a short pause, wait, and fetch the URL once more.
         """
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):

@@ -1,8 +1,8 @@
 """The environment variables that kbtui works with: those of this process, or those of a client.
 
-An engine serves clients with different environments, for example with different values of HOME. Threads
-and tasks that work for a client run within `ClientEnvironment.use`. There, `paths.read_variable` and
-everything that depends on it use the client's variables.
+An engine serves clients with different environments, for example with different values of HOME.
+Threads and tasks that work for a client run within `ClientEnvironment.use`, which makes
+`paths.read_variable` return the client's variables.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class ClientEnvironment:
     def use(self) -> Iterator[None]:
         """Make this thread or task read these variables instead of those of the process.
 
-        Tasks and calls of `asyncio.to_thread` that begin within this context read them, too. Threads
-        and executors do not; `make_thread_with_client_environment` makes a thread that does.
+        This also applies to tasks and calls of `asyncio.to_thread` that begin within this context,
+        but not to other threads and executors: use `make_thread_with_client_environment` for a
+        thread.
         """
         paths.set_variable_source(_get_current_variables)
         before = _current.set(self)

@@ -1,9 +1,9 @@
-"""Reads the history of a file from Git: its lines' commits, its earlier names, and its text in a commit.
+"""Reads the history of a file from Git: the commit of each line, earlier names, and the text in a commit.
 
 A repository can be hostile: its own configuration can name programs to run. kbtui only calls Git
-commands that read commits, the index and the names of files. Commands that read or write files of the
-working tree are never called, because they run filters. Hooks, pagers, external diffs, text conversions,
-signatures and fetching are switched off.
+commands that read commits, the index and the names of files. Commands that read or write files of
+the working tree are never called, because they run filters. Hooks, pagers, external diffs, text
+conversions, signatures and fetching are switched off.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SAFE_SETTINGS = (
 _KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"}
 _COMMIT_ID_LENGTHS = (40, 64)
 RENAMED_SIMILARITY = 0.5
-"""The minimum similarity, from 0 to 1, at which a new file counts as a renamed deleted file.
+"""A new file counts as a renamed file if it is at least this similar to a deleted one, from 0 to 1.
 
 Git uses the same value.
 """
 RENAMES_MAX = 20
 """At most this many renames of a file are followed from an earlier path to the current one."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
-"""At most this many deleted files, each with at most this many bytes, are compared with a new file."""
+"""A new file is compared with at most this many deleted files, each of at most this many bytes."""
 
 
 class LineOrigin(NamedTuple):
@@ -83,8 +83,8 @@ class FileVersion(NamedTuple):
 class GitHistory:
     """Reads the history of one repository. All paths are relative to its root.
 
-    If `git` is missing, fails or takes too long, every method returns an empty result. This is not an
-    error, because the history only supplements the conversations.
+    If `git` is missing, fails or takes too long, methods return an empty result. No error is
+    raised, because the history only supplements the conversations.
     """
 
     def __init__(self, root: str) -> None:
@@ -177,7 +177,7 @@ class GitHistory:
         return best
 
     def is_file_committed(self, path: str) -> bool:
-        """Return whether the current commit has a file as it is now."""
+        """Return whether the current commit contains a file with its current text."""
         return (
             self._run_git("cat-file", "-e", f"HEAD:{path}") is not None
             and self._run_git(
@@ -198,7 +198,7 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Return the path to which the last commit that deleted `path` moved the file."""
+        """Return the new path that a file got in the last commit that removed `path`."""
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
         )
@@ -213,7 +213,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_path(self, path: str) -> str | None:
-        """Return the new path of a committed file, if it was renamed but the renaming is not committed."""
+        """Return the new path of a committed file that was renamed without committing the new name."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         staged = self._list_output_words(

@@ -31,7 +31,7 @@ MAX_SLOW_CHARACTERS = 100_000
 MAX_LAYERS = 1_000
 """The maximum number of files of a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
-"""The maximum number of times in a row that `extends` leads from one file to the next."""
+"""A chain of files that extend each other may have at most this many steps."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class ConfigLayer:
 class ConfigLayerList:
     """The layers of the configuration; each layer overrides the layers before it.
 
-    `files` has the paths to watch for changes: files that were read, files that would be read if they
-    existed, and directories that a glob searched. While a layer is read, `files_left` is the number of
-    files that can still be read for this layer. `is_cut` says that this limit was exceeded for a layer,
-    so some of its files were not read.
+    `files` has the paths to watch for changes: files that were read, files that would be read if
+    they existed, and directories that a glob searched. While a layer is read, `files_left` is the
+    number of files that can still be read for it. `is_cut` says that a layer has more files than
+    the limit, so that some were not read.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -140,7 +140,7 @@ def read_config_file_text(path: Path) -> str:
 
 
 def parse_config_text(path: Path, text: str) -> dict[str, Any]:
-    """Parse the text of the file at `path`. Its extension says which format the text has.
+    """Parse the text of the file at `path`, whose extension determines the format.
 
     Raises `ConfigError` with the path.
     """

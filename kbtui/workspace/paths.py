@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
-`kbtui search` imports this module and must start fast. Importing `pathlib` and `kbtui.errors` takes
-long, so the module imports them only where it needs them.
+`kbtui search` imports this module and must start fast. Therefore the module imports `pathlib` and
+`kbtui.errors`, which take long, only where it needs them.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _get_variables = _get_process_variables
 def set_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
     """Make `read_variable` read the variables that `get_variables` returns.
 
-    Only `kbtui.workspace.client_environment` calls this. Short commands do not import that module, so
-    they read the environment of their process.
+    Only `kbtui.workspace.client_environment` calls this. Short commands, which do not import that
+    module, read the environment of their process.
     """
     global _get_variables
     _get_variables = get_variables
@@ -80,7 +80,8 @@ def set_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
 def read_variable(name: str, default: str = "") -> str:
     """Return the value of an environment variable in the current client environment.
 
-    This is the environment of this process, unless the caller runs within `ClientEnvironment.use`.
+    The client environment is that of this process, unless the caller runs within
+    `ClientEnvironment.use`.
     """
     return _get_variables().get(name, default)
 
@@ -176,7 +177,8 @@ def make_engine_socket_path() -> str:
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
     """Return whether the process at the other end of a connection belongs to this user.
 
-    Only Linux reports the owner of that process. On other systems, the result is always True.
+    On systems other than Linux, which do not report the owner of the process, the result is always
+    True.
     """
     if sys.platform != "linux":
         return True
@@ -284,8 +286,9 @@ _MAX_POINTER_BYTES = 4096
 def read_jp_pointer_file(root: str) -> str | None:
     """Return the path in a file `.jp`; None if there is no such file, or if it does not have one line.
 
-    Later versions of JP accept such a file in place of the directory. An absolute path may not exist.
-    A relative path begins at `root` and must exist, so that other files are not mistaken for pointers.
+    Later versions of JP accept such a file in place of the directory. A relative path begins at
+    `root`, and must exist, so that other files are not mistaken for pointers. An absolute path need
+    not exist.
     """
     file = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
     if not os.path.isfile(file):  # noqa: PTH113
@@ -376,7 +379,7 @@ def read_client_variables() -> dict[str, str]:
 
 
 def read_agent_directory_variables() -> dict[str, str]:
-    """Return the environment variables that say where other agents keep their conversations."""
+    """Return the values of the variables in `AGENT_DIRECTORY_VARIABLES`; "" for one that is not set."""
     return {name: convert_path_to_utf8(read_variable(name)) for name in AGENT_DIRECTORY_VARIABLES}
 
 

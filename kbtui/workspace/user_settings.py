@@ -156,7 +156,7 @@ def get_settings_path() -> Path:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings from the file and the environment, which overrides the file. Raises `ConfigError`."""
+    """Read the settings from the file and from environment variables, which override the file. Raises `ConfigError`."""
     return Settings(**{found.key.name: found.value for found in list_settings_with_origins(path)})
 
 
@@ -336,9 +336,9 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
 def _locate_setting_line(path: Path, text: str, *names: str) -> str:
     """Return where the file sets a key, as `path:line`.
 
-    `names` are the names of the tables around the key, then the key's own name. If the file does not
-    set the key, the line is that of the innermost of these tables in the file. If the file has none of
-    these tables, the result is only the path.
+    `names` are the names of the tables around the key, then the key's own name. If the file does
+    not set the key, the line is that of the innermost of these tables. If the file has none of the
+    tables, only the path is returned.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0
