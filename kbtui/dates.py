@@ -1,4 +1,8 @@
-"""Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`."""
+"""Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`.
+
+All screens show two forms: the rows of lists `14:05`, `31 Jul` or `13 May 2024`, other places
+`2024-05-13 14:05` or `2024-05-13`.
+"""
 
 from __future__ import annotations
 
@@ -128,34 +132,6 @@ def get_current_local_time() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def format_relative_day(day: date, today: date) -> str:
-    """Format a day as `Today`, `Yesterday`, a weekday (within the last week) or a short date."""
-    days = (today - day).days
-    if days == 0:
-        return "Today"
-    if days == 1:
-        return "Yesterday"
-    if 1 < days < 7:
-        return _DAYS[day.weekday()].capitalize()
-    return format_date(day, today)
-
-
-def format_age_or_day(when: datetime, present: datetime) -> str:
-    """Format a time as an age (`5 min`) if it is today, otherwise as a day.
-
-    A day of another year is shown as month and year: `May 2024`.
-    """
-    local = when.astimezone(present.tzinfo)
-    if local.date() != present.date():
-        label = format_relative_day(local.date(), present.date())
-        # A time of another year shows only month and year, because the title needs the space.
-        return label.partition(" ")[2] if local.year != present.year and " " in label else label
-    minutes = int((present - local).total_seconds()) // 60
-    if minutes < 1:
-        return "now"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h"
-
-
 def format_date(day: date, today: date) -> str:
     """Format a date of this year as `31 Jul`, any other date as `13 May 2024`."""
     label = f"{day.day} {_MONTH_NAMES[day.month - 1]}"
@@ -163,18 +139,15 @@ def format_date(day: date, today: date) -> str:
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """Format a time as `14:05` if it is today, otherwise as a date only."""
+    """Format a time for a row of a list: as `14:05` if it is today, otherwise as a date only."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:
-    """Format a time as `14:05` if it is today, otherwise as date and time."""
-    local = when.astimezone(present.tzinfo)
-    is_today = local.date() == present.date()
-    day = "" if is_today else f"{format_date(local.date(), present.date())} "
-    return f"{day}{local:%H:%M}"
+    """Format a time in full, as `2026-05-13 14:05`, in the time zone of `present`."""
+    return f"{when.astimezone(present.tzinfo):%Y-%m-%d %H:%M}"
 
 
 def format_unix_time_as_day(seconds: float) -> str:

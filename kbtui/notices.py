@@ -65,7 +65,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "pattern_hits_cut": "only the first {limit:,} matching lines are shown",
     "pattern_out_of_time": "stopped after {total} seconds; not everything was searched",
     "regular_expression": "matching lines",
-    "passages_pending": "{total:,} passages are not searchable by meaning yet",
+    "passages_pending": "{passages} not searchable by meaning yet",
     "query_cut": "the query was cut at {characters} characters",
     "query_mistake": "{detail}",
     "search_not_logged": "the search is not logged: {detail}",
@@ -196,6 +196,8 @@ def format_notice(notice: Notice) -> str:
             return _format_near_spellings(values)
         case "filters_leave_nothing":
             return _format_excluding_filters(values)
+        case "passages_pending":
+            values = {"passages": format_counted_noun(values["total"], "passage")}
         case "private_index":
             state = "" if values["is_complete"] else ", still being built"
             if values.get("detail"):

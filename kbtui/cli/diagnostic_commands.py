@@ -267,7 +267,8 @@ def run_log_command(args: Namespace) -> int:
             # Redact before cutting: whether a line is private depends on the start of its record.
             lines = list(LogRedactor(workspace.root).redact_log(lines))
         lines = lines[-args.lines :]
-        parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
+        size = format_counted_noun(len(lines), "line")
+        parts.append(f"{name}: {size}\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
     if args.output is None:
         print_result(text)

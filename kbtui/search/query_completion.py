@@ -144,7 +144,7 @@ def _list_filter_values(
             return _list_file_names(searcher, part)
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
-        return [(term, f"{count} passages") for term, count in terms]
+        return [(term, format_counted_noun(count, "passage")) for term, count in terms]
     return list_fixed_filter_values(row)
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from kbtui.text import sanitize
+from kbtui.text import format_counted_noun, sanitize
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -103,5 +103,6 @@ def _run_clipboard_command(command: list[str], text: str) -> None:
 
 def format_copied_size(text: str) -> str:
     """Return the size of a text, such as "12 lines", or "40 characters" for a single line."""
-    lines = text.count("\n") + 1
-    return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+    if "\n" in text:
+        return format_counted_noun(text.count("\n") + 1, "line")
+    return format_counted_noun(len(text), "character")

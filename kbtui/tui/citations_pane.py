@@ -21,8 +21,6 @@ from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     Span,
     Spans,
-    measure_cell_width,
-    truncate_text_start,
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.mark_lookup import MarksOfTurns
 
 
-USE_NAMES = {"learn": "learned", "search": "found", "grep": "found"}
+USE_NAMES = {"learn": "learned", "search": "found", "grep": "found", "file": "read"}
 LOOKUP_TOOLS = {
     "learn",
     "knowledge_search",
@@ -230,7 +228,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def _citations_in_shown_turn(self) -> list[Citation]:
-        return (self._used or {}).get(self._shown_turn_number, [])
+        """The citations of the turn in the order of their numbers: those that were read as files come last."""
+        found = (self._used or {}).get(self._shown_turn_number, [])
+        return sorted(found, key=lambda cite: cite.how == "file")
 
     def on_resize(self) -> None:
         self._update_citation_rows()
@@ -243,7 +243,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._conversation is not None:
             turn, used = self._shown_turn_number, self._citations_in_shown_turn
             rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
-            rows += map(self._make_cited_passage_row, count(1), used)
+            for number, cite in enumerate(used, 1):
+                if cite.how == "file" and (number == 1 or used[number - 2].how != "file"):
+                    rows.append(ListRow("files", [("read as files", "dim")], selectable=False))
+                rows.append(self._make_cited_passage_row(number, cite))
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
@@ -294,19 +297,17 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         yield make_heading_row("done", f"DONE IN TURN {turn}")
         yield from self._make_explanation_rows("done", summary)
-        width = max(12, self.list.scrollable_content_region.width)
         for path, actions in activity.group_changes_by_path().items():
             counts = make_line_count_spans(
                 sum(one.added for one in actions), sum(one.removed for one in actions)
             )
-            room = width - measure_cell_width(counts) - 4
-            name = truncate_text_start(sanitize_to_one_line(path), max(8, room))
+            name = sanitize_to_one_line(path)
             kinds = ", ".join(dict.fromkeys(one.kind for one in actions))
             below: Spans = [("  ", ""), (kinds, "dim")]
             if len(actions) > 1:
                 below.append((f" · {len(actions)} times", "dim"))
             place = find_place(actions[0].call)
-            yield ListRow(f"done:file:{path}", [(name, "")], counts, [below], data=place)
+            yield ListRow(f"done:file:{path}", [(name, "path")], counts, [below], data=place)
         commands = {one.call for one in activity.commands}
         for number, run in enumerate(activity.commands):
             role = "error" if run.has_failed else "dim"
@@ -324,20 +325,24 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_extract_phrase_from_quote(cite.quote))
-        name: Spans = [
-            (sanitize_to_one_line(cite.title or cite.target), "dim struck" if cite.gone else "")
-        ]
-        below: Spans = [("    ", ""), (USE_NAMES.get(cite.how, cite.how), "dim")]
-        if cite.gone:
-            below.insert(1, ("gone  ", "warning"))
+        role = "path" if cite.kind == "file" or not cite.title else ""
+        name: Span = (
+            sanitize_to_one_line(cite.title or cite.target),
+            f"{role} dim struck" if cite.gone else role,
+        )
+        # The heading of the group says which citations were read as files.
+        words: Spans = [] if cite.how == "file" else [(USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.title and cite.title != cite.target:
-            target = self._short_refs.get(cite.target, cite.target)
-            below.append((f" · {sanitize_to_one_line(target)}", "dim"))
+            target = sanitize_to_one_line(self._short_refs.get(cite.target, cite.target))
+            words += [(" · " if words else "", "dim"), (target, "dim path")]
         state = _describe_citation_state(cite)
-        states: list[Spans] = [[("    ", ""), state]] if state and not cite.gone else []
+        right = [state] if state and not words else []
+        lines = [words] if words else []
+        lines += [[state]] if state and words else []
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         self._cites_of_rows[key] = cite
-        return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below, *states], data=place)
+        below = [[("    ", ""), *line] for line in lines]
+        return ListRow(key, [(f"[{number}] ", "note"), name], right, below, data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that cites the open document one or more times."""

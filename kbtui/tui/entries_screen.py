@@ -325,7 +325,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
         "address": [(sanitize_to_one_line(row.source_url), "link")] if row.source_url else [],
         "created": [(format_unix_time_as_day(row.created), "")],
         "changed": [(format_unix_time_as_day(row.changed), "")],
-        "size": [(f"{row.size:,} bytes", "")],
+        "size": [(format_counted_noun(row.size, "byte"), "")],
     }
     return [(name, value) for name, value in facts.items() if value]
 

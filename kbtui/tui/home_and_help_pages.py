@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.dates import format_relative_day, format_time_with_date
+from kbtui.dates import format_time_or_date, format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.refs import parse_ref
 from kbtui.text import (
@@ -255,9 +255,8 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     for info in sorted(live, key=lambda info: info.make_time_sort_key(), reverse=True)[
         :RECENT_CONVERSATIONS
     ]:
-        when = info.last_activity_at.astimezone(now.tzinfo)
         left: Spans = [(sanitize_to_one_line(info.name), "" if info.title else "dim")]
-        day = format_relative_day(when.date(), now.date())
+        day = format_time_or_date(info.last_activity_at, now)
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
         right: Spans = [(f"{agent}{day}", "dim")]
         key = f"talk:{info.id}"
@@ -304,7 +303,8 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
     facts: dict[str, Spans] = {
         name: [(sanitize_to_one_line(text), "")] for name, text in texts.items() if text
     }
-    facts["size"].append((f"  {sum(subject.size for subject in subjects):,} bytes", "dim"))
+    total = format_counted_noun(sum(subject.size for subject in subjects), "byte")
+    facts["size"].append((f"  {total}", "dim"))
     blocks: list[ReaderBlock] = [FactTableBlock("facts", list(facts.items()))]
     blocks += _make_problem_blocks(listing.problems)
     if topic.enable:
@@ -323,7 +323,11 @@ def build_problem_document(
 ) -> ReaderDocument:
     """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
-    return ReaderDocument(key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint))
+    document = ReaderDocument(
+        key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint)
+    )
+    document.problem = sanitize_to_one_line(message).rstrip(".")
+    return document
 
 
 def build_passage_document(key: str, hit: Hit) -> ReaderDocument:

@@ -11,7 +11,7 @@ from textual.actions import SkipAction
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.dates import Clock, format_age_or_day
+from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import KbtuiError
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
@@ -458,11 +458,11 @@ def _get_conversation_sort_key(
 def _make_conversation_sort_label(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
 ) -> str:
-    """Return the text at the right of a row: a number of turns, or an age (`5 min`, `31 Jul`)."""
+    """Return the text at the right of a row: a number of turns, or a time or date (`14:05`, `31 Jul`)."""
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
-    return format_age_or_day(info.get_sort_time(sort), present)
+    return format_time_or_date(info.get_sort_time(sort), present)
 
 
 class _ConversationRowMaker:
@@ -496,13 +496,13 @@ class _ConversationRowMaker:
     ) -> Iterator[ListRow]:
         """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
 
-        The label of a row, for example its age, depends on the sort order. A row does not repeat the
-        age in the row above it. `before` is the label of the row above the first one.
+        The label of a row, for example its date, depends on the sort order. A row does not repeat the
+        date in the row above it. `before` is the label of the row above the first one.
         """
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)
-            # If several rows in succession have the same age, only the first of them shows it.
+            # If several rows in succession have the same date, only the first of them shows it.
             is_repeated = sort not in ("title", "turns") and label == before
             before = label
             parts = [part for part in self._parts.get(info.id, ()) if self.is_shown(part)]
@@ -547,8 +547,8 @@ ROWS_AT_ONCE = 1_000
 
 If there are more, a background thread makes the rows.
 """
-UPDATE_SECONDS = 10.0
-"""The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
+UPDATE_SECONDS = 60.0
+"""The interval in seconds at which the pane checks whether a new day has begun."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
@@ -584,7 +584,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         yield self.list
 
     def on_mount(self) -> None:
-        self.set_interval(UPDATE_SECONDS, self.update_age_labels)
+        self.set_interval(UPDATE_SECONDS, self.update_date_labels)
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot of the library. The selected row and the unfolded rows stay the same."""
@@ -644,10 +644,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
             lambda error: self.list.set_rows([], [(sanitize_to_one_line(str(error)), "error")]),
         )
 
-    def update_age_labels(self) -> None:
-        """If a minute has passed, rebuild the rows: their ages, such as `5 min`, have changed."""
+    def update_date_labels(self) -> None:
+        """If a new day has begun, rebuild the rows: times of the day before are now shown as dates."""
         before = self._shown_at
-        if before is not None and self._clock().replace(second=0, microsecond=0) > before:
+        if before is not None and self._clock().date() > before.date():
             self.update_library_rows()
 
     def select_row_of_target(self, place: NavigationTarget) -> None:

@@ -11,8 +11,10 @@ from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import make_safe_file_name
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
+from kbtui.tui.framework.styled_widget import get_configured_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,7 +220,10 @@ class SubjectFileActions:
     ) -> None:
         if trashed is not None:
             self._trashed.append(trashed)
-        self._report_subject_removal("moved to the trash:", subject)
+        key = find_key_label_of_command("entries.undo", get_configured_keys(self._screen))
+        undo = f" ({key} restores it)" if key and trashed is not None else ""
+        self._show_message(f"moved to the trash: {subject.ref}{undo}", "inserted")
+        self._on_written(subject.ref)
 
     def restore_last_trashed_subject(self) -> None:
         """Restore the subject that was trashed last: move its file from the trash back to its place."""

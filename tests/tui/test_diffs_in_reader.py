@@ -32,7 +32,7 @@ async def test_t_unfolds_diffs_then_all_calls_then_none(workspace_root: Path) ->
     Builder(workspace_root).conversation(1, [turns], title="Change")
     async with running(workspace_root, size=(160, 60)) as tui:
         await tui.open("jp-c17800000001")
-        assert "▸ asks  Do you want to apply the following patch?  src/a.py" in tui.text
+        assert "▸ asks  src/a.py  Do you want to apply the following patch?" in tui.text
         # The question, the call, and what the turn did, which is read in the background.
         await tui.until(lambda: tui.text.count("+2 −1") == 3)
         assert "+2 " in next(

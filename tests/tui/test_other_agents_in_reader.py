@@ -275,7 +275,7 @@ async def test_a_turn_that_was_compacted_in_its_middle_goes_on(
     write_session(home, workspace_root, session_id(1), records)
     async with running(workspace_root, size=(160, 40)) as tui:
         await tui.open(SESSION)
-        assert "compacted for the model: the beginning of turn 1, replaced by a" in tui.text
+        assert "compacted for the model: the beginning of turn 1, repl" in tui.text
         assert tui.text.index("Before the summary") < tui.text.index("▸ compacted here  What was")
         assert tui.text.index("▸ compacted here") < tui.text.index("After the summary")
         await tui.press("c")

@@ -257,6 +257,27 @@ async def test_a_deleted_document_says_so(book: Builder) -> None:
         await tui.until("! ")
 
 
+async def test_a_text_stays_while_its_file_is_gone_and_the_position_when_it_returns(
+    book: Builder,
+) -> None:
+    text = "# Long\n\n" + "".join(f"Paragraph {number}.\n\n" for number in range(200))
+    path = book.subject("project/long.md", text)
+    async with running(book.root, size=(120, 30)) as tui:
+        await tui.open("project/long")
+        await tui.press("2", "ctrl+d", "ctrl+d", "ctrl+d", "j")
+        here = line(tui)
+        assert "Paragraph" in here
+        for _ in range(2):
+            path.unlink()
+            await tui.press("ctrl+r")
+            await tui.until("project/long was deleted or renamed. This is its last")
+            assert line(tui) == here
+            path.write_text(text)
+            await tui.press("ctrl+r")
+            await tui.until(lambda: "was deleted or renamed" not in tui.text)
+            assert line(tui) == here
+
+
 async def test_home_leads_to_topics_and_conversations(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2")

@@ -75,7 +75,8 @@ class TextInputDialog(StyledScreen):
 class DialogOption:
     """An option of a dialog: its key, name and preview, and the dialog's result if it is chosen.
 
-    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines.
+    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines. `role` is the style
+    role of the name; a name with the role `path` is cut at its start.
     """
 
     key: str
@@ -83,6 +84,7 @@ class DialogOption:
     preview: str
     result: Any
     details: str = ""
+    role: str = ""
 
 
 MAX_DETAIL_LINES = 2
@@ -127,7 +129,7 @@ class OptionsDialog(StyledScreen):
         room = max(width - names - 8, 12 if has_details else width // 2 - 8)
         rows = []
         for one in self._options:
-            name = [(f"{one.key}  ", "key"), (one.name, "")]
+            name = [(f"{one.key}  ", "key"), (one.name, one.role)]
             preview = truncate_spans([(one.preview, "dim")], room) if room > 8 else []
             details = _wrap_details(one.details, width - 4)
             rows.append(ListRow(one.key, name, preview, details, data=one.result))

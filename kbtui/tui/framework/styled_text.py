@@ -88,14 +88,41 @@ def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) 
         yield kept
 
 
+MIN_PATH_CELLS = 8
+"""A path is cut at its start only if at least this many cells of it stay."""
+
+
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
-    """Cut `spans` to at most `width` cells; `…` marks the cut."""
+    """Cut `spans` to at most `width` cells; `…` marks the cut.
+
+    Spans with the role `path` are cut first, at their start, because the end of a path says more.
+    """
     if width <= 0:
         return []
-    if measure_cell_width(spans) <= width:
+    if (excess := measure_cell_width(spans) - width) <= 0:
         return list(spans)
+    if any("path" in role.split() for _, role in spans):
+        spans = _truncate_start_of_path(spans, excess)
+        if measure_cell_width(spans) <= width:
+            return list(spans)
     end = _find_fitting_end(join_span_texts(spans), 0, width - 1)
     return [*slice_spans(spans, 0, end), ("…", spans[-1][1])]
+
+
+def _truncate_start_of_path(spans: Sequence[Span], excess: int) -> Sequence[Span]:
+    """Cut `excess` cells off the start of the first path, or as many as `MIN_PATH_CELLS` allows.
+
+    Highlighted matches divide a path into several spans.
+    """
+    is_path = ["path" in role.split() for _, role in spans]
+    start = is_path.index(True)
+    end = next((n for n in range(start, len(spans)) if not is_path[n]), len(spans))
+    path = join_span_texts(spans[start:end])
+    kept = truncate_text_start(path, max(MIN_PATH_CELLS, _measure_text_width(path) - excess))
+    if kept == path:
+        return spans
+    tail = slice_spans(spans[start:end], len(path) - len(kept) + 1, len(path))
+    return [*spans[:start], ("…", spans[start][1]), *tail, *spans[end:]]
 
 
 def truncate_text_start(text: str, width: int) -> str:

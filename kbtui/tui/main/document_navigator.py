@@ -263,8 +263,14 @@ class DocumentNavigator:
         contents, shown = self.contents, self._pane.document_view.document
 
         def replace_reloaded_document(document: ReaderDocument) -> None:
-            if document is not shown:
+            is_still_shown = shown is self._pane.document_view.document
+            if document.problem and not shown.problem and is_still_shown and shown.ref:
+                # The user may be reading the text, and the file may come back.
+                self._pane.show_loss_of_document(_describe_loss(shown.ref, document))
+            elif document is not shown:
                 self._replace_shown_document(target, document)
+            elif shown.loss:
+                self._pane.show_loss_of_document("")
             if self._must_reload_again:
                 self.reload_shown_document()
 
@@ -450,6 +456,12 @@ class DocumentNavigator:
                 )
                 show_beginning(_lay_out_first_blocks(document))
             return make_document(library.load_conversation(conversation))
+
+
+def _describe_loss(ref: str, problem: ReaderDocument) -> str:
+    if problem.is_missing:
+        return f"{ref} was deleted or renamed."
+    return f"{ref} can no longer be read: {problem.problem}."
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:

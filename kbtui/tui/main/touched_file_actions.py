@@ -11,6 +11,7 @@ from textual.app import SuspendNotSupported
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.refs import parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line
+from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 MAX_DONE_WIDTH = 36
 """The list of a file's turns says what each turn did. This text is cut to this many cells."""
+
+
+MAX_TITLE_WIDTH = 36
+"""A path in the title of a dialog is cut at its start to this many cells."""
 
 
 class _TurnsOfFile(NamedTuple):
@@ -94,7 +99,7 @@ class TouchedFileActions:
         from kbtui.tui.main.jump_labels import LETTERS
 
         options = [
-            DialogOption(letter, sanitize_to_one_line(file.name), "", file)
+            DialogOption(letter, sanitize_to_one_line(file.name), "", file, role="path")
             for letter, file in zip(LETTERS, files, strict=False)
         ]
         self._main.screen.app.push_screen(OptionsDialog("Edit", options), self._edit_file)
@@ -169,7 +174,7 @@ class TouchedFileActions:
         from kbtui.tui.main.jump_labels import LETTERS
 
         options = [
-            DialogOption(letter, sanitize_to_one_line(file[0]), "", file)
+            DialogOption(letter, sanitize_to_one_line(file[0]), "", file, role="path")
             for letter, file in zip(LETTERS, files, strict=False)
         ]
         self._main.screen.app.push_screen(
@@ -238,7 +243,7 @@ class TouchedFileActions:
 
         left_out = max(0, len(found.turns) - len(LETTERS))
         more = f", {left_out} older left out" if left_out > 0 else ""
-        title = f"Turns of {what}, newest first{more}"
+        title = f"Turns of {truncate_text_start(what, MAX_TITLE_WIDTH)}, newest first{more}"
         self._main.screen.app.push_screen(OptionsDialog(title, options, notes), open_turn)
 
     def _ask_for_lines(self, path: str, line: int) -> None:
@@ -260,6 +265,6 @@ class TouchedFileActions:
                     holds_keys=True,
                 )
 
-        title = f"Lines of {sanitize_to_one_line(path)}"
+        title = f"Lines of {truncate_text_start(sanitize_to_one_line(path), MAX_TITLE_WIDTH)}"
         dialog = TextInputDialog(title, str(line or ""), "12 or 12-20", select=True)
         self._main.screen.app.push_screen(dialog, show_writers)

@@ -753,7 +753,7 @@ class _ConversationReaderDocumentBuilder:
             or summarize_tool_arguments(event.arguments, directory)
             or sanitize_to_one_line(event.text[:_MAX_SUMMARY_CHARACTERS])
         )
-        words.append((summary, "dim"))
+        words.append((summary, "dim path" if _looks_like_path(summary) else "dim"))
         counts = make_line_count_spans(
             sum(one.added for one in changes), sum(one.removed for one in changes)
         )
@@ -769,7 +769,7 @@ class _ConversationReaderDocumentBuilder:
         if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
         kind = "diff" if counts else "tool"
-        self._add_fold_heading(key, kind, words, right, ends_with_path=_looks_like_path(summary))
+        self._add_fold_heading(key, kind, words, right)
         before = self.view
         self.view = "user" if self.compacted.lacks_arguments else before
         if counts:
@@ -954,11 +954,11 @@ class _ConversationReaderDocumentBuilder:
         )
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
-            # Show the question before the patch and the names of the files, because the patch would
-            # fill the line.
+            # Show the names of the files and the question before the patch, because the patch would
+            # fill the line. A narrow screen cuts the question, which is often the same.
             said = sanitize_to_one_line(text.partition("```")[0].partition("--- ")[0][:200])
             names = ", ".join(dict.fromkeys(sanitize_to_one_line(one.path) for one in patches))
-            words = [words[0], (f"{said}  ", "dim"), (names, "dim")]
+            words = [words[0], (f"{names}  ", "dim"), (said, "dim")]
         self._add_fold_heading(key, "diff" if patches else "tool", words, counts)
         self._add_text_with_diffs(key, text)
 
@@ -968,19 +968,13 @@ class _ConversationReaderDocumentBuilder:
         kind: str,
         left: Spans,
         right: Spans | None = None,
-        *,
-        ends_with_path: bool = False,
     ) -> None:
         """Add the heading of a fold.
 
         The fold contains the blocks that are added until `_end_fold` is called.
         """
         above = 0 if self.after_fold else 1
-        self._append_blocks(
-            FoldHeadingBlock(
-                key, left, right or [], kind=kind, ends_with_path=ends_with_path, above=above
-            )
-        )
+        self._append_blocks(FoldHeadingBlock(key, left, right or [], kind=kind, above=above))
         self.after_fold, self.space_above = True, 0
         self.fold, self.lead = key, [("  │ ", "rule")]
 

@@ -237,9 +237,8 @@ def build_changes_document(
 
 
 def _make_path_spans(path: str, role: str) -> Spans:
-    """Return the name of a file before its directory, so that a narrow screen does not cut the name."""
-    directory, _, name = sanitize_to_one_line(path).rpartition("/")
-    return [(name, role), *([(f"  {directory}", "dim")] if directory else [])]
+    directory, slash, name = sanitize_to_one_line(path).rpartition("/")
+    return [(directory + slash, "dim path"), (name, f"{role} path")]
 
 
 def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:

@@ -14,7 +14,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.styled_text import HighlightPattern
+from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,
     StyledScreen,
@@ -657,7 +657,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         here = position == self.viewport.cursor
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""
         lead = ("▎" if here else " ", "accent" if here else "")
-        strip = self.render_spans([lead, *line.spans], width, base)
+        spans = add_style_role(line.spans, "dim") if self.document.loss else line.spans
+        strip = self.render_spans([lead, *spans], width, base)
         absolute = self.viewport.count_lines_before_position(position)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:

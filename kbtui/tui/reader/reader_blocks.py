@@ -16,8 +16,6 @@ from kbtui.tui.framework.styled_text import (
     highlight_matches,
     join_span_texts,
     measure_cell_width,
-    slice_spans,
-    truncate_text_start,
     wrap_code_line,
     wrap_spans,
 )
@@ -208,14 +206,11 @@ class FoldHeadingBlock(HeadingBlock):
     """The heading of a fold.
 
     All folds with the same `kind`, such as "tool", can be opened together. `citation_number` is the
-    number of the tool call's citation in the citations pane. `ends_with_path` means that the
-    heading ends with a path. If there is not enough room, the beginning of this path is cut,
-    because its end says more.
+    number of the tool call's citation in the citations pane.
     """
 
     kind: str = "tool"
     citation_number: int | None = None
-    ends_with_path: bool = False
 
     def lay_out_lines(
         self, width: int, found: HighlightPattern | None, opened: bool
@@ -223,22 +218,8 @@ class FoldHeadingBlock(HeadingBlock):
         """Return one line: an arrow, the summary of the fold and its citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
-        words = highlight_matches(self.left, found)
-        if self.ends_with_path:
-            words = self._cut_beginning_of_path(words, width - measure_cell_width(right) - 3)
-        left = [("▾ " if opened else "▸ ", "dim"), *words]
+        left = [("▾ " if opened else "▸ ", "dim"), *highlight_matches(self.left, found)]
         return [StyledLine(align_spans_to_edges(left, right, width))]
-
-    def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
-        """Shorten `words` to `width` cells. They end with a path, whose beginning is cut off."""
-        *before, (path, role) = self.left
-        room = width - measure_cell_width(before)
-        kept = truncate_text_start(path, room)
-        if room < 2 or kept == path:
-            return words
-        start, end = len(join_span_texts(before)), len(join_span_texts(self.left))
-        shown = slice_spans(words, end - len(kept) + 1, end)
-        return [*slice_spans(words, 0, start), ("…", role), *shown]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -76,6 +76,10 @@ class ReaderDocument:
     """Whether the rest of the document is still loading."""
     is_missing: bool = False
     """Whether this page only says that the requested document does not exist."""
+    problem: str = ""
+    """Why the document cannot be read, if this page only says that."""
+    loss: str = ""
+    """Why the document can no longer be read. Its last text is then shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """Key of a fold -> the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
@@ -213,12 +217,12 @@ def format_turn_count(turns: int, rewound: int) -> str:
 
 def format_characters_and_tokens(number: int) -> str:
     """Format a number of characters, followed by an estimate of the number of tokens."""
-    return f"{number:,} characters {format_estimated_token_count(number)}"
+    return f"{format_counted_noun(number, 'character')} {format_estimated_token_count(number)}"
 
 
 def format_estimated_token_count(number: int) -> str:
     """Estimate how many tokens `number` characters are. Format the estimate like "≈ 300 tokens"."""
-    return f"≈ {round(number / 4):,} tokens"
+    return f"≈ {format_counted_noun(round(number / 4), 'token')}"
 
 
 def find_start_block_and_match(

@@ -172,6 +172,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Whether the user is visiting the workspace, so that Esc leaves it."""
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
+        self.loss_bar = WrappedParagraphs(self.document_view)
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
@@ -192,6 +193,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.place = place
         self.end_find_mode()
         self.facts_bar.set_paragraphs([])
+        self.loss_bar.set_paragraphs([])
         self.viewport.highlight_search_pattern(compile_pattern_for_terms(place.words))
         before = self.viewport.document
         self._new_event_count = 0
@@ -213,6 +215,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         If the user is at the end of the document, the view follows the new text.
         """
         before = self.viewport.document
+        self.loss_bar.set_paragraphs([])
         if not before.is_partial:
             self._new_event_count += max(
                 0, _count_conversation_events(document) - _count_conversation_events(before)
@@ -224,6 +227,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
         if self.is_finding:
             self.find_and_highlight_text(self.find_bar.input.value, jump=False)
+
+    def show_loss_of_document(self, loss: str) -> None:
+        """Dim the text of the document, and say above it why the document can no longer be read.
+
+        An empty `loss` means that the document can be read again.
+        """
+        self.viewport.document.loss = loss
+        keys = get_configured_keys(self)
+        hints = {"copy_more": "copies it", "back": "goes back"}
+        labels = [(find_key_label_of_command(name, keys), does) for name, does in hints.items()]
+        what_to_do = ", ".join(f"{key} {does}" for key, does in labels if key)
+        rest = f" This is its last text{f': {what_to_do}' if what_to_do else ''}."
+        self.loss_bar.set_paragraphs([[(loss, "warning"), (rest, "dim")]] if loss else [])
+        self.document_view.refresh()
 
     def free_document_unless_shown(self, document: ReaderDocument) -> None:
         """Free the memory of a large document in the background, unless the reader shows it."""
