@@ -33,9 +33,9 @@ def grep_all_projects(
 ) -> ConversationGrepAnswer:
     """Search the conversations of several workspaces, and join the answers in the order of the workspaces.
 
-    The answer has at most `limit` matches, and at most `max_chars` characters of XML. A conversation that several workspaces of a project contain
-    counts once. A workspace that cannot be searched is named in a notice. Raises `UsageError` for an
-    invalid argument.
+    The answer has at most `limit` matches, and at most `max_chars` characters of XML. A
+    conversation that is in several workspaces of a project counts once. A notice names the
+    workspaces that cannot be searched. Raises `UsageError` for an invalid argument.
     """
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
@@ -85,7 +85,7 @@ def _add_hits_up_to_limit(
 ) -> int | None:
     """Add lines of one workspace; return how many of `room` characters of XML are left.
 
-    Matching lines that exceed a limit are left out, and so is their context.
+    Matching lines that exceed a limit are left out, together with their context.
     """
     added = []
     for hit in hits:

@@ -1,4 +1,4 @@
-"""The five tools for assistants: definitions, argument checking, and answers."""
+"""The five tools for assistants: their definitions, the checks of their arguments, and their answers."""
 
 from __future__ import annotations
 
@@ -263,8 +263,8 @@ TOOLS = {
 def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
     """Return the tools that are available now.
 
-    The description of `learn` names the topics that have subjects. If no topic has any, `learn`
-    is not available.
+    The description of `learn` names the topics that have subjects. If no topic has subjects,
+    `learn` is not available.
     """
     found = []
     for tool in TOOLS.values():
@@ -360,7 +360,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether the setting `mask_secrets` masks secrets in answers over a protocol.
+    """Return whether secrets in answers over a protocol are masked, according to the setting `mask_secrets`.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -433,9 +433,9 @@ def answer_tool_call(
 ) -> ToolReply:
     """Answer a tool call. Raises only `UnknownToolError`; other errors become replies.
 
-    `current` is the id of the calling conversation, or None if it is unknown. With `masked`,
-    secrets in the reply are masked. U+FFFD replaces unpaired surrogates in the reply, because they
-    cannot be encoded.
+    `current` is the id of the calling conversation, or None if it is unknown. If `masked` is true,
+    secrets in the reply are masked. Unpaired surrogates in the reply, which cannot be encoded,
+    become U+FFFD.
     """
     if name not in TOOLS:
         shown = (mask_secrets(name) if masked else name)[:100]
@@ -503,9 +503,10 @@ def _answer_learn_call(call: ToolCall) -> ToolReply:
 
 
 def _find_library_of_reference(library: Library, reference: str) -> tuple[Library, str]:
-    """Return the library that has the target of a reference, and the reference without the project.
+    """Return the library of the workspace that a reference belongs to, and the reference without the project.
 
-    A reference `[PROJECT] REF` belongs to another workspace. Raises `UsageError` for an unknown project.
+    A reference `[PROJECT] REF` belongs to another workspace. Raises `UsageError` for an unknown
+    project.
     """
     from kbtui.userdata.workspace_registry import find_workspace_by_label, split_workspace_label
 
@@ -517,7 +518,7 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
 
 
 def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
-    """Map the roots of all workspaces except this one to the text `[label] ` before their references."""
+    """Map the root of each other workspace to the text `[label] ` that precedes its references."""
     from kbtui.text import sanitize_to_one_line
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
@@ -576,9 +577,9 @@ def format_search_answer(
 ) -> str:
     """Format an answer: notices, then sources, then each passage below its citation header.
 
-    `labels` maps the roots of all workspaces except this one to the text before their references.
-    The text has at most `max_chars` characters (at least 1,000). Passages are left out from the end, and
-    only the first one is ever cut.
+    `labels` maps the root of each other workspace to the text that precedes its references. The
+    answer has at most `max_chars` characters; this limit is at least 1,000. If the hits do not fit,
+    the last ones are left out; only the first one can be cut.
     """
     from kbtui.text import (
         cut_to_width,
@@ -641,7 +642,7 @@ def format_search_answer(
 
 
 def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
-    """Return the remarks on a hit: how its turn was answered, and which later turn takes up the matter."""
+    """Return the remarks on a hit: the answer to its turn, and the later turn that takes up the matter."""
     lines = []
     if hit.answer:
         answer = hit.answer
@@ -654,7 +655,7 @@ def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
 
 
 def _format_outdated_subjects(hit: Hit) -> str:
-    """Return a remark about the subjects that have changed since they were given to the turn of a hit."""
+    """Return a remark about the subjects that have changed since the turn of a hit was given them."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
@@ -682,10 +683,7 @@ _QUERY_NOTICES = frozenset({
     "filter_of_other_input", "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of notices that only refer to the query.
-
-Their texts for assistants and for people are the same.
-"""
+"""The codes of notices that are only about the query, which have the same text for assistants and for people."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

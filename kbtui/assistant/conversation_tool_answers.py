@@ -1,7 +1,7 @@
 """The answers, notices and refusals of the conversation tools, with their JSON and XML.
 
-Assistants pass arguments and people type options, so each notice and refusal has two wordings.
-`as_json`, and the XML made from it, contain the wording for assistants.
+Each notice and refusal has two wordings, because assistants pass arguments and people type options.
+JSON and XML contain the wording for assistants.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         file_turns: NotRequired[list[FileTurnSummaryJson]]
 
     class FileTurnSummaryJson(TypedDict):
-        """A turn in the list of a file's turns. The turn changed or read the file, or it wrote `lines`."""
+        """A turn in the list of the turns that changed or read a file, or that wrote the requested lines."""
 
         ref: str
         turn: int
@@ -97,7 +97,7 @@ def format_tool_notices(
 
 
 class ToolCallRefused(KbtuiError):
-    """An error worded for assistants; `command_message` and `command_hint` are its wording for people."""
+    """An error in words for assistants; `command_message` and `command_hint` have the words for people."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ToolCallRefused(KbtuiError):
 
 
 class ToolArgumentsRefused(ToolCallRefused, UsageError):
-    """The arguments contradict each other, name the current conversation, or ask for too much."""
+    """The arguments contradict each other, name the current conversation, or ask for an answer that is too long."""
 
 
 class ToolConversationNotFound(ToolCallRefused, NothingFound):
@@ -181,7 +181,7 @@ class ConversationGrepLine:
 
     @property
     def turn_key(self) -> tuple[str | None, str, int | None]:
-        """What identifies the line's turn in an answer: the workspace, the conversation and the turn's number."""
+        """Identifies the turn of the line in an answer: the workspace, the conversation and the turn's number."""
         return self.workspace, self.id, self.line.turn
 
     def as_json(self) -> dict[str, object]:
@@ -233,8 +233,8 @@ class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
     `total` is the number of matches. `hits` contains `count` of these matches, and their context.
-    `is_bounded` says whether the answer and its hint have a maximum length. `conversations` are all
-    conversations with matches; they are not in the JSON.
+    `is_bounded` says whether the answer and its hint have a maximum length. `conversations`, which
+    are not in the JSON, are all conversations with matches.
     """
 
     is_bounded: bool
@@ -309,9 +309,9 @@ _ITEM_TAGS = {
 def format_answer_as_xml(kind: str, answer: Mapping[str, Any]) -> str:
     """Format an answer of `list`, `grep` or `read` as XML, without a final newline.
 
-    Each field is an element; null fields are omitted. Indentation is two spaces. Text keeps its
-    line breaks. Markup characters are escaped and control characters removed, so that no content
-    can close an element.
+    Each field that is not null becomes an element, indented by two spaces. Text keeps its line
+    breaks. Markup characters are escaped and control characters removed, so that no content can
+    close an element.
     """
     return format_xml_element(f"conversation_{kind}", answer, 0)
 

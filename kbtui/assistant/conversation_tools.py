@@ -1,7 +1,7 @@
 """The conversation tools: list, grep and read. Their answers have a limited size.
 
-Assistants call them, and `kbtui conversation` prints their answers. Callers must check the types
-of the arguments.
+Assistants call these tools, and `kbtui conversation` prints their answers. Callers must check the
+types of the arguments.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
-"""How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
+"""The number of characters of an answer that are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""If `_FRAME_LENGTH` is more than this share of `max_chars`, this share is reserved instead."""
+"""At most this share of an answer's `max_chars` is reserved."""
 _MIN_HIT_LENGTH = 100
-"""The minimum number of characters of XML of a hit. A search collects no more hits than could fit."""
+"""A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
 """The time limit in seconds of a search for a regular expression."""
 _MAX_PROBLEMS_NAMED = 3
@@ -130,15 +130,16 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    `file` is a path in the workspace or the reference of a subject. If it is given, only conversations with a
-    turn that changed or read this file are listed, each with these turns. If it ends with lines
-    (`src/a.py:12-20`), only turns that wrote these lines count, and notices name the lines that no turn
-    wrote. With `file`, sorting by activity uses the times of these turns.
+    `file` is a path in the workspace or the reference of a subject. If `file` is given, only
+    conversations with turns that changed or read this file are listed, together with these turns.
+    If `file` ends with lines (`src/a.py:12-20`), only turns that wrote these lines count, and
+    notices name the lines that no turn wrote. Sorting by activity then uses the times of the listed
+    turns.
 
-    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts `KEY` or
-    `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`,
-    secrets are masked. The page has fewer than `limit` conversations if more would exceed `max_chars`
-    characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
+    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
+    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
+    If `masked` is true, secrets are masked. The page has at most `limit` conversations, and at most
+    `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
@@ -210,7 +211,10 @@ _FILE_TURNS_SHOWN = 20
 
 
 def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
-    """Return the turns that changed or read a file of the workspace, newest first; errors name the argument."""
+    """Return the turns that changed or read a file of the workspace, newest first.
+
+    Errors name the argument `file`.
+    """
     from kbtui.library.file_history import blame_file_or_subject
 
     try:
@@ -360,9 +364,9 @@ def answer_conversation_grep(
 
     `agents` has names of agents or beginnings of names; None selects all agents. The conversation
     with the latest activity comes first. In each conversation, matches in the title come first. The
-    XML has at most `max_chars` characters. With `masked`, secrets are masked before the search.
-    With `regex`, the pattern is a regular expression, and the search stops after `REGEX_SECONDS`;
-    a notice then says what was not searched.
+    XML has at most `max_chars` characters. If `masked` is true, secrets are masked before the
+    search. If `regex` is true, the pattern is a regular expression. Such a search stops after
+    `REGEX_SECONDS`, and a notice says what was not searched.
 
     Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown id.
     """
@@ -465,9 +469,8 @@ def make_omitted_matches_notice(
 ) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.
 
-    `unfinished` lists the conversations whose matches were omitted because the answer became too long.
-    `unfinished` is None if matches were omitted because `limit` was reached. `larger_answer_hint` is the
-    beginning of the hint.
+    `unfinished` lists the conversations whose matches were omitted because the answer became too
+    long; it is None if the reason was `limit`. `larger_answer_hint` is the beginning of the hint.
     """
     fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
     command_hint = "use a longer pattern, --id or --scope to find fewer, or --limit to show more"
@@ -578,13 +581,13 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    `extract_citations` returns the citations of a conversation. If it is given, each turn names the
-    subjects that have changed since the turn was given them.
+    `extract_citations` is a function that returns the citations of a conversation. If given, each
+    turn names the subjects that have changed since the turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
-    exceeds the limit is shortened. If several turns exceed the limit, `UsageError` is raised. With
-    `masked`, secrets are masked.
+    exceeds the limit is shortened. If several turns exceed the limit together, `UsageError` is
+    raised. If `masked` is true, secrets are masked.
 
     Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown conversation
     or turn.
@@ -619,8 +622,8 @@ def answer_conversation_read(
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """Return the number of the requested turn: the one in the reference, otherwise `turn`.
 
-    The result is None if neither names a turn. Raises `UsageError` if the reference names a turn,
-    and `turn` or `last` selects other turns.
+    The result is None if both are None. Raises `UsageError` if `turn` or `last` contradicts the
+    turn in the reference.
     """
     if ref.turn is None:
         return turn
@@ -775,7 +778,7 @@ def _make_conversation_read_answer(
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
 ) -> dict[int, list[OutdatedSubjectJson]]:
-    """Map turn numbers to the subjects that have changed since they were given to the turn."""
+    """Map the number of each turn to the subjects that have changed since the turn was given them."""
     from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
 
     return {
@@ -811,7 +814,7 @@ def _make_answer_too_long_error(
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
-    """Yield notices about the damage, the missing turns and the unknown events of a conversation."""
+    """Yield notices about damage, missing turns and unknown events of a conversation."""
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
@@ -839,7 +842,7 @@ def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""The texts of a turn are cut to no fewer characters than this.
+"""At least this many characters of each text of a turn are kept.
 
 If the turn is still too long, events are left out.
 """
@@ -922,7 +925,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Return the first and last events of a turn, as many as can fit into `size` characters of XML.
 
-    The caller cuts the texts of long events, so an event needs little space.
+    An event counts with little space, because the caller cuts its long texts.
     """
     sizes = []
     for event in events:

@@ -37,9 +37,9 @@ MAX_ARGUMENT_WIDTH = 200
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:
     """Answer JP's call of a local tool. Both arguments are JSON objects as text.
 
-    The workspace is exactly `context.root`; directories above it are not searched. The calling
-    conversation is `context.conversation_id` if JP passes it. kbtui's errors are not raised; they
-    become answers.
+    The workspace is exactly `context.root`; directories above it are not searched.
+    `context.conversation_id`, if JP passes it, is the calling conversation. Errors of kbtui become
+    answers.
     """
     try:
         context = _parse_json_object(context_json, "the context")
@@ -116,7 +116,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """Format a call as one sanitized line for JP's terminal, without arguments that are null."""
+    """Format a call as one line that is safe for JP's terminal, without arguments that are null."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     parts = []

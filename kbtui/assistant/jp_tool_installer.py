@@ -104,12 +104,12 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 class PlannedFileChange:
     """A planned change of one file, which is made only if the file still contains `old`.
 
-    The actions `write`, `update` and `remove` change the file. The other actions leave the file as it is, and
-    `why` gives the reason:
+    The actions `write`, `update` and `remove` change the file. The other actions leave the file as
+    it is, and `why` gives the reason:
 
     * `keep`: the file is up to date.
-    * `edited`: the user has edited the file. `new` is the text that kbtui would write now. `is_outdated` says
-      whether it differs from the text that kbtui wrote before the edit.
+    * `edited`: the user has edited the file. `new` is the text that kbtui would write now.
+      `is_outdated` says whether kbtui wrote another text before the edit.
     * `taken`: kbtui did not write the file, or another file defines the tool.
     """
 
@@ -122,7 +122,7 @@ class PlannedFileChange:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the change changes the file."""
+        """Whether the file must be written or removed."""
         return self.action in ("write", "update", "remove")
 
     def make_diff(self) -> str:
@@ -218,8 +218,8 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
 def add_checksum_comment(body: str, folders: Iterable[str] = ()) -> bytes:
     """Return `body` as file content, preceded by a comment with a checksum.
 
-    The checksum shows later whether the user has edited the file. `folders` are the directories that
-    are created for the file; another comment lists them.
+    The checksum reveals later edits by the user. `folders` are the directories that are created for
+    the file; another comment lists them.
     """
     folders = sorted(folders)
     if folders:
@@ -248,7 +248,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 
 
 def _read_checksum(data: bytes) -> bytes | None:
-    """Read the checksum of the text that kbtui wrote. Editing the text does not change this checksum."""
+    """Read the stored checksum of the text that kbtui wrote, which stays the same when the user edits the text."""
     match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
     return match[1] if match else None
 
@@ -285,7 +285,7 @@ def _read_file_and_ownership(
 
 
 def _parse_created_directories(data: bytes) -> set[str]:
-    """Read from the comments at the start of a file which directories kbtui created for the file."""
+    """Return the directories that kbtui created for a file, according to the comments at the start of the file."""
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     folders = _FOLDERS_LINE.match(plain, match.end()) if match else None

@@ -87,9 +87,9 @@ async def _forward_masked_messages(
 
 
 def reparse_line_with_surrogates(item: Item) -> Item:
-    """Return the message of a line that the MCP SDK refused because of unpaired surrogates.
+    """Parse a line that the MCP SDK refused because of unpaired surrogates; return its message.
 
-    In the message, U+FFFD replaces these surrogates. Any other `item` is returned unchanged.
+    In the message, U+FFFD replaces the surrogates. Any other `item` is returned unchanged.
     """
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
@@ -107,7 +107,7 @@ def reparse_line_with_surrogates(item: Item) -> Item:
 
 
 def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
-    """Return the error to send for a line that is not a message, or None if nothing must be sent."""
+    """Return the error to send for a line that is not a message; None if no error must be sent."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None
@@ -209,9 +209,9 @@ def _exit_when_output_closes(output: int, library: Library) -> None:
 
 
 def _exit_without_waiting(library: Library, code: int) -> NoReturn:
-    """Exit without waiting for calls that are still running.
+    """Exit without waiting for running calls.
 
-    Closes the library first, but waits for that at most `CLOSE_SECONDS`.
+    Closes the library first, which may take at most `CLOSE_SECONDS`.
     """
     closing = threading.Thread(target=library.close, daemon=True)
     closing.start()
@@ -261,7 +261,8 @@ class _McpRequestHandler:
     async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
         """Notify the client if the tools have changed since the client listed them.
 
-        This is checked after each call and not periodically, so that an idle server reads no files.
+        The tools are checked after each call and not periodically, so that an idle server reads no
+        files.
         """
         known = self._announced_tools
         if known is None:

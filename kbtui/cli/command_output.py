@@ -37,7 +37,8 @@ def get_terminal_width() -> int:
 def print_result(text: str) -> None:
     """Print a result.
 
-    On a terminal, sanitize the text and end it with a newline; otherwise, do not change it.
+    For a terminal, the text is sanitized and ends with a newline. Otherwise, it is printed
+    unchanged.
     """
     if sys.stdout.isatty():
         from kbtui.text import sanitize
@@ -81,7 +82,7 @@ def print_json_result(value: Any) -> None:
 
 
 def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
-    """Print a result as text, or with `as_json` as one JSON document."""
+    """Print a result as text or, if `as_json` is true, as one JSON document."""
     if as_json:
         print_json_result(value)
     else:
@@ -152,7 +153,8 @@ class ProgressLine:
     def show_progress(self, text: str) -> None:
         """Show a progress text on a terminal.
 
-        Nothing is shown in the first `SILENT_SECONDS`, or within `REFRESH_SECONDS` after the last text.
+        Nothing is shown in the first `SILENT_SECONDS`, and later at most one text every
+        `REFRESH_SECONDS`.
         """
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:

@@ -30,8 +30,8 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
 
-    The option `-w` can stand before or after the command, so every parser has this option. It has no
-    default, because the default of a command's parser would override a `-w` before the command.
+    Every parser has the option `-w`, which can be before or after the command. The option has no
+    default, because a default after the command would override a `-w` before it.
     """
 
     hint: str | None = None
@@ -150,7 +150,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Return a tool's error reworded for the command line, which has options where a tool has arguments."""
+    """Return a tool's error in words for the command line: it names options instead of arguments."""
     from kbtui.assistant.conversation_tool_answers import ToolCallRefused
 
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")

@@ -1,8 +1,9 @@
 """The command `completion`, and the completions that the shell offers for TAB.
 
-argcomplete generates a script for the shell. For TAB, the script runs kbtui and passes the command
-line in environment variables. argcomplete completes options from the parser. The functions here
-complete the values of arguments, and never offer disabled or hidden topics and subjects.
+argcomplete generates a script for the shell. When the user presses TAB, the script runs kbtui with
+the command line in environment variables. argcomplete completes options from the parser. The
+functions here complete the values of arguments, and never offer disabled or hidden topics and
+subjects.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _list_argument_completions(
 MAX_CONVERSATIONS = 20
 """The maximum number of JP's conversations that are offered before the user types a digit of an id."""
 MAX_TITLES = 200
-"""If more ids of one agent match, they are offered without titles."""
+"""If more than this many ids of one agent match, they are offered without titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -134,7 +135,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the completions of `current` to slugs of the topic `topic_name`, each up to its next `/`."""
+    """List the slugs of the topic `topic_name` that begin with `current`, each up to its next `/`."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(
@@ -166,9 +167,8 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the completions for the id of a conversation.
 
-    These are the ids of JP's live conversations, newest first, followed by the id prefixes of other
-    agents, such as `codex-`. After the user has typed such a prefix, they are the ids of this
-    agent's conversations.
+    At first, these are the ids of JP's live conversations, newest first, and the prefixes of other
+    agents, such as `codex-`. After such a prefix, these are the ids of this agent's conversations.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):
@@ -194,7 +194,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     """List the ids of other agents' conversations that begin with `current`, in short form.
 
-    If the short form does not begin with `current`, but the whole id does, the whole id is listed.
+    If only the whole id begins with `current`, the whole id is listed.
     """
     from kbtui.conversations.conversation_repository import (
         iterate_stored_conversations,
@@ -269,6 +269,6 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
 }
 """Metavar of an argument -> the function that completes the argument.
 
-The function's parameters are the path of the workspace, the topic that precedes a SUBJECT (for
-other arguments ""), and the text to complete.
+The function's parameters are the path of the workspace, the topic before a SUBJECT ("" for other
+arguments), and the text to complete.
 """

@@ -311,8 +311,9 @@ _ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     """Return the pattern and the ids to search; None means all ids. A value `-` is read from standard input.
 
-    Ids on standard input are separated by white space or commas; lines that `conversation ls` or `grep`
-    printed also work. A pattern loses its final line break. Raises `UsageError` if both are `-`.
+    Ids on standard input are separated by white space or commas; lines printed by `conversation ls`
+    or `grep` are accepted, too. The final line break of a pattern is removed. Raises `UsageError`
+    if pattern and ids are both `-`.
     """
     pattern, ids = " ".join(args.pattern), split_values_at_commas(args.ids)
     reads_ids = ids is not None and "-" in ids
@@ -549,9 +550,8 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer as JSON, as XML, or as the lines that `text` yields.
 
-    `form` is "json" or "xml"; any other value means text. For text, the notices of the answer go to standard
-    error. In XML, the notices name the arguments of a tool instead of the options of a command, because
-    assistants get the same XML.
+    `form` is "json" or "xml"; any other value means text, with the notices on standard error. The
+    notices in XML name arguments of tools instead of options, because assistants get the same XML.
     """
     hint = format_tool_notices(answer.notices, for_command=True)
     if form == "json":
@@ -669,8 +669,8 @@ class ConversationFormatter:
         """Yield a line for each match and each line of context.
 
         On a terminal, the lines are grouped by conversation. Otherwise, each line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The marks of a turn precede
-        its lines. Each mark is a line of context in the scope `mark`.
+        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The marks of a
+        turn precede its lines, as context lines in the scope `mark`.
         """
         previous = None
         for hit in answer.hits:

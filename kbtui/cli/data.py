@@ -1,4 +1,4 @@
-"""The command `data`: exports the user's bookmarks, marks and other data, and imports them on another machine."""
+"""The command `data`: exports the user's bookmarks, marks and other data, and imports such an export."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _open_source(name: str) -> IO[bytes]:
 
 
 def _refresh_running_engine(roots: list[str]) -> None:
-    """Ask a running engine to index the imported sessions, in case it does not watch the archive yet."""
+    """Ask a running engine to index the imported sessions, because it may not watch the archive yet."""
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace
 

@@ -345,7 +345,7 @@ _QUOTATION_MARK = re.compile(
 )
 """Matches a quotation mark, but not an apostrophe between letters.
 
-In a log message, everything from the first such mark on is left out.
+In a log message, the first quotation mark and everything after it is left out.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")

@@ -513,7 +513,7 @@ def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
 
 
 def _format_subject_version(version: SubjectVersion) -> str:
-    """Return the time and the commit of a version. If the version has no commit, say where it comes from."""
+    """Return the time and the commit of a version or, if it has no commit, its origin."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"
@@ -644,7 +644,7 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """Yield the lines with the marks on each citation's turn; "" for a turn that came before."""
+    """Yield the lines with the marks on each citation's turn; "" if a citation before has the same turn."""
     from kbtui.cli.mark import format_mark_lines
 
     seen: set[str] = set()
@@ -654,7 +654,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 
 
 def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, CitedDifference]:
-    """Return for each citation what has changed since the turn that contains it."""
+    """Return for each citation how the cited subject differs from the given text."""
     from kbtui.citations.citation_and_conversation_export import (
         CitedDifference,
         format_difference_remark,

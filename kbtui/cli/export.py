@@ -129,7 +129,8 @@ def export_conversation(library: Library, args: Namespace) -> int:
 def _may_write_file(library: Library, path: str) -> bool:
     """Return whether the file may be written: it does not exist yet, or the user agrees to overwrite it.
 
-    Raises `UsageError` for JP's files. Without a terminal to ask on, also raises it for a file that exists.
+    Raises `UsageError` for JP's files and, if there is no terminal to ask the user, for an existing
+    file.
     """
     from pathlib import Path
 

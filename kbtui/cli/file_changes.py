@@ -113,7 +113,7 @@ def _format_file_turn(
 ) -> str:
     """Return a turn as a line with its reference, time and title.
 
-    Indented lines say how the user marked the turn, what was asked, and what was done.
+    Indented lines below have the user's marks, the request, and what the turn did.
     """
     from kbtui.cli.mark import format_mark_lines
 
@@ -206,9 +206,9 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
 
 
 def _select_activity(activity: TurnActivity, call: int | None, path: str | None) -> TurnActivity:
-    """Return the part of an activity that belongs to one call and one file.
+    """Return the part of an activity that belongs to a call and a file.
 
-    None means all calls or all files.
+    If `call` or `path` is None, all calls or files are included.
     """
     from kbtui.citations.file_changes import TurnActivity
 
@@ -265,7 +265,7 @@ def _format_files(
 def _format_changes(
     changes: list[tuple[str, int, TurnFileAction]], marks: TurnMarks
 ) -> Iterator[str]:
-    """Yield each change as a diff. The first change of a marked turn is preceded by the turn's marks."""
+    """Yield each change as a diff. The marks of a turn precede its first change."""
     from kbtui.cli.mark import format_mark_lines
 
     shown: set[int] = set()

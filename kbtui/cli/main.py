@@ -1,8 +1,8 @@
 """The entry point of `kbtui`: finds the command and imports only its module.
 
-Short commands spend most of their time on imports, so the table below names modules instead of
-importing them. For each command, its module has two functions: `run_NAME_command(args) -> int`, whose
-docstring is the text of `--help`, and `declare_NAME_command_arguments(parser)`.
+Short commands spend most of their time on imports, so a table names the module of each command. A
+module has two functions for each command: `declare_NAME_command_arguments(parser)`, and
+`run_NAME_command(args) -> int`, whose docstring is the text of `--help`.
 """
 
 import atexit
@@ -85,11 +85,11 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 _exit_code: int | None = None
-"""The exit code; None until the command has ended normally or with an error that was printed."""
+"""The exit code. It is None while the command runs, and after a crash."""
 
 
 def _end_process() -> None:
-    """End the process without the interpreter's last steps, which visit and free all objects."""
+    """End the process without the interpreter's last steps, which would take time to free all objects."""
     if _exit_code is None:
         return
     try:
@@ -184,7 +184,7 @@ def _repair_standard_streams() -> None:
 
 
 def _discard_buffered_output() -> None:
-    """Discard the buffered output. Otherwise, Python's attempt to write it at exit would fail."""
+    """Discard the buffered output, which Python would try in vain to write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

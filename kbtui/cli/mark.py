@@ -166,7 +166,7 @@ def cut_mark_label(label: str) -> str:
 
 
 def print_marks_notice(marks: MarksOfTurns | TurnMarks) -> None:
-    """If the marks could not be read, say so on stderr."""
+    """Print the notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice
 

@@ -23,7 +23,8 @@ MAX_NAME_CHARACTERS = 60
 def save_search_of_arguments(args: Namespace) -> None:
     """Save the search that the arguments describe, under the name in `--save`.
 
-    Filters that are options become a part of the query. Raises `UsageError` for an unsuitable name.
+    Filters that were given as options become part of the query. Raises `UsageError` for an invalid
+    name.
     """
     name = " ".join(args.save.split())
     if not name or len(name) > MAX_NAME_CHARACTERS or sanitize_to_one_line(name) != name:

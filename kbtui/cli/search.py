@@ -146,7 +146,7 @@ def _search_with_running_engine(
 ) -> SearchAnswerEngineMessage | None:
     """Search with the running engine; return None if the library must search instead.
 
-    This does not import the library, because the import takes longer than the whole search.
+    The library is not imported, because the import takes longer than the whole search.
     """
     from kbtui.engine import engine_protocol
     from kbtui.engine.engine_client import EngineClient
@@ -200,7 +200,7 @@ def _search_with_library(
 
 
 def _search_lines(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
-    """Find the lines that match a regular expression, as the search of the TUI does."""
+    """Find the lines that match a regular expression, with the library's line search."""
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library:
@@ -305,7 +305,7 @@ MAX_TERMS_SHOWN = 12
 def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: bool) -> str:
     """Format the hits in two lines each, with their explanations.
 
-    The last hit of an entry says how many of its passages are left out.
+    The last hit of an entry says how many other passages of the entry are left out.
     """
     parts: list[str] = []
     short_refs = answer["details"]["short_refs"]

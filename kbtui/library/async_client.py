@@ -186,7 +186,7 @@ class MemoryClient:
 
 
 async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
-    """Run `function` in a thread; if the task that awaits it is cancelled, also cancel `function`."""
+    """Run `function` in a thread. If the awaiting task is cancelled, cancel `function`, too."""
     cancellation = CallCancellation()
 
     def call() -> T:

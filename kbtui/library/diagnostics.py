@@ -177,11 +177,11 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, which does not exist; write the right path into it",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
-"""Code of a finding -> its message with placeholders, or a function that makes it from the values."""
+"""Code of a finding -> its message with placeholders, or a function that makes the message from the values."""
 
 
 class DiagnosticFinding(NamedTuple):
-    """One finding of a check. `ref` names the subject or conversation that it is about, if any."""
+    """One finding of a check. `ref` names the subject or conversation that the finding is about, if any."""
 
     area: str
     state: FindingState
@@ -203,7 +203,7 @@ FindingWithoutArea = (
     | tuple[FindingState, FindingCode, FindingValues]
     | tuple[FindingState, FindingCode, FindingValues, str | None]
 )
-"""The fields of a `DiagnosticFinding` after `area`. The last ones may be missing."""
+"""The fields of a `DiagnosticFinding` after `area`; the last of them may be left out."""
 MIN_TERMINAL_SIZE = (60, 15)
 """The minimum size of a terminal, as (columns, rows), that gives all panes of the TUI enough space."""
 READING_SECONDS = 1.0
@@ -212,7 +212,7 @@ READING_SECONDS = 1.0
 For the other conversations, it reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""If an indexed conversation has more bytes than this, the doctor reports the errors recorded in the index."""
+"""Of an indexed conversation with more bytes than this, the doctor only reports the errors recorded in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""
@@ -376,8 +376,8 @@ def _find_nearest_existing_directory(folder: Path) -> Path:
 def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run the checks of all areas and yield their findings. Does not start an engine.
 
-    If `library` is None, only the checks that need no workspace run. The others read every visible
-    subject, and read conversations for `READING_SECONDS` seconds.
+    If `library` is None, only the checks that need no workspace run. The other checks read every
+    visible subject, and conversations for `READING_SECONDS` seconds.
     """
     for area, check in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:

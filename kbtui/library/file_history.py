@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         marks: NotRequired[list[MarkFactsJson]]
 
     class UnexplainedLinesJson(TypedDict):
-        """`UnexplainedLines` as JSON; all values about the commit are None if Git does not know the lines."""
+        """`UnexplainedLines` as JSON; if Git does not know the lines, all values about the commit are None."""
 
         lines: list[int]
         commit: str | None
@@ -76,13 +76,12 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""An edit may have a time stamp up to this many seconds later than the commit that contains the edit."""
+"""An edit's time stamp may be up to this many seconds later than that of the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
-"""Conversation files with these suffixes are searched for the names of the wanted file before they are parsed.
+"""Conversation files with these suffixes are searched for the wanted file's names, and parsed only if they contain one.
 
-Only conversation files of `SCANNED_AGENTS` are searched. A file that contains none of the names is not
-parsed.
+This applies to the conversation files of `SCANNED_AGENTS`.
 """
 
 
@@ -94,7 +93,7 @@ class LineRange(NamedTuple):
 
 
 class FileAtCall(NamedTuple):
-    """A file that a call read or changed: its path, its name for the user, and the line to show in it.
+    """A file that a call read or changed: its path, the name to show, and the line to open.
 
     `line` is counted from 1; 0 if it is unknown.
     """
@@ -107,10 +106,10 @@ class FileAtCall(NamedTuple):
 class TurnTouchingFile(NamedTuple):
     """A turn that changed or read a file.
 
-    - `request` is what the user asked in the turn; "" if the turn has no request.
-    - `actions` are the turn's actions on the file, in order. If the user asked for lines, only the
-      actions that wrote some of them are included, and `lines` are the lines that they wrote.
-    - `time` is the time of the last action; None if the agent stores no times.
+    * `request` is what the user asked in the turn; "" if the turn has no request.
+    * `actions` are the turn's actions on the file, in order. If the user asked for lines, `actions`
+      has only those that wrote some of these lines, and `lines` are the lines that they wrote.
+    * `time` is the time of the last action; None if the agent stores no times.
     """
 
     conversation: str
@@ -161,7 +160,7 @@ class TurnTouchingFile(NamedTuple):
         return sanitize_to_one_line(", ".join(parts))
 
     def describe_lines_and_actions(self) -> str:
-        """Return what the turn did, after the lines that it wrote: `wrote lines 3-5: changed +8 −2 (call 4)`."""
+        """Return the lines that the turn wrote, then what it did: `wrote lines 3-5: changed +8 −2 (call 4)`."""
         wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
         return wrote + self.describe_actions()
 
@@ -171,7 +170,7 @@ class TurnTouchingFile(NamedTuple):
 
 
 class UnexplainedLines(NamedTuple):
-    """Lines that no turn wrote, and the commit that they come from; None if Git does not know them."""
+    """Lines that no turn wrote, and the commit that they come from. The commit is None if Git does not know them."""
 
     lines: LineRange
     commit: LineOrigin | None
@@ -191,9 +190,9 @@ class UnexplainedLines(NamedTuple):
 class FileTurnHistory(NamedTuple):
     """The turns that changed or read a file, newest first; or those that wrote some of its lines.
 
-    `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths before
-    it was moved. `problems` says which conversations cannot be read completely, and why: other turns
-    of these conversations may have changed or read the file.
+    `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths
+    before it was moved. `problems` has the conversations that cannot be read completely, with the
+    reasons; their missing turns may have changed or read the file.
     """
 
     path: str
@@ -237,7 +236,7 @@ _UNEXPLAINED_MAX = 5
 
 
 def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
-    """Yield a message for each commit whose lines no turn wrote, and one for lines that are not committed."""
+    """Yield a message about the lines from each commit that no turn wrote, and one about lines that are not committed."""
     by_commit: dict[str | None, list[UnexplainedLines]] = {}
     for one in unexplained:
         by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
@@ -277,7 +276,7 @@ def collect_turn_activities(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that finds in Git what text a file had at a given time; None without a repository.
+    """Return a function that looks up in Git the text of a file at a given time; None if there is no repository.
 
     Paths are relative to the workspace.
     """
@@ -305,8 +304,8 @@ def list_files_at_call(
 ) -> list[FileAtCall]:
     """Return the files that a call or a whole turn read or changed, and that still exist.
 
-    Changed files come first. `line` is the number of a line in the file after the change; by default, it
-    is the first changed line. Each result has the number that this line has now, after later changes.
+    Changed files come first. `line` is the number of a line right after the change, by default of
+    the first changed line. Each result has the current number of this line.
     """
     activity = collect_turn_activities(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
@@ -319,7 +318,7 @@ def list_files_at_call(
 
 
 def _find_line_now(path: str, action: TurnFileAction, line: int) -> int:
-    """Return the number that a changed line has in a file now.
+    """Return the current number of a changed line in a file.
 
     If the text of the line is gone, return its old number.
     """
@@ -358,10 +357,10 @@ def blame_file(
 ) -> FileTurnHistory:
     """Find the turns that changed or read a file, under any of its names, newest first.
 
-    `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
-    these lines of the current file. Raises `NothingFound` for a directory, for a missing file that no turn
-    has read or changed, and for lines that the file does not have. Raises `UsageError` for an invalid path or
-    range.
+    `name` is relative to `directory` or to the workspace. If `lines` are given, only find the turns
+    whose edits wrote these lines of the current file. Raises `NothingFound` for a directory, for a
+    missing file that no turn has read or changed, and for lines that the file does not have. Raises
+    `UsageError` for an invalid path or range.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -441,7 +440,7 @@ def blame_file_or_subject(
 
 
 def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -> str | None:
-    """Return the path of the file of a subject; None if `name` is not a reference into a topic.
+    """Return the path of a subject's file; None if `name` is not the reference of a subject.
 
     For a missing subject, return the path that its file probably had. A disabled subject counts as
     missing unless `has_disabled` is true.
@@ -467,8 +466,9 @@ def split_file_name_and_lines(
 ) -> tuple[str, LineRange | None]:
     """Split `src/a.py:12-20` into the name of the file and the lines (None if the text names no lines).
 
-    Raises `UsageError` for an invalid range. Text after the last colon counts as a range if the text before
-    it is the name of an existing file, relative to `directory` or to the workspace.
+    If the text before the last colon is the name of an existing file, relative to `directory` or to
+    the workspace, the text after the colon counts as a range. Raises `UsageError` for an invalid
+    range.
     """
     bases = [base for base in (directory, str(workspace.root)) if base]
 
@@ -507,7 +507,7 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
 
 
 class _FileNames:
-    """The paths that a file has had, each with the time when the file got another path (None for the current path)."""
+    """The paths that a file has had, each with the time at which the next path replaced it (None for the current path)."""
 
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
@@ -651,10 +651,10 @@ class _LearnedSubjectFiles:
             return None
 
     def list_slugs(self, paths: Iterable[str]) -> set[str]:
-        """Return the last part of the slug of each file that can be a subject.
+        """Return the last part of the slug of each file in `paths` that can be a subject.
 
-        Paths are relative to the workspace. `iterate_reads` yields only files that were passed to
-        this method before.
+        Paths are relative to the workspace. Call this before `iterate_reads`, which only yields
+        files that were passed here.
         """
         topics = self._targets.knowledge.topics.values() if self._targets else ()
         slugs = set()
@@ -666,7 +666,7 @@ class _LearnedSubjectFiles:
         return slugs
 
     def iterate_reads(self, turn: Turn) -> Iterator[TurnFileAction]:
-        """Yield an action of the kind "read" for each file that a call of `learn` in a turn returned."""
+        """Yield a "read" action for each file whose text a call of `learn` in a turn returned."""
         from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
 
         if not self._path_of_stem or self._targets is None:
@@ -714,9 +714,9 @@ def _group_by_turn(
 class _FileNameScanner:
     """Finds out which conversations may contain the name of a file, without parsing the conversations.
 
-    Searching the bytes of a conversation's file takes less time than parsing it. JP stores the arguments
-    of calls in base64. There, a name has three different forms, depending on its position in a group of
-    three bytes.
+    Searching the bytes of a conversation's file is faster than parsing the file. JP stores the
+    arguments of calls in base64, where a name has one of three forms, depending on its position in
+    a group of three bytes.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -741,7 +741,8 @@ class _FileNameScanner:
     def may_contain_name(self, info: ConversationInfo) -> bool:
         """Return whether a conversation may contain the name.
 
-        True if its file cannot be searched, or if the end of its file is missing: this end may contain the name.
+        Returns True, too, if the conversation's file cannot be searched or lacks its end, because
+        the name could be there.
         """
         from kbtui.files import iterate_regular_file_blocks
 
@@ -792,8 +793,8 @@ class _EditsToFile:
     ) -> dict[int, int]:
         """Map the index of each line to the index of the edit that wrote the line.
 
-        If a line comes from a commit, the text of the file in that commit is compared with the edits
-        before the commit. For other lines, the current text is compared with all edits.
+        For a line from a commit, the committed text is compared with the edits before the commit.
+        For any other line, the current text is compared with all edits.
         """
         from kbtui.citations.line_attribution import attribute_lines
 
@@ -818,7 +819,7 @@ class _EditsToFile:
         return found
 
     def select_turns(self, writers: dict[int, int]) -> list[TurnTouchingFile]:
-        """Return the turns that wrote lines, newest first, each with its lines and the actions that wrote them."""
+        """Return the turns that wrote lines, newest first, each with these lines and the actions that wrote them."""
         lines: dict[tuple[str, int], list[int]] = {}
         actions: dict[tuple[str, int], list[TurnFileAction]] = {}
         for line, number in sorted(writers.items()):
@@ -887,7 +888,7 @@ def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRa
 def _list_line_origins(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Map the index of each line to its origin. Lines that differ from the current commit are left out."""
+    """Map the index of each line to its origin, except lines that differ from the current commit."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""The time in seconds before this process connects again to an engine that did not answer."""
+"""After an engine did not answer, this process does not connect to it for this many seconds."""
 STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""The maximum time in seconds that a call waits, by default, if there is no index yet."""
+"""How many seconds a call waits by default for the first index."""
 PATIENCE_SECONDS = 60.0
-"""Calls wait for a temporary index for at most this many seconds after its building has started."""
+"""Calls wait for a temporary index at most until this many seconds after its building began."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -39,7 +39,7 @@ def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeVal
 
 
 class CallCancellation:
-    """Lets one thread cancel calls that another thread makes inside `with cancellation:`.
+    """Lets a thread cancel the calls that another thread makes in a `with` block of this object.
 
     A cancelled call raises `Cancelled`.
     """
@@ -106,7 +106,7 @@ class IndexAndEngineAccess:
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The variables for agents' directories that have other values in the engine's environment."""
+        """The variables for agents' directories whose values are different in the engine."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -143,7 +143,7 @@ class IndexAndEngineAccess:
                 one.close()
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
-        """Open a new connection to the engine. With `start`, start an engine if none is running.
+        """Open a new connection to the engine. If none is running and `start` is true, start an engine.
 
         Raises `EngineUnavailable`.
         """
@@ -160,13 +160,13 @@ class IndexAndEngineAccess:
     def request_engine_refresh(
         self, wait: float, **options: Unpack[RefreshOptions]
     ) -> RefreshOutcome:
-        """Have the engine refresh the index. Wait at most `wait` seconds until the engine has finished."""
+        """Have the engine refresh the index, and wait at most `wait` seconds for the end of the refresh."""
         return self.call_engine(
             lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)
         )
 
     def call_engine(self, send: Callable[[EngineClient], Answer]) -> Answer:
-        """Call `send` with a connection to the engine. If the connection is lost, try once more.
+        """Call `send` with a connection to the engine. If the connection breaks, connect and call `send` once more.
 
         Raises `EngineUnavailable`.
         """
@@ -195,7 +195,7 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine. If the engine recently did not answer, raise the same error at once."""
+        """Connect to the engine. If it failed to answer a moment ago, raise the same error at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -291,10 +291,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """Updates are numbered.
-
-        These are the numbers of the last requested update and of the last finished update.
-        """
+        """The numbers of the last requested update and of the last finished update."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
@@ -327,7 +324,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """How many more seconds a call waits for this index to be up to date with the files."""
+        """How many more seconds a call should wait until this index is up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property

@@ -1,9 +1,8 @@
 """`Library`: one workspace with its files, index, engine and citations.
 
 The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
-the context manager. The other methods are for kbtui's front ends. All calls are synchronous and
-may come from any thread. To call without blocking, use a separate thread. To be able to cancel the
-call, run it inside a `CallCancellation`.
+the context manager. The other methods are for kbtui's front ends. All calls block, and may come
+from any thread. A call inside a `CallCancellation` can be cancelled from another thread.
 """
 
 from __future__ import annotations
@@ -94,10 +93,10 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
 
 def load_checked_settings() -> Settings:
-    """Load the settings, and check the agents that they choose. Raises `ConfigError`.
+    """Load the settings, and check the names of agents in them. Raises `ConfigError`.
 
-    `load_settings` does not check agents, because other packages can add formats, which must first be
-    loaded.
+    `load_settings` does not check these names, because the formats of other packages would have to
+    be loaded first.
     """
     settings = load_settings()
     if settings.conversations:
@@ -220,7 +219,7 @@ class Library(ReferenceReader):
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
     def retry_failed_files_and_passages(self, wait: float = 30.0) -> None:
-        """Have the engine try again to read failed files and to embed failed passages."""
+        """Have the engine retry the files that could not be read and the passages that could not be embedded."""
         self.request_engine_refresh(wait, retry=True)
 
     def embed_entry_first(self, ref: Ref) -> None:
@@ -249,9 +248,10 @@ class Library(ReferenceReader):
     ) -> SearchAnswer:
         """Return the lines of subjects and conversations that match a regular expression in RE2's syntax.
 
-        `query` is the text that the user typed. Each hit is a line. At most `limit` lines are returned, and at
-        most `per_entry` of each subject or conversation (0: any number). Files are read instead of the index. The
-        search stops after ten seconds, and a notice then says so.
+        `query` is the text that the user typed. Each hit is a line. At most `limit` lines are
+        returned, and at most `per_entry` of each subject or conversation (0: any number). The
+        search reads the files, not the index. If it takes more than ten seconds, it stops, and a
+        notice says so.
         """
         from kbtui.library.pattern_search import search_lines_by_pattern
 
@@ -281,7 +281,7 @@ class Library(ReferenceReader):
         )
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
-        """Call `query` with a reader. If the index is damaged, have the engine rebuild it, then call again."""
+        """Call `query` with a reader. If the index is damaged, have the engine rebuild it, and call `query` again."""
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         reader = self.open_index_reader()
@@ -376,7 +376,7 @@ class Library(ReferenceReader):
     def _run_search_request(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> SearchAnswer:
-        """Search with the engine. If the engine gives no answer, search in this process."""
+        """Search with the engine or, if it gives no answer, in this process."""
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
@@ -479,8 +479,8 @@ class Library(ReferenceReader):
     ) -> Notice | None:
         """Log a search.
 
-        `replaces` is an incomplete query, logged while the user was typing. The search replaces
-        this query in the log.
+        `replaces` is an incomplete query that was logged while the user was typing; this search
+        replaces it in the log.
         """
         from kbtui.userdata.query_log import log_search_answer
 
@@ -499,13 +499,12 @@ class Library(ReferenceReader):
             log.log_opened_hit(opened)
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that cite a reference's target, and what the target itself cites.
+        """Find the turns that cite a reference's target, and, for a conversation or turn, what it cites.
 
-        Only conversations and turns cite anything. `ref` can also be the path of a file, relative
-        to the workspace or to the current directory.
+        `ref` can also be the path of a file, relative to the workspace or to the current directory.
 
         Raises `UsageError` for a topic or an invalid reference. Raises `NothingFound` for a target
-        that does not exist and was never cited. Raises `IndexUnavailable` if there is no index.
+        that neither exists nor was ever cited. Raises `IndexUnavailable` if there is no index.
         """
         self.update_index()
         return self.find_citations(ref)
@@ -527,14 +526,14 @@ class Library(ReferenceReader):
         return read_given_and_current_text(self, cite)
 
     def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
-        """Return the texts that a subject had, newest first, each with the turns that were given this text.
+        """Return the versions of a subject, newest first, each with the turns that were given it.
 
         Raises the errors of `read_subject_history`.
         """
         return self.read_subject_history(ref).versions
 
     def find_renamed_subject(self, name: str) -> Ref | None:
-        """Return the reference that a missing subject has now, if Git says that it was renamed; otherwise None."""
+        """Return the current reference of a missing subject that was renamed according to Git; otherwise None."""
         from kbtui.library.subject_versions import find_renamed_subject
 
         try:
@@ -544,10 +543,10 @@ class Library(ReferenceReader):
         return find_renamed_subject(self, ref) if ref.kind == "subject" else None
 
     def read_subject_history(self, ref: Ref) -> SubjectHistory:
-        """Return the texts that a subject had, and its reference now if it was renamed.
+        """Return the versions of a subject, and its current reference, which is new if it was renamed.
 
-        Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is
-        known.
+        Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of
+        it is known.
         """
         from kbtui.library.subject_versions import read_subject_history
 
@@ -562,12 +561,12 @@ class Library(ReferenceReader):
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark a turn, a tool call, or a `passage` in its text as `decided`, `rejected` or `superseded`.
+        """Mark a turn, a tool call or a `passage` in it as `decided`, `rejected` or `superseded`.
 
-        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies instead;
-        the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or an argument is
-        invalid or missing. Raises `NothingFound` if the turn or the target of `superseded_by` does not exist,
-        or if the turn does not contain the passage.
+        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
+        instead; the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or
+        an argument is invalid or missing. Raises `NothingFound` if the turn or the target of
+        `superseded_by` does not exist, or if the turn does not contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
@@ -611,9 +610,9 @@ class Library(ReferenceReader):
     def marks(self, conversation: str | None = None) -> list[PlacedMark]:
         """Return all marks, or those of one conversation, newest first, with the places of their texts.
 
-        `conversation` can also be a reference to a turn or call; only the marks of that turn or call are then
-        returned. A mark whose text cannot be found has no `place`. Such a mark is selected by the turn and
-        call that are stored with it. Raises `UsageError` for an invalid reference.
+        `conversation` can also be a reference to a turn or call; only the marks of that turn or
+        call are then returned. A mark whose text cannot be found has no `place`; it is selected by
+        the turn and call that are stored in it. Raises `UsageError` for an invalid reference.
         """
         if conversation is None:
             return self._marks.list_placed_marks()
@@ -635,15 +634,15 @@ class Library(ReferenceReader):
         return self._marks.remove_mark(mark_id)
 
     def find_marks(self, text: str) -> list[PlacedMark]:
-        """Return the mark with this id, or the marks on the turn or call of a reference.
+        """Return the mark with this id, or the marks on the turn or call that a reference names.
 
-        A mark whose text cannot be found is on no turn: it can be selected only by its id. Raises
+        A mark whose text cannot be found belongs to no turn, so only its id finds it. Raises
         `NothingFound` if there is no mark.
         """
         return self._marks.find_marks(text)
 
     def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
-        """Return the marks on the turns that references name; a reference can also name a call.
+        """Return the marks on the turns that references to turns or calls name.
 
         Other references are ignored. If the marks cannot be read, the result has a notice.
         """
@@ -666,7 +665,7 @@ class Library(ReferenceReader):
     ) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
-        Returns a function that stops the thread. The thread starts the engine, and starts it again
+        Returns a function that stops the thread. The thread starts the engine, and restarts it
         whenever it has ended. `EngineEvent` describes the events.
         """
         return EngineEventListener(self.connect_engine, on_event).stop_listening

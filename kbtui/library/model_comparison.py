@@ -52,10 +52,10 @@ class ModelFactsJson(TypedDict):
 
 
 class ComparedQueryJson(TypedDict):
-    """How far the best hits of both models agree for a query: the share of common hits, from 0 to 1.
+    """The agreement of both models on a query: the share of common hits among the best ones, from 0 to 1.
 
-    `current` and `other` are the references of the best hits that only the current or only the other
-    model has.
+    `current` and `other` are the references of the best hits that only the current or only the
+    other model has.
     """
 
     query: str
@@ -66,7 +66,7 @@ class ComparedQueryJson(TypedDict):
 
 
 class ModelQualityJson(TypedDict):
-    """How well a model ranks the passages that the user opened, from 0 to 1, as means over queries.
+    """How well a model ranks the passages that the user opened: means over queries, from 0 to 1.
 
     `ndcg` is nDCG@10. `hit_rate` is the share of queries with an opened passage among the best ten.
     """
@@ -78,7 +78,7 @@ class ModelQualityJson(TypedDict):
 class OpenedHitsQualityJson(TypedDict):
     """The quality of both models.
 
-    `queries` is the number of queries for which the user opened hits that still exist.
+    `queries` is the number of queries with an opened hit that still exists.
     """
 
     queries: int
@@ -200,7 +200,7 @@ def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
 
 
 def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
-    """Map the words of queries to the ids of the chunks that the user opened after them."""
+    """Map the words of each query to the ids of the chunks that the user opened among its hits."""
     found: dict[str, set[str]] = {}
     for hit in log.list_opened_hits():
         if spoken := parse_query(hit.query).spoken:
@@ -330,7 +330,7 @@ def _measure_model(
 
 
 def _rank_passages(measured: _MeasuredModel) -> Any:
-    """Return a row for each query: the positions of the passages that are most similar to it, best first."""
+    """Return a row for each query with the positions of the passages that are most similar to the query, best first."""
     similarities = measured.queries @ measured.passages.T
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]
 

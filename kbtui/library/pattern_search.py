@@ -50,11 +50,11 @@ def search_lines_by_pattern(
 ) -> SearchAnswer:
     """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
 
-    Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that the user
-    typed. Unless `per_entry` is 0, at most `per_entry` lines of an entry are hits. An invalid expression is a
-    mistake in the answer. The search stops after `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice
-    then says so. `raise_if_cancelled` is called before each file is read, and raises `Cancelled` to stop the
-    search.
+    Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
+    the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
+    expression is invalid, the answer contains a mistake. The search stops after
+    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
+    called before each file is read; it raises `Cancelled` to stop the search.
     """
     try:
         pattern = make_grep_pattern(expression, is_regex=True)

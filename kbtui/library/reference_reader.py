@@ -103,7 +103,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return found
 
     def find_subject_of_file(self, path: str) -> Subject | None:
-        """Return the subject that this file contains, even a disabled one; None if the file is not a subject."""
+        """Return the subject in this file, even if it is disabled; None if the file is not a subject."""
         return self._make_citation_target_lookup({}).subjects_by_path.get(path)
 
     def read_subject_text(self, subject: Subject) -> str:
@@ -209,7 +209,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return blame_file_or_subject(self.workspace, name, directory)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
-        """Return the citations of a conversation; each has the current title of the cited entry or file."""
+        """Return the citations of a conversation with the current titles of the cited entries and files."""
         from kbtui.citations import extract_citations
         from kbtui.conversations import conversation_repository
 
@@ -301,7 +301,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names of a target in citations, its chunk id or None, and whether the target is missing."""
+        """Return the names under which citations store a target, its chunk id or None, and whether it is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -323,7 +323,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:
-        """Find the turns that cite a target, and the citations in the target, without updating the index."""
+        """Find the turns that cite a target, and the citations that the target makes. Does not update the index."""
         from kbtui.citations import Citations
 
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
@@ -341,7 +341,10 @@ class ReferenceReader(IndexAndEngineAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_citations_made_by_target(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation, turn, call or passage cites ([] for others); raises `NothingFound`."""
+        """Return the citations that a conversation, turn, call or passage makes; [] for other targets.
+
+        Raises `NothingFound`.
+        """
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
@@ -368,7 +371,8 @@ class ReferenceReader(IndexAndEngineAccess):
     def _parse_reference_or_path(self, text: str) -> Ref | str:
         """Parse a reference or the path of a file.
 
-        A text that is not a reference, or names a missing topic or subject, is used as a path if possible.
+        A text that is no reference, or that names a missing topic or subject, counts as a path if
+        possible.
         """
         ref = None
         try:
@@ -388,8 +392,8 @@ class ReferenceReader(IndexAndEngineAccess):
     def _find_cited_file(self, text: str) -> Ref | str | None:
         """Return the target of citations that a path names, or None.
 
-        If the path belongs to a subject, return the subject. Otherwise, return the path if the file
-        exists in the workspace, or if a turn has read it.
+        For the path of a subject, return its reference. For any other path, return the path if the
+        file exists in the workspace or if a turn has read it.
         """
         from pathlib import Path
 
@@ -415,7 +419,7 @@ class ReferenceReader(IndexAndEngineAccess):
 
 
 def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
-    """Return the turn of a reference; raises `NothingFound` if there is no such turn, or no such call in it."""
+    """Return the turn of a reference; raises `NothingFound` if the turn or call does not exist."""
     from kbtui.conversations.conversation_repository import check_turn_and_call_exist
 
     check_turn_and_call_exist(conversation, ref)
@@ -425,7 +429,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 def _add_citation_states(
     citations: Iterable[Citation], targets: CitationTargetLookup
 ) -> Iterator[Citation]:
-    """Yield the citations. A citation of a subject gets its state."""
+    """Yield the citations; those of subjects with their states."""
     from kbtui.citations.given_text import find_citation_state
 
     read_subject = cache(partial(open_cited_subject, targets.knowledge))

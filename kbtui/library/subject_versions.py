@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 class GivenAndCurrentText(NamedTuple):
     """The text of a subject that a turn was given, and its text now (None if the subject is gone).
 
-    Tags, code fences, line numbers and notes around the text are removed from both. If the turn was given
-    only a part, `now` is only the corresponding part of the subject. If the subject was renamed, `renamed_to`
-    is its new reference, and `now` is the text at that reference. If `is_disabled` is true, the subject
-    counts as gone because it is disabled.
+    Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
+    given only a part of the subject, `now` is the corresponding part of the current text. If the
+    subject was renamed, `renamed_to` is its new reference, and `now` is the text at that reference.
+    If `is_disabled` is true, the subject counts as gone because it is disabled.
     """
 
     cite: Citation
@@ -61,11 +61,11 @@ class GivenAndCurrentText(NamedTuple):
 class SubjectVersion(NamedTuple):
     """A text that a subject had.
 
-    `commit`, `author` and `summary` are None for a version that is not committed: the current text, or
-    one that only a conversation has preserved. `time` is when the version was committed, changed or
-    first given, in seconds since 1970. If `has_text` is false, the version is binary or too large, and
-    `text` is empty. `given_to` are the references of the turns that were given this
-    version, newest first.
+    `commit`, `author` and `summary` are None for a version without a commit, which is the current
+    text or a text from a conversation. `time` is when the version was committed, changed or first
+    given, in seconds since 1970. If `has_text` is false, the version is binary or too large, and
+    `text` is empty. `given_to` are the references of the turns that were given this version, newest
+    first.
     """
 
     text: str
@@ -86,8 +86,9 @@ class SubjectVersion(NamedTuple):
 class SubjectHistory(NamedTuple):
     """The versions that a subject had, newest first.
 
-    `ref` is its reference now, which differs from the requested one if the subject was renamed. `problem`
-    says why its current text cannot be read; None if it can be read or does not exist.
+    `ref` is the current reference, which is not the requested one if the subject was renamed.
+    `problem` says why the current text cannot be read; it is None if the text can be read or does
+    not exist.
     """
 
     ref: Ref
@@ -128,14 +129,16 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
 
 
 def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
-    """Return the texts that a subject had, newest first, each with the turns that were given this text.
+    """Return the versions of a subject, newest first, each with the turns that were given it.
 
-    The texts come from Git if the subject is in a repository, and from the conversations in which a turn was
-    given the whole subject. A turn that was given only a part is listed with one version that contains this
-    part: the newest one that is not newer than the turn. If Git says that the subject was renamed, the result
-    is the history of the renamed subject. If the subject no longer exists, none of the versions is current.
+    Versions come from Git, if the subject is in a repository, and from conversations in which a
+    turn was given the whole subject. A turn that was given only a part is listed with the newest
+    version that contains this part and is not newer than the turn. If Git says that the subject was
+    renamed, the result is the history of the renamed subject. If the subject no longer exists, none
+    of the versions is current.
 
-    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it is known.
+    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it
+    is known.
     """
     try:
         subject = reader.find_subject(ref)
@@ -155,7 +158,7 @@ def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
 
 
 def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
-    """Return whether a subject that cannot be found is missing, and not only disabled."""
+    """Return whether a subject that was not found may be deleted, and is not just disabled."""
     knowledge = reader.load_knowledge()
     topic = knowledge.topics.get(ref.topic or "")
     is_disabled = topic is not None and not topic.enable
@@ -168,9 +171,10 @@ def _add_given_versions(
     versions: list[SubjectVersion],
     relative: str | None,
 ) -> list[SubjectVersion]:
-    """Add the versions that only conversations have preserved; return all, each with the turns that were given it.
+    """Add the versions that only conversations contain; return all versions with the turns that were given them.
 
-    `refs` are all references that the subject had. `relative` is its path in its topic; None if unknown.
+    `refs` are all references that the subject had. `relative` is the subject's path in its topic;
+    None if unknown.
     """
     cites = _list_citations_with_given_texts(reader, refs)
     history = _VersionHistory(versions, relative)
@@ -186,8 +190,8 @@ def _add_given_versions(
 class _VersionHistory:
     """The versions of a subject, to which turns are added in the order of their time.
 
-    A text that is known only from turns becomes a version. If the subject had another text before a later
-    turn was given the same text again, that text becomes a second version.
+    A text that is known only from turns becomes a version. If turns were given the same text before
+    and after another text, it becomes two versions.
     """
 
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
@@ -196,13 +200,13 @@ class _VersionHistory:
         self._texts = [ComparableText(one.text, relative or "") for one in versions]
         self._given: list[list[str]] = [[] for _ in versions]
         self._latest: int | None = None
-        """The index of the version that the subject had just before the turn that is added next."""
+        """The index of the version that the subject had before the turn that is added next."""
         self._commits = sorted(
             (one.time or 0.0, -index) for index, one in enumerate(versions) if one.commit
         )
 
     def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
-        """Add the turn to the version that it was given, or make a new version of the text that it was given."""
+        """Add a turn to the version that it was given; if there is none, make a new version from the given text."""
         time = timestamp.timestamp() if timestamp else None
         while time is not None and self._commits and self._commits[0][0] <= time:
             self._latest = -self._commits.pop(0)[1]
@@ -222,9 +226,10 @@ class _VersionHistory:
     def _find_version(self, given: GivenText, time: float | None) -> int | None:
         """Return the index of the version that a turn was given; None if it is not known yet.
 
-        The version that the subject had just before the turn is preferred. If its text differs, committed
-        versions are compared. If the turn has no time, or was given only a part of a text, all versions are
-        compared. Of several equal versions, the newest one that is not newer than the turn is chosen.
+        The version that the subject had just before the turn is preferred. If the text of that
+        version differs, committed versions are compared. If the turn has no time, or was given only
+        a part of a text, all versions are compared. Of several matching versions, the newest one
+        that is not newer than the turn is chosen.
         """
         stored = given.make_stored_form()
         if self._latest is not None and self._has_text(self._latest, given, stored):
@@ -263,7 +268,7 @@ class _VersionHistory:
         return normalize_text(given.text) if is_prose else given.text_without_fence
 
     def list_versions(self) -> list[SubjectVersion]:
-        """Return the versions, newest first, each with the turns that were given it, newest first."""
+        """Return the versions, newest first. The turns of each version are sorted in the same way."""
         self._merge_latest_with_current_version()
         versions = [
             one._replace(given_to=tuple(dict.fromkeys(reversed(given))))
@@ -273,7 +278,7 @@ class _VersionHistory:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """If the last version that is known only from turns has the current text, merge it with the current version."""
+        """Merge the last version with the current version if it is known only from turns and has the current text."""
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:
@@ -289,7 +294,7 @@ class _VersionHistory:
 
 
 def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
-    """Return the reference that a missing subject has now, if Git says that it was renamed; otherwise None."""
+    """Return the current reference of a missing subject that was renamed according to Git; otherwise None."""
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
     later = history.find_later_path(path) if history is not None and path is not None else None
@@ -304,7 +309,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, the earlier references in the same topic, and why the current text cannot be read."""
+    """Return three values: versions, earlier references in the topic, and why the current text cannot be read."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)
@@ -333,7 +338,10 @@ def _list_current_and_committed_versions(
 def _list_committed_versions_of_deleted_subject(
     reader: ReferenceReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, the earlier references, and the path in the topic; all empty if Git has no such file."""
+    """Return three values: versions, earlier references, and the path in the topic.
+
+    All are empty if Git has no such file.
+    """
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
     if history is None or path is None:
@@ -414,9 +422,9 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
 
 
 def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
-    """Return the citation with the text that its call read from a file; without such a text, return it unchanged.
+    """Add to a citation the text that its call read from a file; return it unchanged if there is no such text.
 
-    The file that the call read was a subject at that time.
+    The file was a subject when the call read it.
     """
     turn = conversation.find_turn(cite.turn)
     for event in turn.events if turn and cite.call is not None else ():
