@@ -59,7 +59,7 @@ class TuiStartOptions(NamedTuple):
     """Options for starting the TUI.
 
     * `first` is the reference to open if no saved session is restored.
-    * `fresh` means that a saved session is ignored.
+    * `fresh` means that kbtui does not restore the saved session.
     * `plain` selects the layout for screen readers.
     * `dark` says whether the terminal's background is dark; None means that this is unknown.
     * `typed` is the text that the user typed during startup.
@@ -135,7 +135,7 @@ class KbtuiApp(App[None]):
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the CSS variables of the current theme, including the derived `kb-…` colours."""
+        """Return the CSS variables of the current theme, including the `kb-…` colours that kbtui derives from it."""
         if self.theme not in self._variables:
             variables = super().get_css_variables()
             self._variables[self.theme] = {**derive_readable_colors(variables), **variables}
@@ -145,7 +145,7 @@ class KbtuiApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's line filters.
 
-        If the theme has no ANSI colours, the filter that converts such colours is left out.
+        The filter that converts ANSI colours is left out if the theme has no such colours.
         """
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
@@ -165,7 +165,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event. A key that must wait for the previous key is queued instead."""
+        """Handle an event, or queue a key that must wait for the previous key."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")
@@ -197,7 +197,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen refuses to close, for example because of unwritten changes, show that screen."""
+        """Quit, unless a screen refuses to close, for example because of unwritten changes. Then show this screen."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -220,7 +220,7 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Log the traceback and exit. Local variables are not logged, as they may contain the user's texts."""
+        """Log the traceback, without local variables, which may contain the user's texts, and exit."""
         from traceback import format_exc
 
         # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.

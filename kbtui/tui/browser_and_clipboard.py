@@ -29,7 +29,7 @@ def open_web_address_in_browser(app: App[None], url: str) -> bool:
 
 
 def open_in_default_program(target: str) -> bool:
-    """Open a file or web address with the system's default program; return False if that is impossible."""
+    """Open a file or web address with the system's default program; return whether that was possible."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:
         return False

@@ -64,7 +64,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "tool": "given text is unknown",
     "unreadable": "cannot be read",
 }
-"""Reason why kbtui cannot find out whether a subject has changed -> the short text that says so."""
+"""Reason why kbtui cannot find out whether a subject has changed -> a short text for this reason."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -76,7 +76,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
     class CopyRequested(Message):
-        """The user asks to copy a text; the status line then shows `name` instead of the text."""
+        """The user asks to copy a text, for which `name` appears in the status line."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -108,12 +108,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> one citation of the row: one whose subject has changed, otherwise the first one."""
+        """Key of a row -> the first citation of the row whose subject has changed, or else the first citation."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
         self._turn: int | None = None
-        """The number of the turn that was at the cursor when the rows were made."""
+        """The number of the turn for which the rows were made."""
         self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -128,7 +128,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_citations_of_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
-        """Show the citations of a document; after a reload, show the old citations until the new ones are loaded."""
+        """Show the citations of a document. After a reload, the old citations stay until the new ones are loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
@@ -284,7 +284,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
     ) -> Iterator[ListRow]:
         """Yield rows that show what a turn did: counts, changed files, commands, other failed calls.
 
-        Files that were only read are counted but not listed, because they are among the citations above.
+        Files that were only read are counted but not listed, because the citations above contain
+        them.
         """
         from kbtui.tui.reader.diff_blocks import make_line_count_spans
 

@@ -45,8 +45,8 @@ MAX_ITEMS = 100
 class CommandPaletteItem(NamedTuple):
     """An item of the palette: a command, a topic or entry to open, a typed reference, or a theme.
 
-    `penalty` is added to the item's score. A lower score is better, so a penalty moves the item
-    down the list.
+    `penalty` is added to the item's score. Because lower scores are better, a penalty moves the
+    item down the list.
     """
 
     name: str
@@ -75,7 +75,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return a command's help text. If the text lacks a word of the label, put the label before the text."""
+    """Return a command's help text, after the command's label if the text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -230,7 +230,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because it acts on the list while the list is being updated."""
+        """Return whether a key must wait because the list on which it acts is being updated."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

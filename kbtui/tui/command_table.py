@@ -165,8 +165,8 @@ SCREENS: dict[Scope, str] = {
 }
 """Scope of each screen except the main screen -> the heading of the screen's commands on its help page.
 
-On such a screen, the commands of the scope "moving" also work. Those of the scope "everywhere" do
-not.
+On such a screen, the commands of the scope "moving" also work, but not those of the scope
+"everywhere".
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
@@ -308,7 +308,7 @@ def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[Tui
 
 
 NO_KEY = "no-key"
-"""A key that does not exist. In Textual's keymap, which needs a key for every command, it means "no key"."""
+"""A key that does not exist, for commands without a key: Textual's keymap needs a key for every command."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
@@ -357,8 +357,8 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each command id with its value.
 
-    TOML parses the unquoted key in `reader.find = "x"` as nested tables. The keys of these tables are joined
-    to one id again.
+    TOML parses the unquoted key in `reader.find = "x"` as nested tables, whose keys this function
+    joins to one id again.
     """
     for name, value in table.items():
         if isinstance(value, dict):
@@ -408,7 +408,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Remove each key in the settings that another command of the same scope has, and report the conflict."""
+    """Remove and report each key in the settings that another command of the same scope already has."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])
@@ -427,7 +427,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Return messages about commands whose key runs another command in some pane.
+    """Return messages about commands whose keys run other commands in some panes.
 
     Only conflicts that the settings cause are reported.
     """

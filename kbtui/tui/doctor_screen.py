@@ -1,4 +1,4 @@
-"""The doctor screen: problems with knowledge, conversations, index, engine and model."""
+"""The doctor screen, which shows problems with knowledge, conversations, index, engine and model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": 
 
 @dataclass(slots=True, eq=False)
 class DoctorFindingBlock(ParagraphBlock):
-    """A finding of a check: a sign for its state, followed by its text."""
+    """Shows a finding of a check: a sign for its state, followed by its text."""
 
     state: FindingState
 

@@ -75,7 +75,7 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The maximum number of rows that the screen reads at a time.
 
-Every read visits all entries of the index, so a few large reads are faster than many small ones.
+Each reading visits all entries of the index, so reading many rows at a time is faster.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
@@ -155,7 +155,7 @@ COLUMNS = (
 )
 
 TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
-"""Headings for the first column, the longest first. The first one that fits is shown."""
+"""Headings for the first column, the longest first. The longest one that fits is shown."""
 
 
 class EntryTable(RowList):
@@ -235,8 +235,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""New rows or details are read this many seconds after the last change of the filter or the selection.
-"""
+"""The delay in seconds from a change of the filter or the selection to the reading of rows or details."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -331,7 +330,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the name of a subject's source, and a problem with the subject's text. Each may be None."""
+    """Return the name of a subject's source or None, and a problem with the subject's text or None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
@@ -477,7 +476,7 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Reload the list. If the filter is unchanged, at least as many rows are read as before."""
+        """Reload the list. If the filter is the same, at least as many rows are read as before."""
         before = self.loaded
         # Read one page more than before, so that the list still contains the selected row if there are new rows above.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
@@ -558,7 +557,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_entry_details_after_delay()
 
     def _show_entry_details_after_delay(self) -> None:
-        """Show the details of the selected entry when the selection has not changed for `READ_DELAY_SECONDS`."""
+        """Show the details of the selected entry once it has been selected for `READ_DELAY_SECONDS`."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)
@@ -607,7 +606,7 @@ class EntriesScreen(ListDetailScreen):
     def action_open_web_address(self) -> None:
         """Open the web address from which the entry was fetched.
 
-        Without a browser, copy the address.
+        If there is no browser, copy the address.
         """
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:

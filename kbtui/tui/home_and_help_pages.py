@@ -1,4 +1,4 @@
-"""Build the pages that are not read from a file: home, topic, error, help, rank explanation."""
+"""Builds the pages that are not read from a file: home, topic, error, help, rank explanation."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page: the main keys, what is new, the topics, recent conversations, and problems.
 
-    `contents` is None while the library is being read. `notices` are problems with the settings. If another
-    page was requested, `note` says why the home page is shown instead; otherwise it is "". `left_off` is the
-    reference of what the user read last. `outdated` maps the reference of a changed subject to the number of
-    turns that were given an earlier text of this subject.
+    `contents` is None while the library is being read. `notices` are problems with the settings.
+    `note` says why the home page is shown instead of a requested page; it is "" if no other page
+    was requested. `left_off` is the reference of what the user read last. `outdated` maps the
+    reference of each changed subject to the number of turns that were given an earlier text.
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:
@@ -265,7 +265,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
 
 
 def describe_learn_tool_problem(key: str) -> str:
-    """Return a sentence which says that the installed tools are out of date, and how to update them.
+    """Return a sentence that says that the installed tools are out of date, and how to update them.
 
     `key` is the label of the key that updates the tools, or "" if no key does.
     """
@@ -321,7 +321,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
 def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> ReaderDocument:
-    """Return the page that is shown instead of a document that cannot be read."""
+    """Return the page that replaces a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     document = ReaderDocument(
         key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint)

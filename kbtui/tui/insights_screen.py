@@ -1,4 +1,4 @@
-"""The insights screen: top queries, queries without a good match, cited and uncited entries, a daily chart."""
+"""The insights screen: frequent queries, gaps, cited and uncited entries, tokens, and a daily chart."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods in days. The screen starts with the first one, and the command `days` switches to the next."""
+"""The periods in days. The screen starts with the first period; the command `days` switches to the next."""
 LIST_LIMIT = 15
 """The maximum number of rows of each list on the screen."""
 ORIGIN_LABELS = {
@@ -124,8 +124,8 @@ def _make_insights_section(
 ) -> list[ReaderBlock]:
     """Return a heading, with the total or a hint on its right, and the rows below it.
 
-    `total` is the number of items in the section; None means that each row is an item. `left_out` is the
-    number of items without a row; if `left_out` is None, each row counts as one item.
+    `total` is the number of items in the section; None means one item for each row. `left_out` is
+    the number of items without a row; None means that it follows from `total`.
     """
     total = len(rows) if total is None else total
     left_out = total - len(rows) if left_out is None else left_out

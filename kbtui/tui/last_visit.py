@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 STATE_NAME = "visit"
-"""The last visit is stored in the user data under this name."""
+"""The name under which the last visit is stored in the user data."""
 MAX_TURN_COUNTS = 2_000
 """The numbers of turns are stored for at most this many conversations: the latest ones."""
 RUNNING_FOR = timedelta(minutes=2)
@@ -41,8 +41,7 @@ class LastVisit:
 class NewsSinceVisit(NamedTuple):
     """What is new since the last visit. Each list begins with its latest item.
 
-    `turns` maps the id of a conversation to its number of new turns. A conversation whose number is unknown
-    is missing.
+    `turns` maps the ids of conversations to their numbers of new turns, if these are known.
     """
 
     conversations: list[ConversationInfo]
@@ -90,7 +89,7 @@ def load_last_visit(library: Library) -> LastVisit | None:
 
 
 def save_visit(library: Library, now: datetime, contents: LibrarySnapshot | None) -> None:
-    """Record that the user is leaving the workspace now. Errors are ignored, as they are for the session."""
+    """Record that the user is leaving the workspace now. Errors are ignored."""
     from contextlib import suppress
 
     from kbtui.errors import KbtuiError

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 class LibraryFilterCondition(NamedTuple):
     """A condition on conversations: at least one of `values` must match.
 
-    If `excluded` is true, none of them may match. If the pane cannot check a condition itself, `lookup` is
-    the text of the condition. `start` is the offset of this text in the filter line. The index then says
-    which `entries` the condition selects. Until the index has answered, `entries` is None, and the condition
-    does not match.
+    If `excluded` is true, none of the values may match. If the pane cannot check a condition
+    itself, the index is asked which `entries` the condition selects: `lookup` is the text of the
+    condition, and `start` is the offset of this text in the filter line. Until the index has
+    answered, `entries` is None, and the condition does not match.
     """
 
     filter: FilterDefinition
@@ -69,8 +69,7 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        While the summary is unknown, `summary` is None, and a condition that needs the summary does not
-        match.
+        `summary` is None while it is unknown; a condition that needs it does not match then.
         """
         if self.lookup:
             return self.matches_entry(info.id)
@@ -106,12 +105,12 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether a condition needs summaries, for which all conversations must be read."""
+        """Whether a condition needs the summaries of conversations, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     @property
     def awaits_lookup(self) -> bool:
-        """Whether the index has not yet said which entries a condition selects."""
+        """Whether the answer of the index to a condition is still missing."""
         return any(part.lookup and part.entries is None for part in self.parts)
 
     def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryFilter:
@@ -466,7 +465,7 @@ def _make_conversation_sort_label(
 
 
 class _ConversationRowMaker:
-    """Makes the rows of conversations. The parts of a conversation are rows below its own row."""
+    """Makes the rows of conversations. The rows of its parts follow the row of a conversation."""
 
     def __init__(
         self, contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
@@ -481,7 +480,7 @@ class _ConversationRowMaker:
         )
         """Whether conversations that are only in the workspace are marked as such.
 
-        If JP keeps all conversations only in the workspace, none is marked.
+        They are not marked if JP keeps all conversations only in the workspace.
         """
 
     def is_shown(self, info: ConversationInfo) -> bool:
@@ -572,14 +571,14 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._clock = clock
         self._worker = LatestOnlyWorker(self)
         self._parsed = LibraryFilter()
-        """The filter as typed. It does not include what the index says about its conditions."""
+        """The filter as typed, without the answers of the index."""
         self._is_typing_filter = False
         self._lookups: dict[str, EntriesOfFilter] = {}
         """The results of lookups in the index since the last snapshot."""
         self._lookup_worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """Yield the filter and the list. The errors of the filter are later shown between them."""
+        """Yield the filter and the list, between which errors of the filter appear."""
         yield self.filter
         yield self.list
 
@@ -674,7 +673,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected row. If it contains other rows, fold or unfold it."""
+        """Open the selected row, or fold or unfold it if it contains other rows."""
         row = self.list.selected_row
         self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
@@ -689,7 +688,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._set_row_unfolded(row.key, True)
 
     def action_fold_row_or_select_parent(self) -> None:
-        """Fold the selected row. If it is not unfolded, select the row that contains it."""
+        """Fold the selected row if it is unfolded. Otherwise, select the row that contains it."""
         row = self.list.selected_row
         if row is None:
             return

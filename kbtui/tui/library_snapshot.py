@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""Details are read for this many seconds before the lists on the screen are updated."""
+"""The lists on the screen are updated after each period of reading details for this many seconds."""
 
 
 class TopicWithSubjects(NamedTuple):
@@ -42,8 +42,8 @@ class TopicWithSubjects(NamedTuple):
 class LibrarySnapshot:
     """All topics and conversations at one moment, and the problems with reading them.
 
-    `problems` are problems that belong to no topic. `topics_failure` and `conversations_failure` say why
-    the topics or the conversations could not be read at all; None means that they could be read.
+    `problems` are problems that belong to no topic. If the topics or the conversations could not be
+    read at all, `topics_failure` or `conversations_failure` has the reason.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
@@ -242,7 +242,7 @@ class LibrarySnapshotReader:
                 return
 
     def _add_known_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with all details read so far. Outdated details of changed files are left out."""
+        """Return the snapshot with all details read so far, except those of files that have changed since."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for subject in contents.subjects:

@@ -202,9 +202,9 @@ class MarksScreen(StyledScreen):
             self._show_error(error)
 
     def _offer_what_is_known(self, placed: PlacedMark) -> None:
-        """Say that a marked text no longer exists, show what is known about it, and offer actions.
+        """Show that a marked text no longer exists and what is known about it, and offer actions.
 
-        The turn that now has the mark's old number is not opened, because it is a different turn.
+        The turn with the mark's old number is not opened, because it is a different turn now.
         """
         mark = placed.mark
         text = mark.passage or mark.text

@@ -24,16 +24,16 @@ class EnteredReference(NamedTuple):
 
 
 def looks_like_reference(text: str) -> bool:
-    """Return whether the whole `text` looks like a reference; a topic id alone does not count as a reference."""
+    """Return whether the whole `text` looks like a reference, other than a topic id alone."""
     return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
 
 
 class ReadingPosition(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` are the key and the index of a block. `line` is the index of a line in this block.
-    `letters` is the number of letters and digits before this line in the block. A resize does not change this
-    number.
+    `key` and `block` are the key and the index of a block. `line` is the index of a line in this
+    block. `letters` is the number of letters and digits before this line in the block, which a
+    resize does not change.
     """
 
     key: str
@@ -90,7 +90,7 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
 
 
 def make_difference_target(key: CitationKey) -> NavigationTarget:
-    """Return the place in the reader that shows what has changed in a cited subject since the citation."""
+    """Return the place in the reader that shows how a cited subject has changed since the citation."""
     topic, _, slug = key.target.partition("/")
     name = " ".join(str(part) for part in key if part is not None)
     ref = make_subject_ref(topic, slug) if slug else None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 MIN_WORDS_WIDTH = 16
-"""The minimum width in cells of the words of a row. Columns that leave less room are left out."""
+"""The minimum width in cells of the words of a row. Columns that leave less room for words are not shown."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class OutlineColumn:
     name: str
     priority: int
     cells: dict[str, Span]
-    """Key of an entry -> its cell. An entry without a cell has no such fact."""
+    """Key of an entry -> the entry's cell, if the entry has such a fact."""
 
     @cached_property
     def width(self) -> int:
@@ -65,7 +65,7 @@ class OutlineColumn:
 
 
 class OutlineInput(PaneInput):
-    """The filter of the outline, whose arrow keys select rows in the list while the input keeps the focus."""
+    """The filter of the outline. In it, the arrow keys select rows of the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_outline")]
 
@@ -114,7 +114,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
         self._columns: list[OutlineColumn] = []
-        """The columns that have a cell for some entry. The pane may have no room for all of them."""
+        """The columns with a cell for at least one entry, even those for which the pane has no room."""
         self._activities: Mapping[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until it is known."""
         self._position = reader.viewport.make_reading_position()
@@ -312,7 +312,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
         """Return the turn whose number is `text`.
 
-        If a space precedes the number, the number is a word to filter by.
+        A number after a space is a word to filter by instead.
         """
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
             return None

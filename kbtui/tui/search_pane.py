@@ -68,13 +68,13 @@ MODES: dict[Mode, str] = {
 
 
 MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
-"""The codes of the notices that are shown above the hits: they say how well the hits match the query."""
+"""The codes of the notices about how well the hits match the query, which are shown above the hits."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
 
 class SearchInput(CompletingInput):
-    """The search input, whose arrow keys select hits in the results while the input keeps the focus."""
+    """The search input. In it, the arrow keys select hits in the results."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_results")]
 
@@ -162,7 +162,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.suggestion = suggestion
 
     class AllPassagesRequested(Message):
-        """The user unfolded an entry, but the answer contains only the best passage of this entry."""
+        """The user unfolded an entry of which the answer contains only the best passage."""
 
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
@@ -221,9 +221,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show the hits of an answer.
 
-        If the previous answer was for the same query (`same_query`), and the user has selected a hit,
-        this hit stays selected. In all other cases, the first hit is selected. `refining` says whether
-        the search by meaning is still running.
+        If the answer is for the same query as before (`same_query`), a hit that the user has
+        selected stays selected. Otherwise, the first hit is selected. `refining` says whether the
+        search by meaning is still running.
         """
         self.answer, self._is_refining = answer, refining
         if not same_query:
@@ -283,7 +283,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
                 self.post_message(self.AllPassagesRequested())
 
     def _request_more_hits_at_end(self) -> None:
-        """Post `MoreHitsRequested` if the user is close to the end of the list and the search has more hits."""
+        """Post `MoreHitsRequested` near the end of the list, if the search has more hits."""
         if (
             self.answer
             and len(self.answer.hits) < self.answer.total
@@ -292,7 +292,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """If no hits are shown, show `reason`, a text that says what the search is waiting for."""
+        """Show the text `reason`, which says what the search is waiting for, unless hits are shown."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
@@ -363,10 +363,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
     def _measure_hit_row(self, hit: Hit, ref: str) -> tuple[int, str]:
-        """Return the number of cells for the text of a hit, and a text that says where the hit is.
+        """Return the number of cells for the text of a hit, and a text with the place of the hit.
 
-        This text is the role, the turn and the date of a hit in a conversation, or the reference of a
-        subject. A long reference is shortened.
+        This text is the role, the turn and the date of a hit in a conversation, or the reference of
+        a subject. A long reference is shortened.
         """
         width = max(20, self.list.scrollable_content_region.width - 4)
         if hit.turn is not None and hit.timestamp is not None:
@@ -424,7 +424,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
 
 def _identify_entry(hit: Hit) -> tuple[str | None, str]:
-    """Return a value that is equal for all hits of an entry. Two projects can have the same entry id."""
+    """Return a value that identifies the entry of a hit.
+
+    An entry id alone would not, because two projects can have the same.
+    """
     return hit.project, hit.entry_id
 
 
@@ -450,7 +453,7 @@ def _shorten_home(path: str) -> str:
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return at most `lines` lines of text around the first match, without Markdown and with highlighted matches."""
+    """Return at most `lines` lines of text around the first match, with highlights instead of Markdown marks."""
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.

@@ -1,4 +1,4 @@
-"""What the results pane offers before the user types: earlier and saved searches, bookmarks, filters."""
+"""The suggestions in the results pane before the user types: earlier and saved searches, bookmarks, filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch, UserData
 
 MAX_SUGGESTIONS_OF_A_KIND = 8
-"""The maximum number of earlier searches that are offered, and also the maximum number of bookmarks."""
+"""At most this many earlier searches, and this many bookmarks, are suggested."""
 NAME_WIDTH = 24
 """The width, in terminal cells, of the column with names and examples.
 
@@ -38,7 +38,7 @@ class SearchSuggestion(NamedTuple):
 
 
 class LoadedSuggestions(NamedTuple):
-    """The suggestions, and why some of them could not be read."""
+    """Suggestions, and the reasons why others could not be read."""
 
     suggestions: list[SearchSuggestion]
     problems: list[str]

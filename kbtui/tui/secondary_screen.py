@@ -1,4 +1,4 @@
-"""Base classes of the secondary screens, which are all screens except the main screen."""
+"""The base classes of all screens except the main screen."""
 
 from __future__ import annotations
 
@@ -151,10 +151,7 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now.
-
-        If an input has the focus, these are the keys of the input.
-        """
+        """Show hints for the keys that work now, which are those of the input if an input has the focus."""
         bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
@@ -210,7 +207,7 @@ class SecondaryScreen(StyledScreen):
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: ReaderDocument) -> None:
-        """Show a document. If it is a new version of the shown document, the position stays the same."""
+        """Show a document. The position stays the same if it is a new version of the shown document."""
         if self.reader.document.key == document.key:
             self.reader.show_reloaded_document(document)
         else:
@@ -219,10 +216,9 @@ class SecondaryScreen(StyledScreen):
     def go_to_next_block(
         self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next block for which `is_wanted` returns true.
+        """Go to the next block, or the previous one if `step` is -1, for which `is_wanted` returns true.
 
-        If `step` is -1, go to the previous such block instead. If there is none, nothing happens.
-        `lead` is the number of lines to show above the block.
+        Does nothing if there is none. `lead` is the number of lines to show above the block.
         """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks
@@ -266,7 +262,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @abstractmethod
     def action_back(self) -> None:
-        """Close an open part of the screen, such as the filter; if there is none, leave the screen."""
+        """Close an open part of the screen, such as the filter, or else leave the screen."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""

@@ -375,7 +375,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
-    """Add a source to the sources file, and approve it, because the user has just entered it.
+    """Add a source to the sources file and approve it. It needs no review, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
     """
@@ -427,7 +427,7 @@ class ActiveSourceRun:
 class SourcesScreen(ListDetailScreen):
     """A screen with a list of sources and the details of the selected source.
 
-    A source runs only if its current declaration is approved.
+    Only a source whose current declaration is approved can run.
     """
 
     HEADING = "Sources"
@@ -444,10 +444,9 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatusesAndProblems | None = None
         self.approving: SourceStatus | None = None
-        """The source that the user is asked to approve, as the screen shows it.
+        """The source that the screen shows for approval, or None.
 
-        None if no source is shown for approval. If the file changes meanwhile, only the shown declaration is
-        approved.
+        Even if the file changes, only the shown declaration is approved.
         """
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
@@ -714,7 +713,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return True if no run is active. Otherwise, ask whether to stop the runs and leave; return False."""
+        """Return whether no run is active. If a run is active, ask whether to stop the runs and leave."""
         if not self.runs:
             return True
 

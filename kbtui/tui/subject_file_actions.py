@@ -1,4 +1,4 @@
-"""Create subject files from the TUI, open them in the user's editor, and move them to the trash and back."""
+"""Creates subject files from the TUI, opens them in the user's editor, and moves them to the trash and back."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class SubjectFileActions:
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
         """Check the form, and return the knowledge base, the topic and the draft of the new subject.
 
-        This is called before the user writes the text, so that an error loses no text.
+        The form is checked before the user writes the text, so that no text is lost after an error.
         """
         if not values["title"]:
             raise subject_editing.MissingTitleError("a subject needs a title")
@@ -241,7 +241,7 @@ class SubjectFileActions:
 
     @property
     def has_trashed_subject(self) -> bool:
-        """Whether a subject that this object moved to the trash can be moved back."""
+        """Return whether a subject can be moved back from the trash."""
         return bool(self._trashed)
 
     def _report_subject_removal(self, verb: str, subject: Subject) -> None:

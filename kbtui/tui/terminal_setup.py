@@ -1,4 +1,4 @@
-"""Prepare the terminal: detect the background colour, redirect standard error, and handle signals."""
+"""Prepares the terminal: detects the background colour, redirects standard error, and handles signals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 0.3
 REMOTE_ANSWER_SECONDS = 1.0
 """How many seconds to wait until a terminal reports its background colour over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""Values of TERM. Terminals with these names are not asked for their background colour."""
+"""Values of TERM for terminals that are not asked for their background colour."""
 
 # OSC 11 asks for the background colour. A request for device attributes follows, which every terminal
 # answers, so that reading can stop even if the terminal ignores OSC 11.
@@ -37,8 +37,8 @@ _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 class StderrRedirect:
     """Redirects standard error to a log file.
 
-    Native libraries write to descriptor 2 directly, and their output would garble the screen.
-    Textual draws on a copy of the original descriptor.
+    Native libraries write to descriptor 2, which would garble the screen. Textual draws on a copy
+    of the original descriptor.
     """
 
     def __init__(self, log: Path) -> None:
@@ -90,7 +90,7 @@ class StderrRedirect:
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
-    """On SIGTERM, call `leave` in the running event loop, so that the app restores the terminal."""
+    """Make SIGTERM call `leave` in the running event loop, so that the app restores the terminal."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
@@ -98,7 +98,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed. Textual itself ends only if SIGHUP arrives."""
+    """End the process when the terminal is closed. This is needed because Textual ends only if SIGHUP arrives."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()

@@ -87,8 +87,8 @@ def _load_theme_file(path: Path) -> Theme:
 def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme.
 
-    `dark` is whether the theme `name` is dark. For a theme of the user, kbtui's default theme is
-    returned.
+    `dark` says whether the theme `name` is dark. A theme of the user has no variant; kbtui's
+    default theme is returned.
     """
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"
@@ -173,8 +173,8 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours of a theme that uses the terminal's palette.
 
-    The colours in this palette are unknown. Therefore, only matches have their own background. The
-    current line is marked by a sign instead.
+    Because the colours in this palette are unknown, only matches have their own background; a sign
+    marks the current line.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {

@@ -1,4 +1,4 @@
-"""Offers to write the installed tools for JP again, after the topics have changed."""
+"""Offers to update the installed tools for JP after the topics have changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class RunInThread(Protocol):
     """Runs a function in a background thread, and passes the result to a second function.
 
-    Shows an error if one is raised.
+    If the first function raises an error, shows the error.
     """
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...

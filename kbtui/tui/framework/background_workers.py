@@ -1,4 +1,4 @@
-"""Run slow calls in threads, so that the screen stays responsive."""
+"""Runs slow calls in threads, so that the screen stays responsive."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. Of the calls that wait, all but the newest are discarded. The
-    result is delivered through the message queue of the widget or screen `owner`. `drop` is called with each
-    result that is not delivered. The threads are daemons, so quitting never waits for them. Each call runs in
-    a context manager that `cancellation` returns. A newer call uses it to cancel the earlier one.
+    At most `limit` calls run at the same time; of the waiting calls, only the newest is kept. The
+    result is delivered through the message queue of the widget or screen `owner`. `drop` is called
+    with each result that is not delivered. The threads are daemons, so quitting never waits for
+    them. Each call runs in a context manager that `cancellation` returns, with which a newer call
+    can cancel it.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the result of the newest call has yet to be delivered."""
+        """Whether the result of the newest call has not been delivered yet."""
 
     @property
     def has_running_call(self) -> bool:
@@ -99,7 +100,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Submit a call like `submit_call`; `work` receives a function that passes progress to `on_progress`."""
+        """Do the same as `submit_call`, but pass a function to `work` that reports progress to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:

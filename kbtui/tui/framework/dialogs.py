@@ -73,10 +73,10 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, name and preview, and the dialog's result if it is chosen.
+    """An option of a dialog: its key, name and preview, and the dialog's result if the option is chosen.
 
-    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines. `role` is the style
-    role of the name; a name with the role `path` is cut at its start.
+    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines. `role` is the
+    style role of the name; a name with the role `path` is cut at its start.
     """
 
     key: str
@@ -206,8 +206,8 @@ FormValues = dict[str, str]
 class FormField:
     """A field of a form: a line of text, or a choice if there are `choices`.
 
-    `help` is shown while the field has the focus. `is_shown` is called with the values of all fields,
-    and returns whether to show this field.
+    `help` is shown while the field has the focus. `is_shown` takes the values of all fields, and
+    returns whether to show this field.
     """
 
     name: str

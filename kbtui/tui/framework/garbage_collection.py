@@ -1,9 +1,8 @@
-"""Prevent garbage collection and the freeing of large documents from delaying keys.
+"""Keeps garbage collection and the freeing of large documents from delaying keys.
 
 A full collection stops all threads and visits every object. With 20,000 subjects, this takes a
-fifth of a second. Therefore, long-lived objects are frozen, which excludes them from collections. A
-full collection visits only the other objects. If it takes long nevertheless, the next one runs only
-while the user is idle.
+fifth of a second. Therefore, long-lived objects are frozen, so that collections do not visit them.
+If a full collection takes long nevertheless, the next one runs only while the user is idle.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""If the library has this many new entries, kbtui excludes all existing objects from garbage collection.
-"""
+"""When the library has this many new entries, all existing objects are excluded from garbage collection."""
 YOUNG_THRESHOLD = 2_000
 """The number of new objects that triggers a collection of young objects.
 
@@ -44,7 +42,7 @@ _frozen_count = 0
 def freeze_objects_if_entries_grew(count: int) -> None:
     """Exclude all existing objects from garbage collection (`gc.freeze`) if there are many new entries.
 
-    Does nothing unless `count`, the number of all entries, has grown by `MIN_NEW_ENTRIES`.
+    There are many if `count`, the number of all entries, has grown by `MIN_NEW_ENTRIES`.
     """
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
@@ -67,8 +65,7 @@ class IdleGarbageCollector:
     """Runs full garbage collections, if possible while the user is idle.
 
     A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the last collection was
-    short, the scheduled one runs even if the user is still active. If the last one was long, the
-    scheduled one waits until the user is idle.
+    long, the scheduled one waits until the user is idle.
     """
 
     def __init__(self, app: App[None]) -> None:

@@ -1,9 +1,9 @@
 """A queue of key presses, which delivers each key after the previous key has been handled.
 
 Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog
-takes effect only after a few more messages. Until then, Textual sends the next keys to the old
-widget: if the user quickly typed `:` and a word, the palette would open without the word. A key may
-also have to wait for a thread that loads a document.
+takes effect only after a few more messages, and until then, Textual sends further keys to the old
+widget. Without the queue, if the user quickly typed `:` and a word, the palette would open without
+the word. A key may also have to wait for a thread that loads a document.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A message that follows a key, so that the app learns when the key has been handled.
+    """A message that follows a key and shows the app when the key has been handled.
 
     The message is sent to the widget that got the key, and from there to the app. Several such
-    messages follow each key, one after another. The key counts as handled when the last of them has
+    messages follow each key, one after another. The key counts as handled when the last message has
     reached the app. `rounds` is the number of messages that are left, including this one.
     """
 
@@ -63,7 +63,7 @@ class KeyPressQueue:
         """The event that was taken from the queue and is being delivered; None if there is none."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """When the first queued key began to wait for unfinished work; None if no key waits for work."""
+        """The time when the first queued key began to wait for unfinished work; None if it does not wait for work."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
@@ -121,7 +121,7 @@ class KeyPressQueue:
     def resume_keys_after_closed_screen(self) -> None:
         """After a screen has closed, deliver the queued keys to the screen that is shown now.
 
-        Follow-up messages to the closed screen are lost, so the queue does not wait for them.
+        The queue does not wait for follow-up messages to the closed screen, because they are lost.
         """
         is_waiting = self._is_busy and self._app.is_running
         if is_waiting and self._app.screen is not self._screen:

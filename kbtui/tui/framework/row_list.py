@@ -1,6 +1,6 @@
 """A list widget that draws only its visible rows.
 
-When the rows change, the selected row stays selected. It is found again by its key.
+When the rows change, the row with the key of the selected row stays selected.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ListRow:
 
     `left` and `right` are the texts at the edges of the first line. If there is not enough room for
     both, `left` is cut. `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. `data` is for the code that
-    uses the list; the list itself ignores it.
+    `below` are further lines. The style `role` applies to the whole row. `data` is any value of the
+    code that uses the list.
     """
 
     key: str
@@ -53,7 +53,7 @@ class ListRow:
 
 
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    """Return a row that cannot be selected: `text` is a section's heading, `right` is shown at the right edge."""
+    """Return a row that cannot be selected, with the heading `text` and the text `right` at the right edge."""
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
@@ -154,7 +154,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return after if after >= 0 else self._find_next_selectable_row(index + 1, -1)
 
     def _find_next_selectable_row(self, index: int, step: int) -> int:
-        """Return the index of the next selectable row after `index` in direction `step`, or -1."""
+        """Return the index of the next selectable row from `index` in the direction `step` (1 or -1), or -1."""
         indices = range(max(0, index + 1), len(self.rows)) if step > 0 else range(index - 1, -1, -1)
         return next((index for index in indices if self.rows[index].selectable), -1)
 
@@ -190,7 +190,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return (row, offset in the row, is selected) for each visible line; None for a line below the rows."""
+        """Return (row, line in the row, is selected) for each visible line; None for a line below the rows."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
@@ -241,7 +241,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
-        """Keep the selected row visible."""
+        """Scroll so that the selected row stays visible."""
         self._scroll_to_selected_row()
 
     # moving

@@ -1,7 +1,7 @@
-"""Wrap, cut, align and highlight styled text, without a terminal library.
+"""Wraps, cuts, aligns and highlights styled text, without a terminal library.
 
-A span is a pair of a text and its style roles. The roles are separated by spaces ("h1", "code keyword"), and
-`styled_widget.TEXT_STYLES` defines their look. Widths are in terminal cells.
+A span is a pair of a text and its style roles. The roles are separated by spaces ("h1", "code
+keyword"), and `styled_widget.TEXT_STYLES` defines their look. Widths are in terminal cells.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 def capitalize_first_word_unless_name(text: str) -> str:
     """Capitalize the first word of a message, unless the word is a name, reference, path or id.
 
-    The messages of errors begin with a lower-case letter, because the command line shows them after a
-    colon. On the screen, they stand alone.
+    Messages of errors begin with a lower-case letter, because the command line prints them after a
+    colon; on the screen, nothing precedes them.
     """
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges of a line; cut `left` to fit, and leave out `right` if it is too long."""
+    """Align `left` and `right` to the edges of a line. If necessary, cut `left`, or leave out `right`."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -228,8 +228,8 @@ def wrap_code_line(
 ) -> StyledLines:
     """Wrap a line of code into lines of at most `width` cells; white space is kept.
 
-    All lines except the first are indented by two cells. If there is a `code_offset`, the line is not
-    wrapped, but scrolled to the left by this number of cells.
+    All lines except the first are indented by two cells. If `code_offset` is not None, the line is
+    scrolled to the left by this number of cells instead of wrapped.
     """
     text = join_span_texts(spans)
     width = max(width, 4)

@@ -1,7 +1,7 @@
 """Screens, widgets and scroll views that draw styled text.
 
-All text is sanitized when it is drawn. Therefore, the content of a file never controls the
-terminal, even if the code that builds the spans does not sanitize them.
+All text is sanitized when it is drawn, so the content of a file never controls the terminal, even
+if other code forgets to sanitize it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
 class StyledScreen(Screen[Any]):
     """A screen that converts style roles to styles, once for each theme.
 
-    Textual's component classes could do the same, but Textual would resolve all of them again whenever a
+    Textual's component classes were rejected, because Textual resolves all of them again whenever a
     CSS class of a widget changes.
     """
 
@@ -124,9 +124,9 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         This property first applies the keys from the settings. Then it removes the letters that are
-        typed into a focused input. Textual does this in the reverse order, which has two
-        disadvantages. A command whose default key is a letter would be lost, even if the settings
-        give it another key. A letter from the settings would call a command instead of being typed.
+        typed into a focused input. Textual does this in the reverse order. Then a command whose
+        default key is a letter would have no key, even if the settings give it another one, and a
+        letter from the settings would call a command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -147,7 +147,7 @@ class StyledScreen(Screen[Any]):
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close the screen with a result.
 
-        While the screen is closing, keys can cause further calls. These are ignored.
+        Further calls, which keys can cause while the screen is closing, are ignored.
         """
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
@@ -156,10 +156,10 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_unavailable_key_message(self) -> None:
-        """If a message says why the last key did nothing, remove it. Called for every key."""
+        """Remove the message that says why the last key did nothing, if there is one. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
-        """Return the innermost node that binds a key, and the binding. For an unbound key, both are None."""
+        """Return the innermost node that binds a key, and the binding; both are None for an unbound key."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
@@ -174,7 +174,7 @@ class StyledScreen(Screen[Any]):
         return node, binding.action if binding else ""
 
     def can_close_screen(self) -> bool:
-        """Return True if the screen can close now. If changes would be lost, ask the user and return False."""
+        """Return whether the screen can close now. If changes would be lost, ask the user, and return False."""
         return True
 
     def get_role_style(self, roles: str) -> Style:
@@ -208,7 +208,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 
 
 class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
-    """A scroll view. When its content's size changes, the screen usually needs no new layout."""
+    """A scroll view that usually needs no new layout of the screen when the size of its content changes."""
 
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar."""
@@ -251,7 +251,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top border, the bottom border and one middle line, because all middle lines are equal."""
+        """Render the borders at the top and the bottom, and one middle line, because all middle lines are equal."""
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:

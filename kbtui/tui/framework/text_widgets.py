@@ -75,7 +75,7 @@ class ClickableHintLine(LeftAndRightTextLine):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs that cover the widget `covered`; hidden while there are no paragraphs."""
+    """A widget with wrapped paragraphs, shown in place of the widget `covered` while there are paragraphs."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -161,7 +161,7 @@ class SanitizedInput(Input):
 class PaneInput(SanitizedInput):
     """An input in a pane.
 
-    Esc always leaves the input, even if the user has assigned other keys to the pane.
+    Esc always leaves the input, whatever keys the user has assigned to the pane.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]

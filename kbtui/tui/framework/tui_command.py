@@ -59,8 +59,8 @@ class TuiCommand(NamedTuple):
     * `palette`: whether the palette lists the command.
     * `needs`: a feature of the document, such as "turns" or "folds". The hint is shown only for a
       document that has this feature.
-    * `is_immediate`: whether the command overrides all other bindings of its key and runs at once.
-      Keys typed after it go to the widget that it opens.
+    * `is_immediate`: whether the command overrides all other bindings of its key and runs at once,
+      so that the next keys go to the widget that it opens.
     * `about`: "item" means that the command acts on the selected or open item. Its key waits while
       this item is loading.
     """
@@ -88,7 +88,7 @@ def define_command(
 ) -> TuiCommand:
     """Return a command without a scope.
 
-    `more` are further fields of `TuiCommand`. If `action` is not among them, the action is `name`.
+    `more` are further fields of `TuiCommand`; the default of `action` is `name`.
     """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
@@ -116,7 +116,7 @@ def format_command_hints(
     """Return the key hints of commands, as many as fit into `width` cells.
 
     If not all fit, the hints with the lowest priorities are left out. A command that needs a
-    feature of the document is left out unless this feature is in `offers`.
+    feature of the document has a hint only if this feature is in `offers`.
     """
     wanted = [
         command
@@ -145,7 +145,7 @@ _KEYS_BY_LABEL |= {character: key for key, character in PUNCTUATION_KEYS.items()
 def find_hinted_key_at(spans: Spans, x: int) -> str | None:
     """Return Textual's name of the key whose hint covers cell `x` of a line of key hints, or None.
 
-    A hint for several keys, such as `↑↓`, stands for no single key.
+    A hint for several keys, such as `↑↓`, gives None.
     """
     label, end = "", 0
     for text, role in spans:

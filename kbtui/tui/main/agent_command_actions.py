@@ -1,4 +1,4 @@
-"""Copies or runs an agent's commands that continue the conversation of the current item."""
+"""Copies or runs the agent's commands that continue the conversation of the current item."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class AgentCommandActions:
         )
 
     def _run_if_confirmed(self, command: OfferedAgentCommand, answer: str | None) -> None:
-        """If the answer is "y", run the command in the terminal. The TUI returns when the agent ends."""
+        """Run the command in the terminal if the answer is "y". The TUI returns when the agent ends."""
         if answer != "y":
             return
         from kbtui.conversations.agent_commands import run_agent_command
@@ -121,7 +121,7 @@ class AgentCommandActions:
 
 
 class _ChosenAgentCommand(NamedTuple):
-    """A command that the user chose, and whether to run it instead of copying it."""
+    """A command that the user chose, and whether to run or to copy it."""
 
     command: OfferedAgentCommand
     is_run: bool

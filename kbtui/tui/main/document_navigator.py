@@ -1,4 +1,4 @@
-"""Load documents in background threads, show them in the reader, and keep the history."""
+"""Loads documents in background threads, shows them in the reader, and keeps the history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""If a conversation has at least this many bytes, its beginning is shown before the rest is read."""
+"""The beginning of a conversation with at least this many bytes is shown before the rest is read."""
 FIRST_BLOCKS = 20
 """The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 
@@ -82,9 +82,9 @@ class NavigationHistory:
 class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
-    `on_opened(document, target, is_reload)` is called after the reader has shown a document; `target`
-    is the place that was opened. `is_reload` says whether the document is a new version of the one
-    shown before. `open_and_focus` opens a place in the reader and focuses the reader.
+    `on_opened(document, target, is_reload)` is called after the reader has shown a document.
+    `target` is the opened place, and `is_reload` says whether the document is a new version of the
+    one shown before. `open_and_focus` opens a place in the reader and focuses the reader.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class DocumentNavigator:
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.visit: LastVisit | None = None
-        """The last visit to the workspace. None if there was no visit, or until the visit has been read."""
+        """The last visit to the workspace; None if there was none, or while it is being read."""
         self.notices: list[str] = []
         """Messages about problems with the settings. The home page shows them."""
         self.keymap: Mapping[str, str] = {}
@@ -120,9 +120,9 @@ class DocumentNavigator:
         self._home_note = ""
         """A remark that the home page shows until the reader shows another page."""
         self.is_opening = True
-        """Whether a document that the user opened is still loading, and no part of it is shown yet.
+        """Whether a document that the user opened is loading, and no part of it is shown yet.
 
-        Also true before the first document is shown. A preview does not count as opened.
+        True, too, before the first document is shown. A preview does not count as opened.
         """
         self.shown: NavigationTarget | None = None
         """The place that the reader shows. If this place is a preview of a hit, it is not in `history`."""
@@ -134,12 +134,12 @@ class DocumentNavigator:
         self._pane.update_header()
 
     def _shorten_reference_of_document(self, document: ReaderDocument) -> None:
-        """Give a document its short reference if it was loaded before the library was read."""
+        """Set the short reference of a document that was loaded before the library was read."""
         if self.contents and document.ref and not document.short_ref:
             document.short_ref = self.contents.shorten_reference(document.ref)
 
     def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
-        """Show the place `target`. Unless this is only a preview, add the place to the history."""
+        """Show the place `target`, and add it to the history unless it is only a preview."""
         if not preview:
             self.save_reading_position_in_history()
             current = self.history.current_target
@@ -149,7 +149,7 @@ class DocumentNavigator:
         self.is_opening = self.is_opening and not preview
 
     def preview_hit_of_other_workspace(self, hit: Hit) -> None:
-        """Show a page with the passage of a hit. Only the workspace of the hit can open its document."""
+        """Show a page with the passage of a hit, because its document can be opened only in its workspace."""
         target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
         if target != self.shown:
             self._open_worker.discard_pending_results()
@@ -163,7 +163,7 @@ class DocumentNavigator:
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:
-        """Go `steps` places forward in the history. If `steps` is negative, go back."""
+        """Go `steps` places forward in the history, or back if `steps` is negative."""
         self.save_reading_position_in_history()
         if 0 <= self.history.at + steps < len(self.history.targets):
             self.history.at += steps
@@ -208,7 +208,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document if the position to show is in this beginning."""
+        """Show the beginning of a large document if it contains the position to show."""
         if is_start_position_loaded(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")
@@ -339,11 +339,11 @@ class DocumentNavigator:
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None = None,
     ) -> ReaderDocument:
-        """Read a document and lay out its first blocks; if that fails, return a page with the reason.
+        """Read a document, and lay out its first blocks. If that fails, return a page with the reason.
 
-        `show_beginning` is called with the beginning of a large conversation. `shown` is the document
-        in the reader. If `target` names the same large conversation, and the document is still up to
-        date, `shown` is returned.
+        `show_beginning` is called with the beginning of a large conversation. `shown` is the
+        document in the reader, which is returned if it is a large conversation that `target` names
+        and is still up to date.
         """
         key, ref = target.key, target.ref
         try:
@@ -406,7 +406,7 @@ class DocumentNavigator:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """For each subject changed since the last visit, count the turns that were given an earlier text."""
+        """Return how many turns were given an earlier text of each subject that has changed since the last visit."""
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}

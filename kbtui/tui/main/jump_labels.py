@@ -1,4 +1,4 @@
-"""Jump labels: letters on rows and links, and digits on panes. The user types a label to go to its target."""
+"""Jump labels: letters on rows and links, and digits on panes, which the user types to go there."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _find_visible_link_targets(
 class JumpLabelScreen(StyledScreen):
     """A screen that shows a copy of the screen below it, with jump labels.
 
-    When the user types a label, the screen closes and returns the callable of the label. A click, or a key that
-    matches no label, closes the screen without a result.
+    When the user types a label, the screen closes and returns the function of the label. A click,
+    or a key that matches no label, closes the screen without a result.
     """
 
     def __init__(
@@ -116,7 +116,10 @@ class JumpLabelScreen(StyledScreen):
         return strip
 
     def on_key(self, event: events.Key) -> None:
-        """Add a letter to the typed label; close the screen if a label is complete or none fits."""
+        """Add a letter to the typed label.
+
+        Close the screen if the label is complete, or if no label begins like this.
+        """
         event.stop()
         event.prevent_default()
         self._typed += event.character or " "

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class WorkspaceVisit(NamedTuple):
-    """A visit to a workspace: the name of the workspace that the user came from, and the place to show first."""
+    """A visit to a workspace: the name of the workspace where the user was before, and the place to show first."""
 
     former: str
     target: NavigationTarget
@@ -105,10 +105,11 @@ class MainScreen(StyledScreen):
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
-        If `open_ref` is None, the screen restores the saved session. If there is none, or `fresh`
-        is true, the screen shows `first`; if `first` is None, it shows the home page. With `plain`,
-        one pane is shown at a time, without decoration, for users of a screen reader. With `visit`, the
-        screen shows the visited place, and the workspace's session is neither restored nor saved.
+        If `open_ref` is None, the screen restores the saved session. If there is no session, or
+        `fresh` is true, the screen shows `first`, or the home page if `first` is None. If `plain`
+        is true, one pane is shown at a time, without decoration, for users of a screen reader. If
+        there is a `visit`, the screen shows the visited place, and the workspace's session is
+        neither restored nor saved.
         """
         super().__init__()
         self.library = library
@@ -154,7 +155,7 @@ class MainScreen(StyledScreen):
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
         self._outline: OutlinePane | None = None
-        """The outline; None until the user first opens it."""
+        """The outline; None until the user has opened it once."""
         self.reader_pane.is_visiting = visit is not None
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop has written since kbtui started.
@@ -373,7 +374,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(screen)
 
     def action_go_back_one_step(self) -> None:
-        """Undo the last step: zoom, outline, citations, visit of another workspace, opened document."""
+        """Go back one step: end the zoom, close a pane, leave a visited workspace, or return to an earlier document."""
         focused = self.panes.focused_pane_id
         if self.has_class("zoomed") and not self._plain:
             self.panes.toggle_pane_zoom()

@@ -58,7 +58,7 @@ COVERING = ("results", "outline")
 class PaneLayout:
     """Creates the panes of a screen, and shows, folds, resizes and focuses them.
 
-    It sets CSS classes on the screen; `kbtui.tcss` defines the layout for each class.
+    A layout sets CSS classes on the screen; `kbtui.tcss` defines the layout for each class.
     """
 
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
@@ -106,8 +106,9 @@ class PaneLayout:
     def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
         """Set or remove layout classes of the screen: `classes` maps each class to whether it is set.
 
-        For these classes, `kbtui.tcss` has rules only about the panes. Textual's `update_classes` would
-        compute the styles of all widgets of the screen, which takes nine times as long.
+        Only the styles of the panes are computed again, because `kbtui.tcss` has no rules about
+        other widgets for these classes. Textual's `update_classes` would compute the styles of all
+        widgets, which takes nine times as long.
         """
         before = self._screen.classes
         self._screen.update_classes(classes, update=False)
@@ -136,7 +137,7 @@ class PaneLayout:
 
     @property
     def is_outline_open(self) -> bool:
-        """Whether the outline is open. In a narrow terminal, another pane may hide an open outline."""
+        """Whether the outline is open. In a narrow terminal, another pane may cover an open outline."""
         return self._screen.has_class("outlining")
 
     def close_outline(self) -> None:
@@ -153,7 +154,7 @@ class PaneLayout:
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane_if_focused(self, name: str) -> bool:
-        """Fold a pane. Return False if it is not focused or cannot be folded."""
+        """Fold a pane if it is focused and can be folded; return whether it was folded."""
         if name not in FOLDABLE or self.focused_pane_id != name:
             return False
         screen = self._screen
@@ -222,7 +223,7 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane on the reader's other side, or 0 if it is hidden."""
+        """Return the width of the pane on the other side of the reader than the pane `name`, or 0 if it is hidden."""
         opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
         other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:

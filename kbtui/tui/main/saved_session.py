@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
-"""The TUI session is stored in the user data under this name."""
+"""The name under which the session of the TUI is stored in the user data."""
 MAX_TARGETS = 50
-"""At most this many places of the history are saved: those around the current place."""
+"""At most this many places of the history, those around the current place, are saved."""
 SAVE_SECONDS = 3.0
 """The delay in seconds before a changed session is saved."""
 
@@ -72,7 +72,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Save a session. Errors are ignored, because kbtui can start without a saved session."""
+    """Save a session, ignoring errors, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
     state = vars(session).copy()
@@ -222,10 +222,7 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session, unless it is new and unchanged.
-
-        A new session is unchanged while the user has opened only one place and kept the layout and theme.
-        """
+        """Save the session, unless it is new, and the user has opened only one place and kept the layout and theme."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         self._save_visit()

@@ -48,11 +48,11 @@ FULL_SEARCH_DELAY_SECONDS = 0.25
 """The full search, by keywords and by meaning, starts this many seconds after a change of the query.
 """
 REPEAT_INTERVAL_SECONDS = 2.0
-"""The interval in seconds at which the query runs again while a temporary index is being built."""
+"""While a temporary index is being built, the query runs again at this interval, in seconds."""
 FIRST_HITS = 20
 """The number of hits that a new query requests. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""A query is logged this many seconds after the answer to it. Opening a hit logs the query at once."""
+"""A query is logged this many seconds after its answer, or at once if the user opens a hit."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 
@@ -81,9 +81,7 @@ class SearchController:
         self._answered_query = ""
         self._limit = FIRST_HITS
         self._per_entry = 1
-        """How many hits of each entry a search requests: 1, or 0 (all) once the user has unfolded an
-        entry.
-        """
+        """How many hits of each entry a search requests: 1 or, once the user has unfolded an entry, 0 (all)."""
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
@@ -93,11 +91,11 @@ class SearchController:
         self._unlogged: SearchAnswer | None = None
         self._has_reported_log = False
         self._is_logged = False
-        """Whether the current query is logged. If so, repeating the search does not log it again."""
+        """Whether the current query is logged, so that repeating the search does not log it again."""
         self._unused = ""
         """The last logged query; "" after the user has opened a hit or left the search.
 
-        A longer query that starts with this query replaces it in the log.
+        In the log, a longer query with this beginning replaces this query.
         """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
@@ -234,7 +232,7 @@ class SearchController:
         self._main.status.flash_message(f"Search mode: {MODES[self.mode]}")
 
     def repeat_search(self) -> None:
-        """Run the current query again, for example after the index has changed."""
+        """Search for the current query again, for example after the index has changed."""
         if self.query and self._answered_query == self.query:
             self._start_full_search()
 
@@ -302,7 +300,7 @@ class SearchController:
 
     @property
     def _expression(self) -> str | None:
-        """The regular expression if the query is one between slashes, otherwise None."""
+        """The regular expression in a query between slashes; None for any other query."""
         return extract_line_expression(self.query)
 
     def _start_full_search(self) -> None:
@@ -377,8 +375,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query begins with the last logged query, the current query replaces the logged one.
-        Both queries stay in the log if the user has opened a hit or left the search in between.
+        If the current query begins with the last logged query, the current query replaces the
+        logged one, unless the user has opened a hit or left the search in between.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -396,7 +394,7 @@ class SearchController:
         )
 
     def _report_unlogged_search(self, notice: Notice | None) -> None:
-        """Say, once, that searches are not logged because the log is damaged."""
+        """Show, only once, that searches are not logged because the log is damaged."""
         if notice is not None and not self._has_reported_log:
             self._has_reported_log = True
             self._main.status.flash_message(
@@ -553,7 +551,7 @@ class SearchController:
             self._opened_hit_worker.submit_call(lambda: self._library.log_opened_hit(answer, hit))
 
     def preview_selected_hit(self) -> None:
-        """Preview the selected hit without a delay, if the screen has room for the reader."""
+        """Preview the selected hit at once, if the screen has room for the reader."""
         if (row := self._pane.list.selected_row) and not self._pane.has_suggestions:
             self._preview_hit_in_reader(row.data)
 
@@ -668,7 +666,7 @@ class SearchController:
     def show_completion_suggestions(
         self, entry: Input, filter_input: FilterInput = "search"
     ) -> None:
-        """Show completions of the text in an input: the best one in the input, all of them in the key hints."""
+        """Show the best completion of the text in the input, and all completions in the key hints."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()
@@ -713,7 +711,7 @@ class SearchController:
         return [*dict.fromkeys(names)]
 
     def mark_unknown_filters(self, entry: SearchInput) -> None:
-        """Underline invalid filters in the query, and words that look like filters but are not filters."""
+        """Underline invalid filters in the query, and words that only look like filters."""
         from kbtui.search.query_parser import parse_query
 
         text = entry.value

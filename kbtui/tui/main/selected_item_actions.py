@@ -52,20 +52,20 @@ SECRETS_HELP = "kbtui masks the keys and passwords that it recognizes; look thro
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""The limits of the search for text files: the depth of directories, and the approximate number of files."""
+"""The limits of the search for text files: the depth of directories, and about how many files are visited."""
 
 
 class SelectedItemActions:
-    """Runs commands on the current item: the selected row of the focused list, else the reader's current line."""
+    """Runs commands on the current item: the selected row of the focused list, or else the reader's current line."""
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open. Until the dialog is open, keys wait."""
+        """Whether a dialog is about to open, so that keys must wait."""
 
     def get_selected_reference(self) -> str | None:
-        """Return the reference of the current item, or None if it has none in this workspace."""
+        """Return the reference of the current item; None if it has no reference in this workspace."""
         if self._get_selected_hit_of_other_workspace():
             return None
         panes = self._main.panes
@@ -80,7 +80,7 @@ class SelectedItemActions:
         return row.data if row and self._main.is_hit_of_other_workspace(row.data) else None
 
     def get_selected_reference_or_warn(self) -> str | None:
-        """Return the reference of the current item. If it has none, show a message and return None."""
+        """Return the reference of the current item; if it has no reference, show a message and return None."""
         reference = self.get_selected_reference()
         if hit := self._get_selected_hit_of_other_workspace():
             self._main.status.show_unavailable_key_message(
@@ -352,7 +352,7 @@ class SelectedItemActions:
         app.push_screen(OptionsDialog(address, options), open_or_copy_link)
 
     def edit_selected_subject(self) -> None:
-        """Open the subject, or a file that the call or turn touched, in the user's editor at the current line."""
+        """Open the current subject, or a file that the current call or turn used, in the user's editor."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
@@ -606,8 +606,8 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    If a directory in `LIKELY_NAMES` has text files, only directories in `LIKELY_NAMES` are returned. In
-    `/` and in the home directory, other directories are never returned, because they belong to no
+    If directories in `LIKELY_NAMES` have text files, only these are returned. In `/` and in the
+    home directory, no others are returned even if there are none, because they belong to no
     project.
     """
     try:

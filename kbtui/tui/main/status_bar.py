@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""The key that pauses embedding is shown if at least this many passages have no vector."""
+"""The hint for the key that pauses embedding is shown while at least this many passages have no vector."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """Phase of the engine's work -> the word for this phase on the screen."""
 
@@ -78,13 +78,13 @@ class StatusBar(StyledWidget):
 
     @property
     def is_model_off(self) -> bool:
-        """Whether the settings switch the model off, so the engine embeds nothing."""
+        """Whether the model is switched off in the settings, so that the engine embeds nothing."""
         event = self._last_ready_event
         return bool(event and (event.get("keywords_only") or {}).get("cause") == "model_off")
 
     @property
     def may_passages_lack_vectors(self) -> bool:
-        """Whether the connected engine has a model, and has or may have passages without a vector."""
+        """Whether the connected engine has a model, and may have passages without a vector."""
         event = self._last_ready_event
         return event is not None and not self.is_model_off and event.get("left") != 0
 
@@ -95,7 +95,7 @@ class StatusBar(StyledWidget):
 
     @property
     def embedding_features(self) -> frozenset[str]:
-        """The conditions for key hints: {"embedding"} if there is much to embed, {"embedding", "paused"} during a pause."""
+        """The conditions that key hints need: "embedding" if there is much to embed, and also "paused" during a pause."""
         if self.is_embedding_paused:
             return frozenset({"embedding", "paused"})
         event = self._last_ready_event
@@ -120,7 +120,7 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def show_unavailable_key_message(self, text: str, role: str = "warning") -> None:
-        """Show why a key does nothing here. The message disappears at the next key or after a few seconds."""
+        """Show why a key does nothing here. The message disappears with the next key, or after a few seconds."""
         self.flash_message(text, role)
         self._is_refusal = True
 
@@ -134,7 +134,7 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def describe_index_wait(self, has_answer: bool) -> str:
-        """Return a text that says what searches are waiting for, or "" if they need not wait.
+        """Return a text that says what searches wait for, or "" if they do not wait.
 
         `has_answer` says whether a search has returned an answer; if so, an index exists.
         """
@@ -276,7 +276,7 @@ CALL_HINTS = {
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }
-"""Command id -> the label and priority of the command's hint while the reader shows a conversation's changes."""
+"""Command id -> the label and priority of its hint while the reader shows a conversation's changes."""
 
 
 class KeyHintLine(StyledWidget):
@@ -286,7 +286,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches in it."""
+    """The features of the open document that commands may need, and "find" while the user searches in it."""
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

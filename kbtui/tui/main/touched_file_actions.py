@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MAX_DONE_WIDTH = 36
-"""The list of a file's turns says what each turn did. This text is cut to this many cells."""
+"""In the list of a file's turns, the text that says what a turn did is cut to this many cells."""
 
 
 MAX_TITLE_WIDTH = 36
@@ -53,7 +53,7 @@ class TouchedFileActions:
         self._run_with_activity_shown = run_with_activity_shown
 
     def edit_file_of_call(self, ref: Ref) -> None:
-        """Open in the editor a file that a call or a turn touched.
+        """Open a file that a call or a turn used in the editor.
 
         If there are several files, ask which one to open.
         """
@@ -70,7 +70,7 @@ class TouchedFileActions:
         return line.source_line if line and panes.focused_pane_id == "reader" else 0
 
     def _get_file_at_cursor(self) -> str | None:
-        """If the reader shows a conversation's changes, return the path of the file changed at the cursor."""
+        """Return the path of the file whose change is at the cursor; None unless the reader shows a conversation's changes."""
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
         if panes.focused_pane_id != "reader" or not viewport.document.blocks:
@@ -145,7 +145,7 @@ class TouchedFileActions:
     def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
         """Return the files of an item, changed ones first, each with its line number at the cursor, or 0.
 
-        With `path`, only this file is returned.
+        If `path` is given, only this file is returned.
         """
         library = self._main.library
         if ref.kind == "subject":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_NAMED_CONVERSATIONS = 500
 """The maximum number of changed conversations that an event of the engine lists.
 
-If an event lists this many, further conversations may have changed.
+An event that lists this many may leave out others.
 """
 CHECK_SECONDS = 2.0
 """The interval in seconds at which kbtui checks whether the workspace still exists."""
@@ -130,7 +130,7 @@ class WorkspaceChangeListener:
             self._search.repeat_search()
 
     def embed_shown_entry_first(self) -> None:
-        """Have the engine embed the shown document first, unless all passages are known to have vectors."""
+        """Have the engine embed the shown document first, unless all passages have vectors."""
         target = self._main.navigator.shown
         ref = target.ref if target else None
         is_new = ref is not None and ref != self._preferred_ref
@@ -157,7 +157,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether an event may report a change of the entry with this reference."""
+        """Return whether the entry with this reference may be among those that an event reports as changed."""
         if ref is None or ref.kind != "conversation" or event.get("subjects"):
             return True  # the shown turns may rest on a changed subject
         changed = event.get("conversations") or []

@@ -118,10 +118,10 @@ class SubjectSizes:
     ) -> Iterator[int]:
         """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
 
-        First, the sizes of all new and changed subjects are estimated from their numbers of bytes. Then
-        their files are read, except large ones. A subject counts as changed if its number of bytes or
-        its modification time is new. If `is_wanted` returns False, the method ends early. It is called
-        in a background thread.
+        First, the sizes of all new and changed subjects are estimated from their numbers of bytes.
+        Then their files are read, except large ones. A subject counts as changed if its number of
+        bytes or its modification time is new. When `is_wanted` returns false, measuring ends early.
+        Call this in a background thread.
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
@@ -178,7 +178,7 @@ class FolderSizeSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the range of the slugs that begin with `prefix`, as start and end (exclusive); `slugs` is sorted."""
+    """Return the start and the end (exclusive) of the slugs that begin with `prefix` in the sorted list `slugs`."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
@@ -214,8 +214,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
         """Return the state of a subject or topic, with the user's mark applied.
 
-        If `slug` is None, the state is that of the topic. Without a mark, the state is the one in
-        `written`, which is the knowledge as the files define it.
+        If `slug` is None, return the state of the topic. If there is no mark, return the state in
+        `written`, the knowledge as the files define it.
         """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
@@ -223,8 +223,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`, or reset it if it already has this state.
 
-        A reset subject or topic gets the state that the files define (see `knowledge`). If the files already
-        define the state of `mark`, the reset subject or topic gets the state "plain".
+        Resetting gives it the state that the files define (see `knowledge`) or, if that is the
+        state of `mark`, the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
@@ -256,12 +256,12 @@ def find_subject_or_topic_state(
 
 @dataclass(frozen=True)
 class PlannedPrompt:
-    """The prompt with and without the user's unwritten changes; immutable, because several threads use it.
+    """The prompt with and without the user's unwritten changes. It is immutable, because several threads use it.
 
     * `written` is the knowledge as the files define it; `knowledge` is the same with the changes.
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
-    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost` is
-      the size of the section without the changes.
+    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost`
+      is the size of the section without the changes.
     * `preloads`, `listings` and `sums` have, by topic, the sizes of the pre-loaded subjects, of the
       listing, and of the folders.
     """

@@ -229,7 +229,7 @@ def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) ->
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""The topics are unfolded at first if they have at most this many subjects in total."""
+"""If there are at most this many subjects in total, the topics are unfolded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -237,7 +237,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     The screen's result is True if it has written to a file. `reference` is the entry to select at
     first. `written` lists the changes that the workshop has written since the start of kbtui. The
-    screen adds its own changes to this list, and removes a change that the user undoes.
+    screen appends its changes to this list, and removes changes that the user undoes.
     """
 
     HEADING = "Prompt workshop"
@@ -337,7 +337,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def handle_files_changed(self, event: IndexChangedEvent) -> None:
-        """Reload if topics or subjects have changed; keep the user's marks that are not written to the file yet."""
+        """Reload if topics or subjects have changed. The user's marks that are not written yet stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
             self._reload_knowledge_files()
@@ -570,7 +570,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list: call its method `action_` + `where`. The pattern input keeps the focus."""
+        """Move in the list by calling its method `action_` + `where`, while the pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:
@@ -581,8 +581,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_open_row_or_write(self) -> None:
         """Write the change under review.
 
-        If no change is under review, fold or unfold the selected topic or folder. If the selected row
-        cannot be folded, focus the preview.
+        If no change is under review, fold or unfold the selected topic or folder, or focus the
+        preview if another row is selected.
         """
         if self._shown_change is not None:
             self.action_review_or_write_marks()
@@ -598,7 +598,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._rebuild_tree_rows()
 
     def action_fold_row(self) -> None:
-        """Fold the selected topic or folder. If the selected row is not unfolded, select its parent row."""
+        """Fold the selected topic or folder if it is unfolded. Otherwise, select the parent row."""
         node = self.list.selected_tree_node
         if node.foldable_row_key in self.options.opened:
             self.options.opened.remove(node.foldable_row_key)

@@ -82,7 +82,7 @@ class PatternMatchResult:
 def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
 ) -> PatternMatchResult:
-    """Parse the input and find its matches. If a pattern names no topic, the topic is `selected`."""
+    """Parse the input and find its matches. The topic of a pattern that names no topic is `selected`."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
@@ -109,7 +109,7 @@ class _PatternError(Exception):
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
-"""Matches a word, or the quotation mark of an unclosed quote. A word can contain quoted parts."""
+"""Matches a word, which can contain quoted parts, or the quotation mark of an unclosed quote."""
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
@@ -263,7 +263,7 @@ class SubjectPatternBar(Vertical):
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
 
-        `outcome` is a text: the size of the matches, or how much the prompt would grow or shrink.
+        `outcome` is a text with the size of the matches, or with the change in size of the prompt.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:

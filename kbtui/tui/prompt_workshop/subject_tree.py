@@ -69,7 +69,7 @@ WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 
 @dataclass
 class SubjectTreeOptions:
-    """The user's choices for the list: the keys of unfolded rows, whether to list hidden subjects, filter words."""
+    """What the user has chosen for the list: unfolded rows (by key), whether hidden subjects are listed, filter words."""
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -234,7 +234,7 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Return the row of a topic or folder: its name on the left, its counts of subjects and size on the right."""
+        """Return the row of a topic or folder: on the left its name, on the right its numbers of subjects and its size."""
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
@@ -264,7 +264,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the line of totals: its left part (the size and its change) and its right part (the number of marks)."""
+    """Return the line of totals: on the left the size and its change, on the right the number of marks."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []

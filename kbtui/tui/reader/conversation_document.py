@@ -1,4 +1,4 @@
-"""Build the document of a conversation: facts, then turns with messages and folded tool calls."""
+"""Builds the document of a conversation: facts, then turns with messages and folded tool calls."""
 
 from __future__ import annotations
 
@@ -167,9 +167,9 @@ def find_compacted_turn_parts(conversation: Conversation) -> dict[int, Compacted
 
     Several compactions can cover a turn:
 
-    - If some of them have a summary, only the latest of these applies.
-    - Otherwise, the reasoning is missing if any of them removes it. The latest one that changes tool
-      calls decides which parts of the calls are missing.
+    * If some of these compactions have a summary, only the latest one with a summary applies.
+    * Otherwise, the reasoning is missing if one of the compactions removes it. The latest
+      compaction that changes tool calls decides which parts of the calls are missing.
 
     Of compactions with the same time, the last one in the file is the latest.
     """
@@ -208,7 +208,7 @@ def list_conversation_facts(
 ) -> list[tuple[str, Spans]]:
     """Return facts about a conversation, as names and values.
 
-    With `brief`, return only the facts that are shown above the first turn.
+    If `brief` is true, return only the facts that are shown above the first turn.
     """
     info = conversation.info
     times = [("created", info.created_at), ("activity", info.last_event_at)]
@@ -290,7 +290,7 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 continued after the compaction."""
+    """Return "turns 1–3" or, if turn 3 continued after the compaction, "turns 1–2 and the beginning of turn 3"."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if (
@@ -427,7 +427,8 @@ class _ConversationReaderDocumentBuilder:
         self.seen_at: datetime | None = None
         """When the user last left the workspace.
 
-        None if this is unknown. Also None once the document has its separator before the new turns.
+        None if this is unknown, and None again after the separator before the new turns has been
+        added.
         """
         self.speaker = ""
         self.after_fold = False
@@ -470,7 +471,7 @@ class _ConversationReaderDocumentBuilder:
         return self.blocks
 
     def _add_line_before_new_turns(self, turn: Turn) -> None:
-        """Before the first turn that began after the last visit, add a line, unless all turns are new."""
+        """Add a line before the first turn that began after the last visit, unless all turns are new."""
         if self.seen_at is None or turn.started_at is None or turn.started_at <= self.seen_at:
             return
         self.seen_at = None
@@ -533,7 +534,7 @@ class _ConversationReaderDocumentBuilder:
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_knowledge_changes(self, cites: Sequence[Citation]) -> None:
-        """Name the subjects that have changed since the turn, each on a line that opens the difference."""
+        """Add a line for each subject that has changed since the turn; Enter on the line opens the difference."""
         changes = [(cite.target, cite.state) for cite in cites]
         key = f"outdated:{self.turn}"
         if len(cites) == 1:
@@ -680,7 +681,7 @@ class _ConversationReaderDocumentBuilder:
         is_markdown: bool = False,
         path: str | None = None,
     ) -> None:
-        """Add the blocks of an event's content, each as its kind requires.
+        """Add the blocks of an event's content in a form that depends on their kinds.
 
         See `_add_text_with_diffs` for `path`.
         """
@@ -845,8 +846,8 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         """Add a text in which unified diffs are shown as diffs, without their fences.
 
-        Diffs whose hunks are in `shown` are left out. If the text is the content of a file, `path` is the
-        path of this file. The content of a file is shown as code, even if it contains a diff.
+        Diffs whose hunks are in `shown` are left out. If the text is the content of a file, `path`
+        is the path of the file, and the text is shown as code, even if it contains a diff.
         """
         if path is not None and find_language_of_path(path) not in ("diff", "patch"):
             self._add_tool_text_blocks(key, text, path)
@@ -933,7 +934,7 @@ class _ConversationReaderDocumentBuilder:
         self._add_markdown_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an event of an unknown kind as JSON. A newer version of the agent may have written the event."""
+        """Add an event of an unknown kind, for example from a newer version of the agent, as JSON."""
         words: Spans = [
             ("unknown event  ", "warning"),
             (sanitize_to_one_line(event.name or ""), "dim"),

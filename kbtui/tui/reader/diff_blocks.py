@@ -34,12 +34,13 @@ A longer hunk is split, so that only its visible blocks are laid out.
 TWO_NUMBERS_WIDTH = 70
 """The minimum width in cells of a reader that shows two numbers on each line.
 
-In a narrower reader, a line has only its number in the new file or, if it was removed, in the old file.
+In a narrower reader, a removed line shows only its number in the old file, and any other line only
+its number in the new file.
 """
 MAX_MARKED_CHARACTERS = 2_000
 """The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""To find the best pairs of a removed and an added line, at most this many pairs are compared.
+"""Removed lines are paired with similar added lines if there are at most this many possible pairs.
 
 If there are more, the lines are paired in order.
 """
@@ -51,9 +52,9 @@ _ROLES = {"+": "inserted", "-": "deleted"}
 class DiffBlock(ReaderBlock):
     """Lines of a hunk, each beginning with " ", "-" or "+".
 
-    `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0 if
-    they are unknown. `digits` is the width of a number; 0 means that no numbers are shown. With
-    `continues`, a line above the block says that lines are left out there.
+    `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0
+    if they are unknown. `digits` is the width of a number; 0 means that no numbers are shown. If
+    `continues` is true, a line above the block shows that lines are left out there.
     """
 
     lines: tuple[str, ...]
@@ -111,7 +112,7 @@ def _format_numbers(
 def _find_changed_words_of_lines(
     marks: Sequence[str], texts: Sequence[str]
 ) -> dict[int, list[TextRange]]:
-    """Return the changed words of each line: removed lines are compared with the added ones that replace them."""
+    """Return the changed words of each line. Removed lines are compared with the added lines that replace them."""
     found: dict[int, list[TextRange]] = {}
     at = 0
     while at < len(marks):

@@ -1,4 +1,4 @@
-"""Builds the documents that show differences: of two versions of a subject, and of what a conversation changed."""
+"""Builds the documents that show changes: between two versions of a subject, or by a conversation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""Whether the screen is wide -> how many cells the reader needs to show both versions side by side."""
+"""Whether the screen is wide -> the minimum width in cells of a reader that shows both versions side by side."""
 CONTEXT_PARAGRAPHS = 1
 """How many unchanged paragraphs are shown before and after each change."""
 TAB_WIDTH = 4
@@ -108,9 +108,9 @@ def build_difference_document(
     """Build the document that shows how `old` became `new`. `new` is None if the subject is gone.
 
     `names` are the names of both versions. Unchanged paragraphs that are far from a change are left
-    out. `head` are the first blocks of the document. The changes are the blocks of the kind "change".
-    `screen_width` is the number of columns of the screen. On a wide screen, the versions are shown side
-    by side even in a narrower reader.
+    out. `head` are the first blocks of the document. The changes are the blocks of the kind
+    "change". `screen_width` is the number of columns of the screen. On a wide screen, a narrower
+    reader is enough to show the versions side by side.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")
@@ -257,7 +257,7 @@ def _iterate_paragraph_blocks(
 ) -> Iterator[ReaderBlock]:
     """Yield blocks for changed paragraphs and their neighbours.
 
-    One line stands for each run of other paragraphs.
+    Each sequence of other paragraphs is replaced by a line.
     """
     changed = [index for index, one in enumerate(compared) if one.is_changed]
     shown = {
@@ -294,7 +294,7 @@ def _lay_out_version(
 ) -> StyledLines:
     """Return the lines of a version, each preceded by `mark`.
 
-    Without `ranges`, the whole text has one role.
+    If there are no `ranges`, the whole text has one role.
     """
     if text is None:
         return []

@@ -26,11 +26,11 @@ MAX_SEARCHED_CHARACTERS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class TurnFacts:
-    """What the outline says about a turn.
+    """The facts about a turn that the outline shows.
 
     `seconds` is the time from the start of the turn to its last event; None if the agent stores no
-    times. `tokens` is None if the agent does not count them. `tools` has the name of each called tool
-    once.
+    times. `tokens` is None if the agent does not count them. `tools` has the name of each called
+    tool once.
     """
 
     number: int
@@ -60,7 +60,7 @@ class OutlineEntry:
 
     @property
     def key(self) -> str:
-        """Identifies the entry, even after a reload."""
+        """The key of the entry, which a reload does not change."""
         return f"{self.block}:{self.line}"
 
 
@@ -132,10 +132,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:
-    """Return the total number of tokens that the agent states.
-
-    If the agent states no total, return the sum of the numbers that it does state.
-    """
+    """Return the total number of tokens; if the agent does not state a total, add up the numbers that it states."""
     if usage.total_tokens is not None:
         return usage.total_tokens
     counts = (

@@ -60,7 +60,7 @@ TOOL_FOLD_KINDS = ("tool", "diff")
 
 
 class DocumentViewport:
-    """The visible part of a document (`width` x `height` cells), with its cursor, open folds and highlights."""
+    """The visible part of a document (`width` x `height` cells), with the cursor, open folds and highlights."""
 
     def __init__(self) -> None:
         self.document = ReaderDocument("", "", [])
@@ -72,7 +72,7 @@ class DocumentViewport:
         self.is_model_view = False
         """Whether the document is shown as the model sees it, not as the user sees it (`ReaderBlock.view`)."""
         self.code_offset: int | None = None
-        """How many cells at the left of wide code are scrolled out of view. None if code is wrapped."""
+        """The number of cells by which wide code is scrolled to the left; None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
         """The index of the block that contains the current match, and the match's index in this block."""
         self.layout_count = 0
@@ -82,7 +82,8 @@ class DocumentViewport:
         self._toggled_folds: set[str] = set()
         """The keys of the folds that the user opened or closed.
 
-        Such a fold is open if its kind is not in `_open_fold_kinds`, and closed otherwise.
+        Such a fold is open if folds of its kind are closed by default, and closed if they are open
+        by default.
         """
         self._heights: list[int] = []
         """The number of lines of each block. It is an estimate until the block is laid out."""
@@ -158,7 +159,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of line number `line`; if the document is shorter, the position of its last line."""
+        """Return the position of line number `line`, or of the last line if the document is shorter."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -211,7 +212,7 @@ class DocumentViewport:
         return LinePosition(block, line)
 
     def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
-        """Return `position`; if a fold hides it or it does not exist, return the nearest visible one before it."""
+        """Return `position` or, if it does not exist or is in a closed fold, the nearest visible position before it."""
         block = min(position.block, len(self.document.blocks) - 1)
         found = self._find_next_visible_block(block, -1)
         if found is None:
@@ -228,7 +229,7 @@ class DocumentViewport:
         return ReadingPosition(self.document.blocks[block].key, block, line, letters)
 
     def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
-        """Return the line at which a reading position is in the current layout."""
+        """Return the position of the line in the current layout that corresponds to a reading position."""
         block, line = self.document.find_block_index(reading_position.key), reading_position.line
         if block is None:
             return self.find_nearest_visible_position(LinePosition(reading_position.block))
@@ -255,8 +256,8 @@ class DocumentViewport:
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
 
-        Keep the position, but stay at the end if the user is there. If only marks have changed,
-        keep the position even at the end, because there is no new text to follow.
+        The position is kept. If the user is at the end, and not only marks have changed, the view
+        follows the new text.
         """
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
@@ -310,9 +311,9 @@ class DocumentViewport:
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
-        """Lay the document out again after a `with` block.
+        """Lay the document out again at the end of a `with` block.
 
-        The cursor keeps its line and its row on the screen.
+        The cursor stays on its line, in the same row of the screen.
         """
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_reading_position()
@@ -324,12 +325,12 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Show wide code from cell `code_offset` on; None wraps it. The cursor keeps its line and its row."""
+        """Show wide code from cell `code_offset` on, or wrap it if that is None. The cursor stays where it is."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
     def show_or_hide_model_view(self, on: bool) -> None:
-        """Show what the model sees if `on` is true, else what the user sees; stay at the current line."""
+        """Show what the model sees if `on` is true, otherwise what the user sees. The current line stays the same."""
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
@@ -379,7 +380,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def scroll_and_move_cursor(self, lines: int) -> None:
-        """Scroll down by `lines`, or up if `lines` is negative, and move the cursor by the same number of lines."""
+        """Scroll and move the cursor by `lines` lines: down, or up if `lines` is negative."""
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.scroll_by_lines(lines)
 
@@ -395,7 +396,7 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Open the folds that contain a block, and go to a line of the block; show `lead` lines above this line."""
+        """Open the folds that contain a block, and go to a line of the block, with `lead` lines shown above it."""
         folds = self.document.list_folds_of_block(block)
         if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
             self._toggled_folds ^= closed
@@ -480,9 +481,10 @@ class DocumentViewport:
             self._open_fold_kinds ^= {kind}
 
     def switch_to_next_open_tool_folds(self) -> str:
-        """Open only the tool calls with diffs, then all, then none; return "none", "diffs" or "all".
+        """Switch to the next state of tool calls: only those with diffs open, all open, all closed; return its name.
 
-        The step "diffs" is left out if no tool call has a diff, or if all have one.
+        The names are "diffs", "all" and "none". The state "diffs" is left out if no tool call has a
+        diff, or if all have one.
         """
         kinds = self.document.fold_kinds
         here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]
@@ -530,7 +532,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers next to tool calls (block key -> number); return whether any number has changed."""
+        """Set the citation numbers next to tool calls (block key -> number); return whether a number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)
@@ -594,7 +596,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
 
-        Keep the position, but stay at the end if the user is there.
+        The position is kept, but a view at the end of the document stays at the end.
         """
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
@@ -669,7 +671,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return strip.apply_offsets(0, absolute)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text without the first column, which only marks the current line."""
+        """Return the selected text without the first column, which contains only the sign of the current line."""
         if selection.start is None or selection.end is None:
             return None
         texts = []

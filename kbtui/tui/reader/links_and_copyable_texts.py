@@ -1,4 +1,4 @@
-"""The links that the user can open and the texts that the user can copy at the current line."""
+"""Finds the links that the user can open, and the texts that the user can copy, at the current line."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _find_bare_web_addresses(text: str) -> list[DocumentLink]:
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
-    """Return the links on the current line. If the line has none, return all links of its paragraph."""
+    """Return the links on the current line or, if the line has none, all links of its paragraph."""
     document, line = viewport.document, viewport.current_styled_line
     if not document.blocks or line is None:
         return []
@@ -103,8 +103,9 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
     """Return the reference of the subject to which a link leads.
 
-    `href` is the relative address of the link, and `topic` and `slug` name the subject that contains it. The
-    result can be a subject that does not exist. Returns None if the address cannot be that of a subject.
+    `href` is the relative address of the link, and `topic` and `slug` name the subject that
+    contains the link. The result can be a subject that does not exist. Returns None if the address
+    cannot be that of a subject.
     """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
@@ -137,8 +138,8 @@ PREVIEW_WIDTH = 40
 def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[DialogOption]:
     """Return an option for each text that the user can copy at the current line.
 
-    The result of an option is a name and a function that returns the text. Joining a long text takes
-    time, so the function is called in a thread.
+    The result of an option is a name and a function that returns the text. Call the function in a
+    thread, because joining a long text takes time.
     """
     from kbtui.tui.framework.dialogs import DialogOption
 

@@ -32,10 +32,10 @@ def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
 def make_mark_blocks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
 ) -> Iterator[ParagraphBlock]:
-    """Yield a block for each mark. If a reference supersedes the turn, the block links to this reference.
+    """Yield a block for each mark. The block of a superseded turn links to what applies instead.
 
-    The keys of the blocks begin with `key`. With `indent`, the blocks are below a row of a list, so long
-    marks are cut.
+    The keys of the blocks begin with `key`. If there is an `indent`, the blocks are below a row of
+    a list, so long marks are cut.
     """
     for placed in marks:
         mark = placed.mark

@@ -1,4 +1,4 @@
-"""Split, highlight and lay out Markdown and source text for a terminal, and remove Markdown marks."""
+"""Splits, highlights and lays out Markdown and source text for a terminal, and removes Markdown marks."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    A fenced code block that is too long for one section is split into several. In each of these,
-    `code` is true and `language` is the block's language, or "". `continued` means that the section
-    continues a block that began in an earlier section.
+    A fenced code block that is too long for one section is split into several. In each of these
+    sections, `code` is true, and `language` is the block's language or "". `continued` means that
+    the section continues a block that began in an earlier section.
     """
 
     start: int
@@ -226,7 +226,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Return the widths of the columns. The widest ones are reduced so that all fit into `width`."""
+    """Return the widths of the columns. The widest columns are made narrower until all fit into `width`."""
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -454,8 +454,8 @@ class _MarkdownRenderer:
 def _split_paragraph_at_breaks(spans: Spans) -> list[Spans]:
     """Split a paragraph at its hard line breaks, and at newlines that follow a short line.
 
-    The author probably meant a newline after a short line as a line break. A newline after a long
-    line was probably inserted by an editor that wraps lines, so the line continues.
+    A newline after a short line is probably meant as a line break. A newline after a long line
+    probably comes from an editor that wraps lines.
     """
     parts: list[Spans] = [[]]
     written = 0
@@ -531,9 +531,9 @@ def strip_markdown_marks(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Marks inside code, marks without a closing mark and marks that overlap a match are not removed.
-    List bullets and table bars become dots, so that the text is readable on one line. Only the
-    first `reach` characters are searched for marks; None means the whole text. `matches` must be in
+    Marks inside code, marks without a closing mark, and marks that overlap a match stay. List
+    bullets and table bars become dots, so that the text is readable on one line. Only the first
+    `reach` characters are searched for marks; None means the whole text. `matches` must be in
     ascending order.
     """
     if not _POSSIBLE_MARK.search(text):

@@ -69,7 +69,7 @@ class ReaderBlock:
 
     @property
     def can_be_opened(self) -> bool:
-        """Whether Enter opens something."""
+        """Whether Enter on the block opens something."""
         return self.link is not None or self.cite is not None
 
     @abstractmethod
@@ -91,8 +91,8 @@ class ReaderBlock:
 class TextRangeBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
-    `first_line` is the number of the block's first line, counted from 1. It is 0 if references
-    cannot name lines of this text.
+    `first_line` is the number of the block's first line, counted from 1. The number is 0 if
+    references cannot name lines of this text.
     """
 
     text: str
@@ -275,8 +275,8 @@ def make_source_text_blocks(
 ) -> list[ReaderBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
-    `above` is the number of blank lines above the first block. All blocks get the attributes in `fields`. With
-    `has_line_numbers`, references can name the lines of the text.
+    `above` is the number of blank lines above the first block. `fields` are further attributes of
+    all blocks. If `has_line_numbers` is true, references can name lines of the text.
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""The maximum number of blocks of a document that is searched and freed in the main thread.
-
-For a longer one, a background thread does this, so that keys are not delayed.
-"""
+"""A document with more blocks than this is searched and freed in a background thread, so that keys are not delayed."""
 
 
 CHANGES_VIEWS = ("changes", "by-file")
@@ -75,7 +72,7 @@ class ReaderDocument:
     is_partial: bool = False
     """Whether the rest of the document is still loading."""
     is_missing: bool = False
-    """Whether this page only says that the requested document does not exist."""
+    """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
     """Why the document cannot be read, if this page only says that."""
     loss: str = ""
@@ -111,10 +108,7 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "changes", "calls", "folds", "links", "views" the document has.
-
-        Some commands need one of them.
-        """
+        """The features of the document that commands may need: "turns", "changes", "calls", "folds", "links", "views"."""
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
@@ -141,10 +135,7 @@ class ReaderDocument:
         return folds
 
     def find_block_index_of_line(self, line: int) -> int:
-        """Return the index of the block that shows source line `line`.
-
-        If no block shows it, return the index of the nearest block before the line.
-        """
+        """Return the index of the block that shows source line `line`, or of the nearest block before it."""
         best = 0
         for index, block in enumerate(self.blocks):
             if isinstance(block, TextRangeBlock) and 0 < block.first_line <= line:
@@ -259,10 +250,7 @@ def find_start_block_and_match(
 
 
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
-    """Return a message if the document lacks what `ref` names: a turn, a tool call or a line.
-
-    If the document contains it, return "".
-    """
+    """Return a message if the document lacks the turn, tool call or line that `ref` names, otherwise ""."""
     if ref is None:
         return ""
     if ref.turn is not None:
@@ -290,8 +278,8 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the indices of the best block in `span` and of a match in this block; None if there is no match.
 
-    Only blocks with a match of `pattern` are considered. A block that also contains the beginning
-    of the passage is best. If no block contains it, the block with the greatest number of distinct matches is best.
+    Only blocks with a match of `pattern` are considered. The best block is the one that contains
+    the beginning of the passage, or else the one with the greatest number of distinct matches.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
@@ -311,7 +299,7 @@ def _find_best_matching_block(
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
     """Return the index of the block that contains the beginning of a passage, or 0.
 
-    If the first line of the passage is not found, the following lines are tried.
+    If the first line of the passage is not found, the next lines are tried.
     """
     texts = [
         (index, block.get_searchable_text())

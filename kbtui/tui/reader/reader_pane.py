@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""A find stops after this many matches, and the shown count ends with "+"."""
+"""Finding words in the document stops after this many matches, and the shown count ends with "+"."""
 
 
 class ReaderHeader(LeftAndRightTextLine):
@@ -139,10 +139,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The user has left the find mode.
-
-        The keys that went from match to match go from turn to turn again.
-        """
+        """The user has left the find mode, so the keys for the next and previous match go to turns again."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -169,7 +166,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.match_index = -1
         self.is_finding = False
         self.is_visiting = False
-        """Whether the user is visiting the workspace, so that Esc leaves it."""
+        """Whether the user is visiting the workspace from another one, so that Esc leaves it."""
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self.loss_bar = WrappedParagraphs(self.document_view)
@@ -378,9 +375,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # folds and turns
 
     def action_toggle_fold_or_open_link(self) -> None:
-        """Open the link of the current line. If the cursor is on a fold, open or close the fold.
+        """Open the link of the current line, or open or close the fold at the cursor.
 
-        On a line of a diff of a conversation's changes, open the call that made the change.
+        In the diff of a conversation's changes, open the call that made the change.
         """
         viewport = self.viewport
         blocks = viewport.document.blocks
@@ -396,9 +393,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind. This also applies to documents that are opened later.
+        """Open or close all folds of a kind, in this document and in documents that are opened later.
 
-        `name` is what a message calls these folds, in the plural.
+        `name` is a plural noun for these folds, for a message.
         """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -625,7 +622,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def go_to_match_at_index(self, match: int) -> None:
         """Go to the match with the index `match`.
 
-        Indices wrap around: the index after the last one means the first match.
+        The index after the last one means the first match.
         """
         if self.matches:
             self.match_index = match % len(self.matches)
@@ -661,10 +658,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._find_worker.discard_pending_results()
 
     def action_show_changes(self) -> None:
-        """Show what the open conversation changed in files, or the versions of the open subject.
-
-        If this is shown already, show the conversation or subject again.
-        """
+        """Switch between a conversation and its changes to files, or between a subject and its versions."""
         document = self.viewport.document
         if document.view in (*CHANGES_VIEWS, "history"):
             self.post_message(self.ViewChangeRequested("read"))

@@ -1,4 +1,4 @@
-"""Build the document of a subject: rendered, as source text, or as the output of `learn`."""
+"""Builds the document of a subject: rendered, as source text, or as the output of `learn`."""
 
 from __future__ import annotations
 

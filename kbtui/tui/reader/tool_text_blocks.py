@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 MAX_LINES = 60
-"""The maximum number of lines of a part that is shown whole."""
+"""A part with at most this many lines is shown as a whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
 """How many lines at the start and at the end of a longer part are shown.
 
@@ -243,8 +243,9 @@ def make_tool_text_blocks(
 ) -> list[ReaderBlock]:
     """Make the blocks of a text that a tool returned, with the keys `key:0` and so on.
 
-    If the text is the content of a file, `path` is the path of this file. With `has_colours`, escape
-    sequences for colours become colours, otherwise they are left to the policy of `sanitize`.
+    If the text is the content of a file, `path` is the path of this file. If `has_colours` is true,
+    escape sequences for colours become colours. Otherwise, `sanitize` handles them according to its
+    policy.
     """
     if has_colours and "\x1b[" in text:
         plain, ranges = split_terminal_colours(text)
@@ -305,7 +306,7 @@ def _lay_out_json(text: str) -> str | None:
 
 
 def _remove_line_numbers(text: str) -> tuple[str, int] | None:
-    """Return the text without its line numbers, and the first number; None if not all lines are numbered."""
+    """Return the text without its line numbers, and the first number; None if a line has no number."""
     lines = text.strip("\n").split("\n")
     found = [_NUMBERED_LINE.match(line) for line in lines]
     # Some agents add remarks after the content.
