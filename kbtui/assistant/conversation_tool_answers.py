@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
 
     from kbtui.conversations.conversation_grep import GrepLine
-    from kbtui.conversations.event_json import EventJson
+    from kbtui.conversations.models import EventJson
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.library.file_history import UnexplainedLinesJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson

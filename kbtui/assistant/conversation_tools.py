@@ -50,8 +50,8 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.event_json import make_event_json
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
+from kbtui.conversations.models import make_event_json
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
@@ -71,10 +71,10 @@ if TYPE_CHECKING:
         TurnJson,
     )
     from kbtui.citations import Citation
-    from kbtui.conversations.event_json import EventJson
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
+        EventJson,
         Turn,
     )
     from kbtui.conversations.turn_marks import TurnMarks

@@ -226,7 +226,7 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
     Returns None if the call read several files, or if the form of the result is unknown.
     """
     # Searches, which need only the comparison, do not wait for this import.
-    from kbtui.citations.file_texts_in_results import extract_file_text
+    from kbtui.citations.files_read_by_calls import extract_file_text
 
     found = extract_file_text(call)
     return None if found is None else make_given_text(found.text, is_part=found.is_part)

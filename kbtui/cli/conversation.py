@@ -50,8 +50,7 @@ if TYPE_CHECKING:
         ConversationListPage,
         ConversationReadAnswer,
     )
-    from kbtui.conversations.event_json import EventJson
-    from kbtui.conversations.models import ConversationUsage
+    from kbtui.conversations.models import ConversationUsage, EventJson
     from kbtui.library import Library
     from kbtui.workspace import Workspace
 
@@ -467,8 +466,10 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         load_conversation,
         parse_entered_conversation_reference,
     )
-    from kbtui.conversations.conversation_statistics import compute_conversation_statistics
-    from kbtui.conversations.model_prices import ModelPrices
+    from kbtui.conversations.conversation_statistics import (
+        ModelPrices,
+        compute_conversation_statistics,
+    )
 
     ref = parse_entered_conversation_reference(library.workspace, args.ref)
     with WaitingLine("reading"):
@@ -502,7 +503,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each fact about a conversation. `-` stands for a fact that the files do not contain."""
-    from kbtui.conversations.model_prices import format_cost
+    from kbtui.conversations.conversation_statistics import format_cost
     from kbtui.conversations.models import ConversationUsage
 
     for name, value in facts.items():

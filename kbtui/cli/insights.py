@@ -45,7 +45,7 @@ def run_insights_command(args: Namespace) -> int:
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
     from kbtui.cli.mark import print_marks_notice
-    from kbtui.conversations.model_prices import ModelPrices
+    from kbtui.conversations.conversation_statistics import ModelPrices
     from kbtui.library import open_workspace
     from kbtui.userdata.insights import collect_insights
     from kbtui.userdata.user_data_store import UserData

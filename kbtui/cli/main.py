@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_commands", "show the TUI in a browser on this machine"),
     "engine": ("engine", "show or stop the engine"),
-    "workspaces": ("workspaces", "list the workspaces that you have opened, or forget some"),
+    "workspaces": ("engine", "list the workspaces that you have opened, or forget some"),
     "doctor": ("diagnostic_commands", "find and explain problems"),
     "paths": ("diagnostic_commands", "print the directories in use"),
     "model": ("diagnostic_commands", "show the embedding model"),

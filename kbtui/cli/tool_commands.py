@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.assistant.assistant_tools import ToolDefinition
-    from kbtui.assistant.jp_tool_installer import PlannedFileChange
+    from kbtui.assistant.jp_local_tools import PlannedFileChange
     from kbtui.workspace import Workspace
 
 
@@ -53,7 +53,7 @@ def run_tools_command(args: Namespace) -> int:
 
         return _print_tool_schemas(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
-        from kbtui.assistant.jp_tool_installer import plan_tool_installation
+        from kbtui.assistant.jp_local_tools import plan_tool_installation
 
         _check_is_jp_workspace(library.workspace)
         changes = plan_tool_installation(library.workspace, library.load_knowledge())
@@ -127,7 +127,7 @@ _ACTION_LABELS = {
 def _install_tools(
     workspace: Workspace, changes: list[PlannedFileChange], *, yes: bool, as_json: bool
 ) -> int:
-    from kbtui.assistant.jp_tool_installer import apply_file_changes
+    from kbtui.assistant.jp_local_tools import apply_file_changes
 
     todo = [change for change in changes if change.is_needed]
     if not as_json:
@@ -163,7 +163,7 @@ def _check_installed_tools(changes: list[PlannedFileChange], *, as_json: bool) -
 
 
 def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
-    from kbtui.assistant.jp_tool_installer import apply_file_changes, plan_tool_removal
+    from kbtui.assistant.jp_local_tools import apply_file_changes, plan_tool_removal
 
     changes = plan_tool_removal(workspace)
     apply_file_changes(workspace, changes)
@@ -250,7 +250,7 @@ def run_tool_command(args: Namespace) -> int:
 
     The answer goes to stdout as JSON. The exit code is 0 if the tool succeeded, 1 if not.
     """
-    from kbtui.assistant.jp_local_tool import answer_jp_tool_call
+    from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 
     found = answer_jp_tool_call(args.context, args.tool)
     sys.stdout.write(json.dumps(found) + "\n")

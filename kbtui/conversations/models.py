@@ -1,16 +1,17 @@
-"""Data classes of conversations: metadata, turns, events, compactions and parts."""
+"""Data classes of conversations: metadata, turns, events, compactions and parts; the JSON form of an event."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from kbtui.dates import format_timestamp
 from kbtui.text import format_counted_noun, format_json_value_on_one_line
 
 if TYPE_CHECKING:
-    from typing import TypedDict
+    from typing import Required, TypedDict
 
     class ConversationFileFacts(TypedDict, total=False):
         """The fields of `ConversationInfo` that are known only after reading a conversation's files."""
@@ -31,6 +32,35 @@ if TYPE_CHECKING:
         is_rewound: bool
         usage: list[list[Any]]
         calls: int
+
+    class ContentBlockJson(TypedDict, total=False):
+        """A block of an event's content as JSON. Its text is in the event's `content`."""
+
+        kind: Required[str]
+        name: str
+        title: str
+        media_type: str
+        bytes: int
+        state: "ContentState"
+        recipients: list[str]
+
+    class EventJson(TypedDict, total=False):
+        """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
+
+        event_kind: Required[str]
+        timestamp: Required[str | None]
+        event_id: str | None
+        author: str | None
+        name: str | None
+        call: int | None
+        is_error: bool | None
+        arguments: dict[str, Any] | None
+        fields: dict[str, Any] | None
+        outcome: str | None
+        subagent: str | None
+        problem: str | None
+        blocks: list[ContentBlockJson] | None
+        content: Required[str | None]
 
 
 Presence = Literal["projected", "user_local", "external"]
@@ -528,3 +558,40 @@ class AgentCommand(NamedTuple):
 
     words: tuple[str, ...]
     directory: str | None
+
+
+def make_event_json(event: ConversationEvent, conversation: str) -> "EventJson":
+    """Return an event of a conversation as JSON. Keys that do not apply to the event are left out."""
+    shape: EventJson = {
+        "event_kind": event.kind,
+        "timestamp": format_timestamp(event.timestamp),
+        "event_id": event.event_id,
+        "author": event.author,
+        "name": event.name,
+        "call": event.call,
+        "is_error": event.is_error,
+        "arguments": event.arguments,
+        "fields": event.fields,
+        "outcome": event.outcome,
+        "subagent": get_subagent_of_result(event, conversation),
+        "problem": event.problem,
+        "blocks": [_make_block_json(block) for block in event.blocks] if event.blocks else None,
+        "content": event.text if event.text or event.arguments is None else None,
+    }
+    always = ("timestamp", "content")
+    kept = {name: value for name, value in shape.items() if value is not None or name in always}
+    return cast("EventJson", kept)
+
+
+def _make_block_json(block: ContentBlock) -> "ContentBlockJson":
+    shape = {
+        "kind": block.kind,
+        "name": block.name,
+        "title": block.title,
+        "media_type": block.media_type,
+        "bytes": block.size,
+        "state": block.state,
+        "recipients": list(block.recipients) or None,
+    }
+    kept = {name: value for name, value in shape.items() if value is not None}
+    return cast("ContentBlockJson", kept)

@@ -11,7 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import engine_protocol
-from kbtui.engine.client_connection import ClientConnection
+from kbtui.engine.engine_workspace import ClientConnection
 from kbtui.engine.workspace_pool import WorkspacePool
 from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash

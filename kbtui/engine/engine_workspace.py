@@ -1,4 +1,4 @@
-"""A workspace that the engine has open: its workers, and the answers to its clients."""
+"""A workspace that the engine has open: its workers, the connections to its clients, and their answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from concurrent.futures import Executor
 
-    from kbtui.engine.client_connection import ClientConnection
     from kbtui.engine.embedding_worker import SharedEmbeddingModels
     from kbtui.engine.engine_protocol import (
         EmbeddingPauseRequest,
@@ -49,6 +48,34 @@ if TYPE_CHECKING:
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
     from kbtui.workspace.client_environment import ClientEnvironment
+
+
+class ClientConnection:
+    """The engine's connection to one client. The engine closes it if the client stops reading."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.is_subscribed = False
+        self.pending_refresh: threading.Event | None = None
+        """Set when the refresh that this client requested last is done."""
+        self.wants_damage_check = False
+        """Whether the refresh that this client requested last includes a check for damage."""
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame without waiting. Close the connection if more than 4 MiB wait to be sent."""
+        if self._writer.transport.get_write_buffer_size() > (4 << 20):
+            self.close()
+        elif not self._writer.is_closing():
+            self._writer.write(frame)
+
+    async def wait_until_frames_are_sent(self) -> None:
+        """Wait while the send buffer is full. Raises `TimeoutError` if the wait takes more than 30 seconds."""
+        await asyncio.wait_for(self._writer.drain(), 30.0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
 
 
 Answer = TypeVar("Answer")

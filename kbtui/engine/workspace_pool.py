@@ -28,8 +28,8 @@ from kbtui.workspace.client_environment import ClientEnvironment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.engine.client_connection import ClientConnection
     from kbtui.engine.engine_protocol import WorkspaceStatus
+    from kbtui.engine.engine_workspace import ClientConnection
     from kbtui.engine.file_lock import FileLock
     from kbtui.workspace import Settings
 

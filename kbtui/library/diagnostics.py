@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.installed_learn_tool_check import LearnToolProblem
+    from kbtui.knowledge.knowledge_lint import LearnToolProblem
     from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
 
@@ -422,7 +422,7 @@ def _diagnose_installed_learn_tool(
     library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
-    from kbtui.knowledge.installed_learn_tool_check import LEARN_TOOL_FILE, find_learn_tool_problem
+    from kbtui.knowledge.knowledge_lint import LEARN_TOOL_FILE, find_learn_tool_problem
 
     codes: dict[LearnToolProblem, FindingCode] = {
         "missing": "learn_tool_missing",

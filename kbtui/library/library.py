@@ -63,8 +63,8 @@ if TYPE_CHECKING:
         SubjectVersion,
     )
     from kbtui.refs import Ref
-    from kbtui.search.entries_of_filter import EntriesOfFilter
     from kbtui.search.search_request_and_answer import (
+        EntriesOfFilter,
         Hit,
         Mode,
         SearchAnswer,
@@ -271,7 +271,7 @@ class Library(ReferenceReader):
 
         Raises `IndexUnavailable` if there is no index.
         """
-        from kbtui.search.entries_of_filter import find_entries_of_filter
+        from kbtui.search.search_pipeline import find_entries_of_filter
         from kbtui.userdata.mark_lookup import list_marked_turns
 
         request = SearchRequest(text, mode="lexical", hidden=hidden, archived=True)

@@ -3,6 +3,9 @@
 The checks keep hits from deleted or disabled subjects out of answers. The file of each hit is
 checked. If the configuration has changed since indexing, the topic and the subject are checked,
 too.
+
+A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are compared
+by their hashes in the catalog. The file of a subject is read only for a turn that was given a part of it, and only once.
 """
 
 from __future__ import annotations
@@ -10,14 +13,19 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.errors import KbtuiError
-from kbtui.index.entries_and_chunks import format_file_state
+from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
+from kbtui.search.search_request_and_answer import OutdatedSubject
 from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbtui.citations.given_text import ComparableText
     from kbtui.conversations.models import Conversation
+    from kbtui.index.catalog_database import GivenTextRow
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
@@ -154,3 +162,69 @@ def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversati
 
 def _strip_escapes_and_collapse_spaces(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())
+
+
+class OutdatedTurn(NamedTuple):
+    """A turn, and the subjects that have changed since they were given to it.
+
+    `timestamp` is the time of the first call that returned one of them, in Unix seconds.
+    """
+
+    conversation: str
+    turn: int
+    timestamp: float | None
+    subjects: list[OutdatedSubject]
+
+
+def list_outdated_turns(
+    workspace: Workspace, reader: IndexReader, *, hidden: bool = False
+) -> list[OutdatedTurn]:
+    """Return all outdated turns, newest first."""
+    rows = reader.list_citations_of_subjects()
+    return group_outdated_turns(workspace, reader, rows, hidden=hidden)
+
+
+def group_outdated_turns(
+    workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
+) -> list[OutdatedTurn]:
+    """Return the outdated turns among those in `rows`, in the order of the rows.
+
+    Hidden subjects count only if `hidden` is true.
+    """
+    from kbtui.citations.given_text import find_citation_state
+
+    rows = list(rows)
+    ids = {
+        row.target: make_subject_id(*row.target.split("/", 1)) for row in rows if "/" in row.target
+    }
+    entries = reader.get_entries_by_id(set(ids.values()))
+    root = str(workspace.root)
+    texts = {entry.id: _open_indexed_subject(root, entry) for entry in entries.values()}
+    turns: dict[tuple[str, int], OutdatedTurn] = {}
+    for row in rows:
+        entry = entries.get(ids.get(row.target, ""))
+        if entry is not None and entry.hidden and not hidden:
+            continue
+        now = texts[entry.id] if entry else None
+        state = find_citation_state(row.extent, row.given, now).state
+        if state in ("changed", "gone"):
+            key = row.conversation, row.turn
+            turn = turns.setdefault(key, OutdatedTurn(*key, row.timestamp, []))
+            subject = OutdatedSubject(row.target, state)
+            if subject not in turn.subjects:
+                turn.subjects.append(subject)
+    return list(turns.values())
+
+
+def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableText:
+    """Return the text of a subject, with its hashes from the catalog. The file is read only when needed."""
+
+    from kbtui.citations.given_text import ComparableText
+
+    def read_text() -> str:
+        text = read_subject_file(root, entry.path)
+        if text is None:
+            raise KbtuiError("the subject cannot be read", where=entry.path)
+        return text
+
+    return ComparableText(read_text, entry.path, entry.digests)

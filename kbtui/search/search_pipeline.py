@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
-from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
+from kbtui.search.hit_freshness import (
+    HitFreshnessAndLines,
+    HitFreshnessChecker,
+    group_outdated_turns,
+)
 from kbtui.search.near_spellings import measure_spelling_distance
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_words import (
@@ -27,6 +31,7 @@ from kbtui.search.search_request_and_answer import (
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
     SCORE_DIGITS,
+    EntriesOfFilter,
     Hit,
     SearchAnswer,
     SearchRequest,
@@ -34,7 +39,7 @@ from kbtui.search.search_request_and_answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
@@ -118,7 +123,6 @@ def make_match_notices(
         return notices
     if not notices and hits:
         notices = [Notice("meaning_only")]
-    from kbtui.search.excluding_filters import find_excluding_filters
 
     def count_matches(request: SearchRequest) -> int:
         # Each index has its own marked turns and its own project.
@@ -504,8 +508,6 @@ def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
         return hits
-    from kbtui.search.outdated_turns import group_outdated_turns
-
     outdated = group_outdated_turns(run.workspace, run.reader, rows, hidden=run.request.hidden)
     found = {(one.conversation, one.turn): one.subjects for one in outdated}
     return [
@@ -707,3 +709,76 @@ def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages contain a word. Of a word with several tokens, the rarest counts."""
     counts = [count_passages_with_token(token, searcher) for token in list_content_tokens(word)]
     return min(counts, default=0)
+
+
+class _FilterInEffect(NamedTuple):
+    """A filter as users write it, and where it is: the offsets in the query, or the field of the request."""
+
+    text: str
+    span: tuple[int, int] | None
+    field: str | None
+
+
+def find_excluding_filters(
+    query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
+) -> Notice | None:
+    """Return a notice that names the filters because of which a query has no hits.
+
+    If removing a single filter gives hits, only this filter is named. Returns None if the search
+    has no filters, or if it would find nothing without them either. `request` is the original
+    request, and `count_matches` counts the passages that match a request by keywords.
+    """
+    filters = _list_filters_in_effect(query, request)
+    for one in filters:
+        if count := count_matches(_remove_filters(query, request, [one])):
+            return _make_notice([one], count)
+    if len(filters) > 1 and (count := count_matches(_remove_filters(query, request, filters))):
+        return _make_notice(filters, count)
+    return None
+
+
+def _make_notice(filters: Iterable[_FilterInEffect], count: int) -> Notice:
+    return Notice(
+        "filters_leave_nothing", {"filters": [one.text for one in filters], "total": count}
+    )
+
+
+def _list_filters_in_effect(query: ParsedQuery, request: SearchRequest) -> list[_FilterInEffect]:
+    found = [
+        _FilterInEffect(query.text[part.start : part.end], (part.start, part.end), None)
+        for part in query.filters
+    ]
+    defaults = SearchRequest._field_defaults
+    for row in list_filters_of_input("search"):
+        value = getattr(request, row.search, None)
+        if value in (None, (), defaults.get(row.search)):
+            continue
+        values = value if isinstance(value, tuple) else (value.date().isoformat(),)
+        shown = ",".join(quote_filter_value(one) for one in values)
+        found.append(_FilterInEffect(f"{row.key}:{shown}", None, row.search))
+    return found
+
+
+def _remove_filters(
+    query: ParsedQuery, request: SearchRequest, filters: Sequence[_FilterInEffect]
+) -> SearchRequest:
+    changed: dict[str, Any] = {
+        one.field: SearchRequest._field_defaults[one.field] for one in filters if one.field
+    }
+    text = query.text
+    for start, end in sorted((one.span for one in filters if one.span), reverse=True):
+        text = f"{text[:start]} {text[end:]}"
+    return request._replace(**changed, query=text)
+
+
+def find_entries_of_filter(
+    workspace: Workspace, reader: IndexReader, request: SearchRequest
+) -> EntriesOfFilter:
+    """Return the entries that have a passage selected by the filters in `request`."""
+    run = SearchRun(workspace, reader, request)
+    if run.mistakes:
+        return EntriesOfFilter(mistakes=tuple(run.mistakes))
+    chunks = reader.get_visible_chunk_ids(
+        run.keyword_search.list_entry_chunks(), hidden=request.hidden, archived=request.archived
+    )
+    return EntriesOfFilter(frozenset(entry_id for _, entry_id in chunks.values()))

@@ -718,3 +718,10 @@ class SearchAnswer(NamedTuple):
             ],
             why=RankExplanation.from_json(why) if why else None,
         )
+
+
+class EntriesOfFilter(NamedTuple):
+    """The ids of the entries that a filter selects, and the mistakes in the filter."""
+
+    entries: frozenset[str] = frozenset()
+    mistakes: tuple[QueryMistake, ...] = ()

@@ -287,7 +287,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         Files that were only read are counted but not listed, because the citations above contain
         them.
         """
-        from kbtui.tui.reader.diff_blocks import make_line_count_spans
+        from kbtui.tui.reader.tool_text_blocks import make_line_count_spans
 
         summary = ", ".join(_describe_activity(activity))
         if not summary:
@@ -369,7 +369,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         marks = self._marks_of_using.get_marks(cite.source) if self._marks_of_using else ()
         if marks:
             # Imported only if there are marks, so that the start of the TUI imports less.
-            from kbtui.tui.reader.mark_blocks import make_mark_spans
+            from kbtui.tui.reader.reader_blocks import make_mark_spans
 
             yield from ([("  ", ""), *make_mark_spans(mark)] for mark in marks)
 

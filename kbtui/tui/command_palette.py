@@ -15,8 +15,7 @@ from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.text_widgets import SanitizedInput
+from kbtui.tui.framework.styled_widget import SanitizedInput, StyledScreen
 from kbtui.tui.framework.tui_command import (
     TuiCommand,
     apply_keymap_to_commands,

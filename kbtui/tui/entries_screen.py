@@ -44,13 +44,13 @@ from kbtui.tui.framework.styled_text import (
     measure_cell_width,
     wrap_spans,
 )
-from kbtui.tui.framework.text_widgets import LabeledInput, LeftAndRightTextLine
-from kbtui.tui.reader.mark_blocks import make_mark_blocks
+from kbtui.tui.framework.styled_widget import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
     HeadingBlock,
     ParagraphBlock,
+    make_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_size
 from kbtui.tui.secondary_screen import ListDetailScreen

@@ -21,8 +21,8 @@ from kbtui.tui.command_table import (
     group_commands_by_task,
     list_commands_of_scopes,
 )
-from kbtui.tui.last_visit import find_news, list_running_conversations
 from kbtui.tui.library_pane import ENTRY_MARKS, NEW
+from kbtui.tui.library_snapshot import find_news, list_running_conversations
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.last_visit import LastVisit
-    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
+    from kbtui.tui.library_snapshot import LastVisit, LibrarySnapshot, TopicWithSubjects
 
     Facts = list[tuple[str, Spans]]
 

@@ -12,8 +12,12 @@ from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
-from kbtui.tui.reader.mark_blocks import make_mark_blocks
-from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
+from kbtui.tui.reader.reader_blocks import (
+    HeadingBlock,
+    ParagraphBlock,
+    ReaderBlock,
+    make_mark_blocks,
+)
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
@@ -246,7 +250,7 @@ class InsightsScreen(SecondaryScreen):
 
     def _read_insights(self) -> tuple[Insights, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
-        from kbtui.conversations.model_prices import ModelPrices
+        from kbtui.conversations.conversation_statistics import ModelPrices
 
         library = self.library
         found = collect_insights(

@@ -15,16 +15,15 @@ from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import KbtuiError
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.entries_of_filter import EntriesOfFilter
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
-from kbtui.search.search_request_and_answer import QueryMistake
+from kbtui.search.search_request_and_answer import EntriesOfFilter, QueryMistake
 from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.framework.text_widgets import (
+from kbtui.tui.framework.styled_widget import (
+    BorderOnlyPane,
     CompletingInput,
     LabeledInput,
     PaneInput,
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.last_visit import LastVisit
-    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
+    from kbtui.tui.library_snapshot import LastVisit, LibrarySnapshot, TopicWithSubjects
 
 
 class LibraryFilterCondition(NamedTuple):

@@ -16,15 +16,14 @@ from kbtui.text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width
-from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, LeftAndRightTextLine, PaneInput
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
-from kbtui.tui.reader.document_outline import (
+from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
+    format_size,
     make_document_outline,
 )
-from kbtui.tui.reader.reader_document import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,7 +198,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         if not (marks := self._get_marks(entry)):
             return []
         # Imported only if there are marks, so that the start of the TUI imports less.
-        from kbtui.tui.reader.mark_blocks import make_mark_spans
+        from kbtui.tui.reader.reader_blocks import make_mark_spans
 
         return [make_mark_spans(mark)[0] for mark in marks]
 

@@ -1,4 +1,4 @@
-"""The base classes of all screens except the main screen."""
+"""The base classes of all screens except the main screen; the help screen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
@@ -16,26 +17,33 @@ from kbtui.tui.command_table import (
     make_key_bindings_of_scopes,
 )
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
-    StyledScreen,
-    make_label_without_markup,
-)
-from kbtui.tui.framework.text_widgets import (
     ClickableHintLine,
+    LabeledInput,
     LeftAndRightTextLine,
     MessageLine,
     PaneInput,
+    StyledScreen,
+    make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
-from kbtui.tui.help_screen import HelpScreen
+from kbtui.tui.framework.tui_command import MOVE_BINDINGS, format_command_hints, format_key_hints
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
+from kbtui.tui.reader.reader_blocks import (
+    FactTableBlock,
+    HeadingBlock,
+    ParagraphBlock,
+    ReaderBlock,
+)
+from kbtui.tui.reader.reader_document import ReaderDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from textual.app import ComposeResult
+    from textual.binding import BindingType
     from textual.widget import Widget
 
     from kbtui.engine.engine_protocol import IndexChangedEvent
@@ -44,8 +52,87 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.reader.reader_blocks import ReaderBlock
-    from kbtui.tui.reader.reader_document import ReaderDocument
+
+
+def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
+    """Return a help page with only the table rows that contain all words, and the headings of these rows."""
+    wanted = words.casefold().split()
+    if not wanted:
+        return page
+    blocks: list[ReaderBlock] = []
+    heading: HeadingBlock | None = None
+    for block in page.blocks:
+        if isinstance(block, HeadingBlock):
+            heading = block
+        elif isinstance(block, FactTableBlock):
+            title = heading.get_searchable_text() if heading else ""
+            facts = [
+                (name, value)
+                for name, value in block.facts
+                if _contains_all(f"{name} {join_span_texts(value)} {title}", wanted)
+            ]
+            if facts and heading is not None:
+                above = int(bool(blocks))
+                blocks.append(HeadingBlock(heading.key, heading.left, heading.right, above=above))
+            if facts:
+                blocks.append(FactTableBlock(block.key, facts, name_role=block.name_role))
+    if not blocks:
+        text = "No key does this. Esc clears the filter."
+        blocks.append(ParagraphBlock("none", [(text, "dim")]))
+    return ReaderDocument(f"help:{words}", page.title, blocks)
+
+
+def _contains_all(text: str, words: list[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in words)
+
+
+class HelpScreen(StyledScreen):
+    """A screen with a help page; `f` or `/` filters it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "go_back", show=False),
+        Binding("q,question_mark", "dismiss", show=False),
+        Binding("f,slash", "filter", show=False),
+        *MOVE_BINDINGS,
+    ]
+
+    def __init__(self, page: ReaderDocument) -> None:
+        super().__init__()
+        self._page = page
+        self.reader = DocumentView()
+        self.filter_bar = LabeledInput("help-filter", "filter")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="page", classes="pane") as pane:
+            pane.border_title = "Help"
+            pane.border_subtitle = "f: filter · Esc: close"
+            yield self.filter_bar
+            yield self.reader
+
+    def on_mount(self) -> None:
+        self.reader.show_document(self._page)
+        self.reader.focus()
+
+    def action_filter(self) -> None:
+        self.filter_bar.show_input()
+
+    @on(Input.Changed)
+    def _show_matching_keys(self, event: Input.Changed) -> None:
+        self.reader.show_document(filter_help_document(self._page, event.value))
+
+    @on(Input.Submitted)
+    def _focus_page(self) -> None:
+        self.reader.focus()
+
+    @on(PaneInput.EscapePressed)
+    def action_go_back(self) -> None:
+        """Clear the filter; if there is none, close the help."""
+        if self.filter_bar.display:
+            self.filter_bar.hide_input()
+            self.reader.focus()
+        else:
+            self.dismiss()
 
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from kbtui.conversations.model_prices import ModelPrices, format_cost
+from kbtui.conversations.conversation_statistics import ModelPrices, format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.catalog_query import (
@@ -16,7 +16,7 @@ from kbtui.index.catalog_query import (
     open_catalog_snapshot,
 )
 from kbtui.refs import make_conversation_ref
-from kbtui.search.outdated_turns import list_outdated_turns
+from kbtui.search.hit_freshness import list_outdated_turns
 from kbtui.text import format_counted_noun
 from kbtui.userdata.mark_lookup import MarksOfTurns, find_marks_of_turns
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.outdated_turns import OutdatedTurn
+    from kbtui.search.hit_freshness import OutdatedTurn
     from kbtui.search.search_request_and_answer import OutdatedSubject
     from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.user_data_store import UserData

@@ -23,8 +23,12 @@ from kbtui.notices import Notice
 from kbtui.refs import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata import MARKS_FILE_NAME
-from kbtui.userdata.removal_times import REMOVALS_TABLE, choose_change_time, record_removals
-from kbtui.userdata.sqlite_file import SqliteFile
+from kbtui.userdata.sqlite_file import (
+    REMOVALS_TABLE,
+    SqliteFile,
+    choose_change_time,
+    record_removals,
+)
 
 if TYPE_CHECKING:
     import sqlite3

@@ -1,12 +1,17 @@
-"""Small SQLite files in the data directory, each opened for one operation and then closed.
+"""Small SQLite files in the data directory, and the times at which their records were removed.
 
 Opening a connection takes a fraction of a millisecond. Because no connection stays open, threads,
 forks and deleted files need no special handling.
+
+The times of removals keep the import of an older version from restoring a record. Each change or removal
+gets a later time than the version or removal before it. Therefore the user's last action wins when data is merged,
+even if a clock was wrong.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +19,9 @@ from kbtui.errors import DamagedDataFile, WorkspaceError
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
 
 BUSY_SECONDS = 5.0
 """The maximum time in seconds that a write waits for another process to finish writing."""
@@ -160,3 +166,39 @@ def commit_all_or_none(
 def _read_table_version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, or 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+REMOVALS_TABLE = """
+CREATE TABLE IF NOT EXISTS removals (
+  kind TEXT, id TEXT, at REAL NOT NULL, PRIMARY KEY (kind, id)
+) WITHOUT ROWID
+"""
+_MOMENT = 1e-6
+"""A microsecond, in seconds. A `float` with a Unix time cannot express much shorter intervals."""
+
+
+def record_removals(
+    db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
+) -> None:
+    """Store the current time as the time of removal of records.
+
+    `removed` has the id and time of each removed version.
+    """
+    now = time.time()
+    rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]
+    db.executemany("INSERT OR REPLACE INTO removals VALUES (?, ?, ?)", rows)
+
+
+def choose_change_time(
+    db: sqlite3.Connection, kind: str, name: str, earlier: tuple[float] | None
+) -> float:
+    """Return the time to store for a change that is made now, and forget an earlier removal of the record.
+
+    `earlier` has the time of the stored version; None means that there is none. The result is in
+    Unix seconds.
+    """
+    values = (kind, name)
+    removed = db.execute("SELECT at FROM removals WHERE kind = ? AND id = ?", values).fetchone()
+    db.execute("DELETE FROM removals WHERE kind = ? AND id = ?", values)
+    known = [row[0] + _MOMENT for row in (earlier, removed) if row is not None]
+    return max([time.time(), *known])

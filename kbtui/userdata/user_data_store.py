@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.removal_times import REMOVALS_TABLE, choose_change_time, record_removals
-from kbtui.userdata.sqlite_file import SqliteFile
+from kbtui.userdata.sqlite_file import (
+    REMOVALS_TABLE,
+    SqliteFile,
+    choose_change_time,
+    record_removals,
+)
 
 if TYPE_CHECKING:
     import sqlite3

@@ -11,7 +11,7 @@ from assistant_support import LIVE
 from support import Builder, tree_hash
 
 from kbtui.assistant.assistant_tools import answer_tool_call
-from kbtui.assistant.jp_local_tool import answer_jp_tool_call
+from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 from kbtui.library import Library
 
 
@@ -148,7 +148,7 @@ def test_a_setting_masks_secrets_here_too(built: Builder, home: Path) -> None:
 def test_the_command_imports_nothing_heavy(built: Builder) -> None:
     code = (
         "import json, sys\n"
-        "from kbtui.assistant.jp_local_tool import answer_jp_tool_call as outcome\n"
+        "from kbtui.assistant.jp_local_tools import answer_jp_tool_call as outcome\n"
         f"context = json.dumps({{'action': 'run', 'root': {str(built.root)!r}}})\n"
         "for name, arguments in [('learn', {'topic': 'guide'}), ('conversation_list', {}),\n"
         "                        ('knowledge_search', {'query': 'badger'})]:\n"

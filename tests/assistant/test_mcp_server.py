@@ -23,7 +23,7 @@ from assistant_support import LIVE, MIXED
 from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call, list_offered_tools
-from kbtui.assistant.jp_local_tool import answer_jp_tool_call
+from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 from kbtui.engine.engine_launcher import get_engine_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library

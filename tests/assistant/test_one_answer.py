@@ -9,7 +9,7 @@ from assistant_support import LIVE
 from support import Builder
 
 from kbtui.assistant.assistant_tools import answer_tool_call
-from kbtui.assistant.jp_local_tool import answer_jp_tool_call
+from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 from kbtui.cli.main import main
 from kbtui.library import Library
 

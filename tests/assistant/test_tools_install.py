@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant import jp_tool_installer
+from kbtui.assistant import jp_local_tools
 from kbtui.assistant.assistant_tools import TOOLS, ToolDefinition
-from kbtui.assistant.jp_tool_installer import format_skill_toml, format_tool_toml
+from kbtui.assistant.jp_local_tools import format_skill_toml, format_tool_toml
 from kbtui.cli.main import main
 from kbtui.errors import WorkspaceError
 from kbtui.knowledge import load_knowledge
@@ -393,12 +393,12 @@ def test_what_fails_half_way_is_undone(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    changes = jp_tool_installer.plan_tool_installation(
+    changes = jp_local_tools.plan_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     assert sum(change.action in ("write", "update") for change in changes) == 2
     with pytest.raises(WorkspaceError, match="no space left on device; nothing was changed"):
-        jp_tool_installer.apply_file_changes(built.workspace, changes)
+        jp_local_tools.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -407,7 +407,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
     built: Builder, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ) -> None:
     before = tree(built.root)
-    changes = jp_tool_installer.plan_tool_installation(
+    changes = jp_local_tools.plan_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     real, done = os.link, []
@@ -420,31 +420,31 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
 
     monkeypatch.setattr(os, "link", failing)
     with pytest.raises(WorkspaceError, match="input/output error; nothing was changed"):
-        jp_tool_installer.apply_file_changes(built.workspace, changes)
+        jp_local_tools.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
 def test_a_file_that_appears_after_the_plan_is_kept(built: Builder) -> None:
-    changes = jp_tool_installer.plan_tool_installation(
+    changes = jp_local_tools.plan_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     theirs = built.root / SKILL
     theirs.parent.mkdir(parents=True)
     theirs.write_text("# quick\n")
     with pytest.raises(WorkspaceError, match="file exists; nothing was changed"):
-        jp_tool_installer.apply_file_changes(built.workspace, changes)
+        jp_local_tools.apply_file_changes(built.workspace, changes)
     assert theirs.read_text() == "# quick\n"
     assert not (built.root / FOLDER).exists()
 
 
 def test_a_file_that_changes_after_the_plan_is_kept(built: Builder) -> None:
     command(built.root, "install", "--yes")
-    changes = jp_tool_installer.plan_tool_removal(built.workspace)
+    changes = jp_local_tools.plan_tool_removal(built.workspace)
     edited = built.root / FOLDER / "learn.toml"
     edited.write_text(edited.read_text() + "# mine\n")
     before = tree(built.root)
     with pytest.raises(WorkspaceError, match="another program changed the file"):
-        jp_tool_installer.apply_file_changes(built.workspace, changes)
+        jp_local_tools.apply_file_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 

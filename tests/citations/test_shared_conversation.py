@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from running import run_command
 from support import Builder, asked, called, said
 
-from kbtui.citations.conversation_html import render_markdown
-from kbtui.citations.export_formats import parse_turn_ranges
+from kbtui.citations.shared_conversation import parse_turn_ranges, render_markdown
 from kbtui.errors import UsageError
 
 SECRET = "q7Rz-41kP_x8Wm2T"

@@ -11,8 +11,7 @@ from pathlib import Path
 from claude_sessions import answered, session_id, typed, write_session
 from support import Builder
 
-from kbtui.engine.client_connection import ClientConnection
-from kbtui.engine.engine_workspace import EngineWorkspace
+from kbtui.engine.engine_workspace import ClientConnection, EngineWorkspace
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings, load_settings
 from kbtui.workspace.client_environment import ClientEnvironment

@@ -8,7 +8,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.tui.reader.document_outline import OutlineEntry, TurnFacts
+from kbtui.tui.reader.reader_document import OutlineEntry, TurnFacts
 
 EDIT = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"
 

@@ -9,7 +9,7 @@ from index_without_engine import indexed
 from support import Builder, asked
 
 from kbtui.cli.insights import format_insights_report
-from kbtui.conversations.model_prices import ModelPrices
+from kbtui.conversations.conversation_statistics import ModelPrices
 from kbtui.userdata.insights import (
     Insights,
     collect_insights,

@@ -11,7 +11,7 @@ from claude_sessions import answered, session_id, typed, write_session
 from running import complete_line, run_command
 from support import Builder, asked, kill_engine, said, tree_hash
 
-from kbtui.assistant.jp_local_tool import answer_jp_tool_call
+from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.engine import connect_or_start_engine

@@ -21,8 +21,14 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_label_without_markup
-from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, MessageLine, SanitizedInput
+from kbtui.tui.framework.styled_widget import (
+    LeftAndRightTextLine,
+    MessageLine,
+    SanitizedInput,
+    StyledScreen,
+    StyledWidget,
+    make_label_without_markup,
+)
 from kbtui.tui.framework.tui_command import format_key_hints
 
 if TYPE_CHECKING:

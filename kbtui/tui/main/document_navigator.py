@@ -17,8 +17,7 @@ from kbtui.tui.home_and_help_pages import (
     build_problem_document,
     build_topic_document,
 )
-from kbtui.tui.last_visit import find_news
-from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
+from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, find_news
 from kbtui.tui.navigation_target import (
     HOME,
     NavigationTarget,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.last_visit import LastVisit
+    from kbtui.tui.library_snapshot import LastVisit
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane
@@ -501,7 +500,7 @@ def _make_difference_document(
     """Make the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_and_conversation_export import format_difference_remark
     from kbtui.tui.reader.difference_document import build_difference_document
-    from kbtui.tui.reader.mark_blocks import make_mark_blocks
+    from kbtui.tui.reader.reader_blocks import make_mark_blocks
 
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite

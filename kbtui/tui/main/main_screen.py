@@ -525,7 +525,7 @@ class MainScreen(StyledScreen):
     # other screens
 
     def action_show_key_help(self) -> None:
-        from kbtui.tui.help_screen import HelpScreen
+        from kbtui.tui.secondary_screen import HelpScreen
 
         self.app.push_screen(
             HelpScreen(build_main_help_document(self.hints.scopes, self.hints.keymap))
@@ -613,7 +613,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(jump, lambda go: go() if go else None)
 
     def action_show_bookmarks(self) -> None:
-        from kbtui.tui.bookmarks_screen import BookmarksScreen
+        from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen
 
         screen = BookmarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
         self.app.push_screen(
@@ -621,7 +621,7 @@ class MainScreen(StyledScreen):
         )
 
     def action_show_marks(self) -> None:
-        from kbtui.tui.marks_screen import MarksScreen
+        from kbtui.tui.bookmarks_and_marks_screens import MarksScreen
 
         def open_and_reload(target: NavigationTarget | None) -> None:
             # Marks may have been changed or removed.

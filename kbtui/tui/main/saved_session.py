@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError, WorkspaceError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.last_visit import load_last_visit, save_visit
+from kbtui.tui.library_snapshot import load_last_visit, save_visit
 from kbtui.tui.main.document_navigator import MainScreenContext, NavigationHistory
 from kbtui.tui.navigation_target import (
     HOME,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.last_visit import LastVisit
+    from kbtui.tui.library_snapshot import LastVisit
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"

@@ -22,9 +22,11 @@ from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.search_pane import MODES, SearchBar, SearchInput
-from kbtui.tui.search_suggestions import (
+from kbtui.tui.search_pane import (
+    MODES,
     LoadedSuggestions,
+    SearchBar,
+    SearchInput,
     list_filter_suggestions,
     load_search_suggestions,
 )
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
-    from kbtui.tui.search_suggestions import SearchSuggestion
+    from kbtui.tui.search_pane import SearchSuggestion
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25

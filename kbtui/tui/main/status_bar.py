@@ -20,8 +20,7 @@ from kbtui.tui.framework.styled_text import (
     capitalize_first_word_unless_name,
     measure_cell_width,
 )
-from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.framework.text_widgets import press_hinted_key
+from kbtui.tui.framework.styled_widget import StyledWidget, press_hinted_key
 from kbtui.tui.framework.tui_command import (
     apply_keymap_to_commands,
     format_command_hints,

@@ -24,8 +24,11 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import make_label_without_markup
-from kbtui.tui.framework.text_widgets import LabeledInput, LeftAndRightTextLine
+from kbtui.tui.framework.styled_widget import (
+    LabeledInput,
+    LeftAndRightTextLine,
+    make_label_without_markup,
+)
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
 from kbtui.tui.prompt_workshop.planned_prompt import (
     PendingPreloadMarks,

@@ -15,8 +15,7 @@ from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclo
 from kbtui.text import format_counted_noun, measure_text_width, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
-from kbtui.tui.framework.styled_widget import get_configured_keys
-from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
 from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptSize
 

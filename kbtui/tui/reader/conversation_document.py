@@ -32,14 +32,13 @@ from kbtui.text import (
     strip_escape_sequences_before_cutting,
 )
 from kbtui.tui.framework.styled_text import truncate_text_start
-from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
-from kbtui.tui.reader.mark_blocks import make_mark_blocks
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
     HeadingBlock,
     ParagraphBlock,
     ReaderBlock,
+    make_mark_blocks,
     make_markdown_blocks,
     make_source_text_blocks,
 )
@@ -52,6 +51,8 @@ from kbtui.tui.reader.reader_document import (
 from kbtui.tui.reader.tool_text_blocks import (
     find_language_of_path,
     format_json_value_as_text,
+    make_diff_blocks,
+    make_line_count_spans,
     make_tool_text_blocks,
 )
 

@@ -21,10 +21,14 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     wrap_code_line,
 )
-from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
-from kbtui.tui.reader.mark_blocks import make_mark_blocks
-from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
+from kbtui.tui.reader.reader_blocks import (
+    HeadingBlock,
+    ParagraphBlock,
+    ReaderBlock,
+    make_mark_blocks,
+)
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
+from kbtui.tui.reader.tool_text_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.userdata.mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:

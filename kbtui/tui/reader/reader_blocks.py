@@ -1,4 +1,4 @@
-"""The blocks that make up a document. A block is laid out when it scrolls into view."""
+"""The blocks that make up a document, and the lines that show marks. A block is laid out when it scrolls into view."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.text import sanitize, sanitize_to_one_line
+from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
+from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     Spans,
@@ -21,7 +22,10 @@ from kbtui.tui.framework.styled_text import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from kbtui.citations.tool_call_citations import CitationKey
+    from kbtui.conversations.turn_marks import MarkState, PlacedMark
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -327,3 +331,38 @@ def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> lis
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
     return [*blocks, FactTableBlock("facts", facts, above=1)] if facts else blocks
+
+
+MARK_ROLES: dict[MarkState, str] = {
+    "decided": "success",
+    "rejected": "error",
+    "superseded": "warning",
+}
+"""State of a mark -> the style role of its line."""
+
+
+def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
+    """Return the line of a mark: its sign, and the mark as text. If `is_cut` is true, a long text is cut."""
+    role, label = MARK_ROLES[placed.mark.state], placed.label_in_turn
+    label = cut_to_width(label, MAX_LISTED_CHARACTERS) if is_cut else label
+    return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (label, role)]
+
+
+def make_mark_blocks(
+    marks: Iterable[PlacedMark], indent: str = "", key: str = ""
+) -> Iterator[ParagraphBlock]:
+    """Yield a block for each mark. The block of a superseded turn links to what applies instead.
+
+    The keys of the blocks begin with `key`. If there is an `indent`, the blocks are below a row of
+    a list, so long marks are cut.
+    """
+    for placed in marks:
+        mark = placed.mark
+        block = ParagraphBlock(
+            f"{key}mark:{mark.id}",
+            make_mark_spans(placed, is_cut=bool(indent)),
+            link=mark.superseded_by,
+        )
+        if indent:
+            block.lead = [(indent, "")]
+        yield block

@@ -21,14 +21,12 @@ from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import (
     BorderOnlyPane,
-    get_configured_keys,
-    make_label_without_markup,
-)
-from kbtui.tui.framework.text_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
     PaneInput,
     WrappedParagraphs,
+    get_configured_keys,
+    make_label_without_markup,
 )
 from kbtui.tui.navigation_target import (
     OpenTargetRequested,
@@ -53,8 +51,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.framework.styled_text import Spans, StyledLines
     from kbtui.tui.navigation_target import NavigationTarget, ReadingPosition
-    from kbtui.tui.reader.document_outline import OutlineEntry
-    from kbtui.tui.reader.reader_document import ReaderDocument
+    from kbtui.tui.reader.reader_document import OutlineEntry, ReaderDocument
 
 
 MAX_MATCHES = 100_000

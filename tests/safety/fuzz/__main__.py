@@ -19,7 +19,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
 
     with atheris.instrument_imports(include=["kbtui"]):
         import kbtui.assistant.assistant_tools
-        import kbtui.assistant.jp_local_tool
+        import kbtui.assistant.jp_local_tools
         import kbtui.conversations
         import kbtui.engine.engine_server
         import kbtui.index.entry_extraction

@@ -262,7 +262,7 @@ def message(data: bytes) -> None:
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
     from kbtui.assistant.assistant_tools import UnknownToolError, answer_tool_call
-    from kbtui.assistant.jp_local_tool import format_tool_call
+    from kbtui.assistant.jp_local_tools import format_tool_call
 
     name, _, rest = _text(data).partition("\n")
     try:

@@ -15,7 +15,7 @@ from kbtui.conversations.formats.conversation_format import (
     MIN_BYTES_FOR_PARTS,
     DecodedTurns,
 )
-from kbtui.conversations.formats.jp.blob_store import BlobStore
+from kbtui.conversations.formats.jp.content_decoder import BlobStore
 from kbtui.conversations.formats.jp.event_parser import (
     ConversationEventParser,
     MergedConversationConfig,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp.blob_store import BlobStore
+    from kbtui.conversations.formats.jp.content_decoder import BlobStore
     from kbtui.conversations.models import ContentBlock
 
 

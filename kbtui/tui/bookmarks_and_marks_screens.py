@@ -1,0 +1,377 @@
+"""The screens that list bookmarks and marks to open, change and remove, and the dialog that edits a mark."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Vertical
+
+from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
+from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
+from kbtui.refs import parse_ref
+from kbtui.text import sanitize_to_one_line
+from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
+from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.dialogs import (
+    DialogOption,
+    FormDialog,
+    FormField,
+    OptionsDialog,
+    TextInputDialog,
+)
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, StyledScreen
+from kbtui.tui.framework.tui_command import format_key_hints
+from kbtui.tui.navigation_target import make_navigation_target
+from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
+from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.user_data_store import UserData
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.conversations.turn_marks import Mark, MarkProblem, MarkState, PlacedMark
+    from kbtui.library import Library
+    from kbtui.tui.framework.dialogs import FormValues
+    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.library_snapshot import LibrarySnapshot
+    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.user_data_store import Bookmark
+
+ItemT = TypeVar("ItemT")
+
+_REMOVE = "remove"
+_COPY = "copy"
+_PROBLEM_TEXTS: dict[MarkProblem, str] = {
+    "conversation": "the conversation is gone",
+    "unreadable": "the conversation or a part of it cannot be read",
+    "text": "no turn has the marked text any more",
+}
+
+
+def ask_for_mark(
+    screen: StyledScreen,
+    library: Library,
+    reference: str,
+    placed: PlacedMark | None,
+    on_changed: Callable[[str], None],
+) -> None:
+    """Ask for the state, note and passage of a mark on a turn or call, and save it.
+
+    `placed` is the mark that the user changes or removes; None means that the user sets a new mark.
+    `on_changed` is called with a message when the mark has been saved or removed.
+    """
+    known = placed.mark if placed else None
+    options = [DialogOption(name[0], name, "", name) for name in MARK_STATES]
+    if placed:
+        options.append(DialogOption("x", "remove the mark", placed.label, _REMOVE))
+
+    def ask_for_details(chosen: MarkState | str | None) -> None:
+        if chosen == _REMOVE and known:
+            LatestOnlyWorker(screen).submit_call(
+                lambda: library.unmark(known.id),
+                lambda _: on_changed(f"Removed the mark on {reference}"),
+                lambda error: on_changed(format_error_on_one_line(error, library.workspace.root)),
+            )
+        elif chosen is not None:
+            dialog = _make_mark_form(screen, library, reference, chosen, placed)
+            screen.app.push_screen(dialog, report_saved_mark)
+
+    def report_saved_mark(mark: Mark | None) -> None:
+        if mark is not None:
+            on_changed(f"Marked {reference} as {mark.state}")
+
+    screen.app.push_screen(OptionsDialog(f"Mark {reference} as", options), ask_for_details)
+
+
+def _make_mark_form(
+    screen: StyledScreen, library: Library, reference: str, state: str, placed: PlacedMark | None
+) -> FormDialog:
+    root, known = library.workspace.root, placed.mark if placed else None
+    by = known.superseded_by if known else None
+    fields = [
+        FormField(
+            "note", "note", known.note if known else "", "Optional: a note, such as the reason."
+        )
+    ]
+    if state == "superseded":
+        about = "The reference that applies instead, such as jp-c17457886043:3 or topic/slug."
+        fields.insert(0, FormField("by", "superseded by", by or "", about))
+    if known is None or known.passage is None:
+        about = "Optional: a part of the text, to mark only this part instead of the whole turn or call."
+        fields.append(FormField("passage", "passage", "", about))
+
+    def save(values: FormValues) -> Mark:
+        passage = values.get("passage") or (known.passage if known else None)
+        if state == "superseded" and not values["by"]:
+            raise UsageError("enter the reference that applies instead")
+        chosen: MarkState = next(one for one in MARK_STATES if one == state)
+        return library.mark(
+            reference,
+            chosen,
+            note=values["note"],
+            superseded_by=values.get("by") or None,
+            passage=passage,
+        )
+
+    title = f"Mark {reference} as {state}"
+    return FormDialog(title, fields, save, lambda error: format_error_on_one_line(error, root))
+
+
+class SavedItemsScreen(StyledScreen, Generic[ItemT]):
+    """The base class of the screens with a list of bookmarks or marks. When one closes, it returns what to open, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", show=False),
+        Binding("enter", "open_item", show=False),
+        Binding("e", "edit_item", show=False),
+        Binding("d,delete", "remove_item", show=False),
+        Binding("u", "undo_removal", show=False),
+    ]
+    TITLE: ClassVar[str]
+    EDIT_HINT: ClassVar[str]
+
+    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+        super().__init__()
+        self._library, self._contents = library, contents
+        self._worker = LatestOnlyWorker(self)
+        self._removed: ItemT | None = None
+        self.list = RowList(f"{self.TITLE.lower()}-list")
+        self._hints = LeftAndRightTextLine()
+
+    def read_rows(self) -> list[ListRow]:
+        """Return a row for each item, with the item in `data`. Runs in a background thread."""
+        raise NotImplementedError
+
+    def get_empty_text(self) -> str:
+        """Return what the list says if there are no items."""
+        raise NotImplementedError
+
+    def get_reference(self, item: ItemT) -> str:
+        """Return the reference that an item is on."""
+        raise NotImplementedError
+
+    def remove_item(self, item: ItemT) -> None:
+        """Remove an item from the user's data. Runs in a background thread."""
+        raise NotImplementedError
+
+    def restore_item(self, item: ItemT) -> None:
+        """Store an item again that was removed. Runs in a background thread."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="palette", classes="pane") as pane:
+            pane.border_title = self.TITLE
+            yield self.list
+            yield self._hints
+
+    def on_mount(self) -> None:
+        self.list.focus()
+        self.list.set_rows([], [("Reading …", "dim")])
+        self.update_key_hints()
+        self.read_rows_after()
+
+    def update_key_hints(self, message: str = "") -> None:
+        """Show the keys and a message below the list."""
+        pairs = [("Enter", "open"), ("e", self.EDIT_HINT), ("d", "remove"), ("Esc", "back")]
+        if self._removed is not None:
+            ref = self._contents.shorten_reference(self.get_reference(self._removed))
+            pairs.insert(0, ("u", f"undo the removal of {ref}"))
+        self._hints.set_edge_texts(format_key_hints(pairs), [(message, "strong")])
+
+    def should_key_wait(self, key: str) -> bool:
+        """Return whether a key must wait until the items have been read or changed."""
+        return self._worker.has_pending_result and key != "escape"
+
+    def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
+        """Make a change in a thread, if one is given, and then show the items."""
+
+        def change_and_read_rows() -> list[ListRow]:
+            if change is not None:
+                change()
+            return self.read_rows()
+
+        self._worker.submit_call(change_and_read_rows, self._show_rows, self._show_error)
+
+    def _show_rows(self, rows: list[ListRow]) -> None:
+        self.list.set_rows(rows, [(self.get_empty_text(), "dim")])
+
+    def _show_error(self, error: Exception) -> None:
+        self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
+
+    def close_and_open(self, reference: str) -> None:
+        """Close the screen and open what a reference names."""
+        try:
+            self.dismiss(make_navigation_target(parse_ref(reference)))
+        except KbtuiError as error:
+            self._show_error(error)
+
+    def action_remove_item(self) -> None:
+        if row := self.list.selected_row:
+            self._removed = row.data
+            self.update_key_hints()
+            self.read_rows_after(partial(self.remove_item, row.data))
+
+    def action_undo_removal(self) -> None:
+        item, self._removed = self._removed, None
+        if item is not None:
+            self.update_key_hints()
+            self.read_rows_after(partial(self.restore_item, item))
+
+
+class BookmarksScreen(SavedItemsScreen["Bookmark"]):
+    """A screen with a list of bookmarks."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("apostrophe", "dismiss", show=False)]
+    TITLE = "Bookmarks"
+    EDIT_HINT = "note"
+
+    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+        super().__init__(library, contents)
+        self._userdata = UserData(library.workspace)
+
+    def read_rows(self) -> list[ListRow]:
+        bookmarks = BookmarkAnchors(self._library.workspace, self._userdata).list_bookmarks()
+        marks = self._library.find_marks_of_turns(one.ref for one in bookmarks)
+        return [self._make_row(bookmark, marks) for bookmark in bookmarks]
+
+    def _make_row(self, bookmark: Bookmark, marks: MarksOfTurns) -> ListRow:
+        ref = self._contents.shorten_reference(bookmark.ref)
+        left: Spans = [("★ ", "accent"), (sanitize_to_one_line(bookmark.title) or ref, "strong")]
+        note = sanitize_to_one_line(bookmark.note)
+        below: list[Spans] = [[("  ", ""), (note, "")]] if bookmark.note else []
+        below += [
+            [("  ", ""), *make_mark_spans(placed)] for placed in marks.get_marks(bookmark.ref)
+        ]
+        return ListRow(bookmark.ref, left, [(ref, "dim")], below, data=bookmark)
+
+    def get_empty_text(self) -> str:
+        key = find_key_label_of_command("bookmark", self.configured_keys)
+        how = f" Press {key} to bookmark the selected or open item." if key else ""
+        return f"No bookmarks yet.{how}"
+
+    def get_reference(self, item: Bookmark) -> str:
+        return item.ref
+
+    def remove_item(self, item: Bookmark) -> None:
+        self._userdata.remove_bookmark(item.ref)
+
+    def restore_item(self, item: Bookmark) -> None:
+        self._userdata.save_bookmark(item.ref, item.title, item.note)
+
+    @on(RowList.RowClicked)
+    def action_open_item(self) -> None:
+        if row := self.list.selected_row:
+            self.close_and_open(row.data.ref)
+
+    def action_edit_item(self) -> None:
+        if row := self.list.selected_row:
+            bookmark: Bookmark = row.data
+
+            def save_note(note: str | None) -> None:
+                if note is not None:
+                    self.read_rows_after(partial(self.restore_item, bookmark._replace(note=note)))
+
+            title = f"Note on {self._contents.shorten_reference(bookmark.ref)}"
+            self.app.push_screen(TextInputDialog(title, bookmark.note), save_note)
+
+
+class MarksScreen(SavedItemsScreen["PlacedMark"]):
+    """A screen with a list of marks."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("quotation_mark", "dismiss", show=False)]
+    TITLE = "Marks"
+    EDIT_HINT = "change"
+
+    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+        super().__init__(library, contents)
+        self._store = MarkStore(library.workspace)
+
+    def read_rows(self) -> list[ListRow]:
+        return [self._make_row(placed) for placed in self._store.list_placed_marks()]
+
+    def _make_row(self, placed: PlacedMark) -> ListRow:
+        mark = placed.mark
+        ref = self._contents.shorten_reference(placed.ref)
+        sign = (f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])
+        below: list[Spans] = [[("  ", ""), (sanitize_to_one_line(mark.title), "dim")]]
+        if placed.problem:
+            below.append([(f"  {_PROBLEM_TEXTS[placed.problem]}", "warning")])
+        left: Spans = [sign, (placed.label, "strong")]
+        return ListRow(mark.id, left, [(ref, "dim")], below, data=placed)
+
+    def get_empty_text(self) -> str:
+        key = find_key_label_of_command("mark", self.configured_keys)
+        return f"No marks yet.{f' Press {key} on a turn to mark it.' if key else ''}"
+
+    def get_reference(self, item: PlacedMark) -> str:
+        return item.ref
+
+    def remove_item(self, item: PlacedMark) -> None:
+        self._store.remove_mark(item.mark.id)
+
+    def restore_item(self, item: PlacedMark) -> None:
+        self._store.restore_mark(item.mark)
+
+    @on(RowList.RowClicked)
+    def action_open_item(self) -> None:
+        if row := self.list.selected_row:
+            placed: PlacedMark = row.data
+            if placed.place is None:
+                self._offer_what_is_known(placed)
+            else:
+                self.close_and_open(placed.ref)
+
+    def _offer_what_is_known(self, placed: PlacedMark) -> None:
+        """Show that a marked text no longer exists and what is known about it, and offer actions.
+
+        The turn with the mark's old number is not opened, because it is a different turn now.
+        """
+        mark = placed.mark
+        text = mark.passage or mark.text
+        notes = [f"marked as {mark.state} on {datetime.fromtimestamp(mark.created):%Y-%m-%d}"]
+        notes += [f"the text was: {sanitize_to_one_line(text)}"] if text else []
+        notes += [f"the note: {sanitize_to_one_line(mark.note)}"] if mark.note else []
+        options = []
+        if placed.problem != "conversation":
+            preview = sanitize_to_one_line(mark.title)
+            options.append(DialogOption("o", "open the conversation", preview, mark.conversation))
+        if mark.superseded_by and placed.target_problem != "gone":
+            name = "open what supersedes it"
+            options.append(DialogOption("b", name, mark.superseded_by, mark.superseded_by))
+        options += [
+            DialogOption("y", "copy the text and the note", "", _COPY),
+            DialogOption("x", "remove the mark", "", _REMOVE),
+        ]
+
+        def act(chosen: str | None) -> None:
+            if chosen == _COPY:
+                copy_text_to_clipboards(self.app, "\n".join(filter(None, (text, mark.note))))
+                self.update_key_hints("copied")
+            elif chosen == _REMOVE:
+                self.action_remove_item()
+            elif chosen is not None:
+                self.close_and_open(chosen)
+
+        title = f"{placed.ref}: {_PROBLEM_TEXTS[placed.problem]}" if placed.problem else placed.ref
+        self.app.push_screen(OptionsDialog(title, options, notes), act)
+
+    def action_edit_item(self) -> None:
+        if row := self.list.selected_row:
+            placed: PlacedMark = row.data
+            if placed.place is None:
+                self._offer_what_is_known(placed)
+            else:
+                ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
+
+    def _show_change(self, _: str) -> None:
+        self.read_rows_after()
