@@ -99,7 +99,7 @@ _LABELS = _make_string_list_schema(
     "Only conversations with all these labels. A label is `KEY`, which means any value, or `KEY=VALUE`."
 )
 _ALL_PROJECTS = _make_boolean_schema(
-    "Search all projects that the user has opened, not only this one. What is found elsewhere has the reference `[PROJECT] REF`."
+    "Search all projects that the user has opened, not only this one. Results from other projects have references such as `[PROJECT] REF`."
 )
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 

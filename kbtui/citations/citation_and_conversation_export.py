@@ -99,7 +99,7 @@ def format_difference_remark(
         ]
     elif not now.strip() and cite.given is not None:
         is_part = cite.given.extent in ("part", "cut")
-        none_left = "None of the paragraphs that the turn was given are in the subject now."
+        none_left = "The subject no longer contains any of the paragraphs that the turn was given."
         remarks.append(none_left if is_part else "The subject is empty now.")
     return " ".join(filter(None, remarks)) or None
 

@@ -84,7 +84,7 @@ class SharedConversation:
         return (
             None
             if self.masked is not None
-            else "Nothing was masked: the export contains all secrets unchanged."
+            else "Secrets were not masked; this export contains them unchanged."
         )
 
     @cached_property

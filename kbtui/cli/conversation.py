@@ -100,7 +100,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N matches (default: 50), or with --list, N conversations (default: all)"
     grep.add_argument("--limit", type=int, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "print at most N characters of XML: a single turn is shortened to fit; several turns that do not fit are an error"
+    text = "print at most N characters of XML; a single turn is shortened, but several turns that do not fit are an error"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser(
         "info", help="show what a conversation contains and which tools and tokens it used"
@@ -133,7 +133,9 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "a conversation or turn: jp-c17457886043, claude-258c7280, …:3"
     resume.add_argument("ref", metavar="ID", help=text)
     purposes = resume.add_mutually_exclusive_group()
-    text = "continue a copy of the conversation; if ID names a turn, a copy by JP ends with it"
+    text = (
+        "continue a copy of the conversation; if ID names a turn, JP ends the copy with this turn"
+    )
     purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
     text = "start a new conversation that has this turn as an attachment (JP only)"
     purposes.add_argument(
@@ -433,7 +435,7 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
         )
     if not args.run and not command.has_directory:
         print_to_stderr(
-            f"{command.directory}: this directory no longer exists, so the command would fail"
+            f"{command.directory}: the directory no longer exists, so the command would fail; create it again, or move the project back"
         )
     if args.run:
         question = f"run {join(command.words)} in {command.directory}?"
@@ -490,13 +492,15 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     lines = _format_conversation_facts(facts)
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     if ref.turn is not None:
-        print_to_stderr(f"these facts are about the whole conversation, not about {args.ref} alone")
+        print_to_stderr(
+            f"the facts below are about the whole conversation, not about {args.ref} alone"
+        )
     for problem in statistics.problems:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
         names = ", ".join(map(sanitize_to_one_line, unpriced))
         print_to_stderr(
-            f"the cost leaves out models without a price in [prices] of config.toml: {names}"
+            f"the cost does not include models without a price in the table [prices] of config.toml: {names}"
         )
     return 0
 

@@ -179,8 +179,8 @@ def _compare_models(args: Namespace) -> int:
     queries = format_counted_noun(len(found["queries"]), "query", "queries")
     lines += [
         "",
-        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: the models share {found['agreement']:.0%} of "
-        f"the 10 best hits, and the best hit of {found['same_best']:.0%} of the queries",
+        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: on average, the models share {found['agreement']:.0%} of "
+        f"the 10 best hits; for {found['same_best']:.0%} of the queries, they have the same best hit",
     ]
     for query in found["queries"][:10]:
         lines.append(f"{query['agreement']:4.0%}  {query['query']}")

@@ -82,7 +82,7 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
     add(
         "--cursor",
         metavar="C",
-        help="list the next page: C is the cursor that the previous page printed; repeat all filters",
+        help="list the next page; C is the cursor printed below the previous page; repeat all filters",
     )
     add("--json", action="store_true", help="print one JSON document")
 
@@ -292,7 +292,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
-            f"the source {source!r} fetched this subject, but no longer updates a subject that you have edited"
+            f"the source {source!r} fetched this subject; it will not update the subject once you have edited it"
         )
     if not subject_editing.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")

@@ -80,8 +80,8 @@ def _keep_sessions(library: Library, args: Namespace) -> int:
             rows.append({"id": info.id, "outcome": outcome})
             if outcome == "shrunk":
                 print_to_stderr(
-                    f"{info.id}: not copied, because the file is smaller than the kept one; "
-                    f"`kbtui keep rm {info.id}` forgets the kept one"
+                    f"{info.id}: not copied, because the file is smaller than the kept copy; "
+                    f"to replace the copy, run `kbtui keep rm {info.id}` first"
                 )
     text = ", ".join(f"{count:,} {_OUTCOMES[name]}" for name, count in counts.items())
     print_text_or_json(f"{text or 'nothing kept'}\n", {"sessions": rows}, args.json)
@@ -262,7 +262,7 @@ def _forget_kept_sessions(args: Namespace, names: list[str]) -> int:
     lost = sum(id_ in known and known[id_].is_original_missing for id_ in ids)
     if lost and not args.yes:
         noun = format_counted_noun(
-            lost, "session that only the archive has", "sessions that only the archive has"
+            lost, "session whose original is gone", "sessions whose originals are gone"
         )
         if not ask_for_confirmation(f"forget {noun}?"):
             print_to_stderr("nothing was forgotten")

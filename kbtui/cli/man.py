@@ -55,8 +55,8 @@ def format_man_page() -> str:
         ".SH DESCRIPTION",
         *_format_man_paragraphs(
             "Without a command, kbtui opens the nearest workspace: the directory at or above "
-            "the current one that contains a directory named .jp or .kbtui. Without such a directory, "
-            "it opens the Git repository around the current directory, else the current directory. "
+            "the current one that contains a directory named .jp or .kbtui. If there is none, "
+            "it opens the Git repository around the current directory, or else the current directory itself. "
             "`kbtui demo` opens an example, "
             "which has the user guide as its first topic.\n\nResults go to standard output, "
             "everything else to standard error."

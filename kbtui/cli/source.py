@@ -61,7 +61,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for command in (add, edit):
         _add_source_options(command, needs_topic=command is add)
-    approve = actions.add_parser("approve", help="show a source and approve it")
+    approve = actions.add_parser("approve", help="show a source, and approve it if you agree")
     run = actions.add_parser("run", help="fetch a source now")
     run.add_argument("--all", action="store_true", help="fetch every approved source")
     remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
@@ -165,7 +165,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 def _print_cron_explanation(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
-            "the engine runs the source at these times; if the engine is not running then, the source runs when the engine starts again; "
+            "the engine runs the source at these times, and makes up for a missed run when it starts; "
             "the engine keeps running while the TUI, `kbtui mcp` or `kbtui index --watch` is open"
         )
 

@@ -228,7 +228,7 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         print_to_stderr(
             'to make JP read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
         )
-    way = 'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
+    way = 'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to its file'
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
         way = "enable the tools with `jp query --cfg skill/kbtui`, or in a persona's `extends`"
     print_to_stderr(way)
@@ -258,7 +258,7 @@ def run_tool_command(args: Namespace) -> int:
 
 
 def declare_mcp_command_arguments(parser: ArgumentParser) -> None:
-    text = "the id of the conversation that calls the tools; searches leave it out"
+    text = "the id of the conversation that calls the tools, which searches leave out"
     parser.add_argument("--current", metavar="ID", help=text)
 
 

@@ -136,9 +136,9 @@ def find_agent_command(
     if info.archived and info.agent == "jp":
         hint = f"it is archived; restore it with `jp c unarchive {info.id}`"
     elif info.kept_from is not None:
-        hint = f"{label} has deleted it; only the copy that kbtui kept is left"
+        hint = f"{label} has deleted it; only the copy in kbtui's archive is left"
     elif info.parent is not None:
-        hint = f"it belongs to {info.parent}"
+        hint = f"it belongs to {info.parent}; name that conversation instead"
     message = f"{label} has no command to {verb} this conversation"
     raise NothingFound(message, where=info.ref, hint=hint)
 

@@ -198,7 +198,7 @@ class StoredSourceDocuments:
 
     def _report_edited_document_left_alone(self, stored: StoredDocument, why: str) -> None:
         name = stored.path.relative_to(self.folder)
-        self.edited.append(f"{name}: {why}; left alone because you edited it")
+        self.edited.append(f"{name}: {why}, but kept because you have edited it")
 
     def _remove_empty_directories(self, folder: Path) -> None:
         """Remove a directory if it is empty, then its parents likewise.

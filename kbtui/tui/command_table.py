@@ -108,7 +108,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
         define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 11, needs="visit", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
-        define_command("outline", "O", "outline", "List the turns or headings of the open document beside it. Type words to filter the list, or a number to go to that turn.", 5, needs="turns", about="item", action="show_outline"),
+        define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 5, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),

@@ -244,7 +244,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
                 "They appear after your first session with one of these agents in this directory."
             )
             if not contents.agents:
-                hint = "`agents` in the table [conversations] of config.toml names only JP."
+                hint = "To read the sessions of other agents, add them to `agents` in the table [conversations] of config.toml."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations

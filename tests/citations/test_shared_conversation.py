@@ -153,7 +153,7 @@ def test_a_file_that_exists_is_overwritten_only_with_force(built: Builder, tmp_p
 
 
 def test_an_export_with_its_secrets_says_so_on_the_page(built: Builder) -> None:
-    for form, sign in (("html", 'id="unmasked"'), ("markdown", "> Nothing was masked")):
+    for form, sign in (("html", 'id="unmasked"'), ("markdown", "> Secrets were not masked")):
         assert sign in export(built, TALK, "--format", form, "--no-mask")
         assert sign not in export(built, TALK, "--format", form)
     assert json.loads(export(built, TALK, "--format", "json", "--no-mask"))["masked"] is None

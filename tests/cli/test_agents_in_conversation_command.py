@@ -254,7 +254,7 @@ def test_a_configured_price_gives_the_cost(
     assert kbtui("info", "claude-158c7280") == 0
     out, err = capsys.readouterr()
     assert "cost                 0.0000\n" in out
-    assert "without a price in [prices] of config.toml: claude-opus-4-6" in err
+    assert "without a price in the table [prices] of config.toml: claude-opus-4-6" in err
 
 
 @pytest.mark.parametrize(

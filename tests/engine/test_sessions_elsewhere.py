@@ -73,7 +73,7 @@ def test_a_search_with_another_variable_finds_its_sessions(
             code, _, err = search("wombat")
             assert code == 0
             assert (
-                "because the engine was started with a different CLAUDE_CONFIG_DIR and cannot restart"
+                "because the engine was started with another value of CLAUDE_CONFIG_DIR, and cannot restart"
                 in err
             )
             other.close()

@@ -40,7 +40,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     assert said("otter") == []
     assert said("badger") == ["nothing found for 'badger'"]
     for empty in ("", "  ", '"', "-"):
-        assert said(empty) == ["nothing to search for: add a word"]
+        assert said(empty) == ["nothing to search for; add a word"]
     [long] = said("a" * 900)
     assert len(long) < 100
     reader.close()

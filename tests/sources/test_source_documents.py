@@ -62,8 +62,8 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
     found.remove_unseen_documents()
     assert found.problems == []
     assert sorted(found.edited) == [
-        "a.md: changed at its source; left alone because you edited it",
-        "b.md: deleted at its source; left alone because you edited it",
+        "a.md: changed at its source, but kept because you have edited it",
+        "b.md: deleted at its source, but kept because you have edited it",
     ]
     assert "My remark." in (root / "topic/docs/a.md").read_text()
     assert "Mine too." in (root / "topic/docs/b.md").read_text()

@@ -291,4 +291,4 @@ async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder)
 
         await tui.until(lambda: "left alone" in drawn())
         assert "skipped, content type image/png is not supported: papers/photo.png" in drawn()
-        assert "one.md: deleted at its source; left alone because you edited it" in drawn()
+        assert "one.md: deleted at its source, but kept because you have edited it" in drawn()

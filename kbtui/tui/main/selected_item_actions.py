@@ -50,7 +50,9 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 """Choice in the export form -> the kinds of events to export. None stands for all kinds."""
 
 MASKED = "masked"
-SECRETS_HELP = "kbtui masks the keys and passwords that it recognizes; look through the file."
+SECRETS_HELP = (
+    "kbtui masks the keys and passwords that it recognizes. Check the file before you share it."
+)
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
@@ -324,7 +326,7 @@ class SelectedItemActions:
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target_in_reader(make_navigation_target(ref))
             return
-        reason = "it is not a web page, nor a subject, image or PDF in the workspace"
+        reason = "kbtui opens only web pages, and subjects, images and PDFs in the workspace"
         main.status.flash_message(f"cannot open {link.href}: {reason}", "warning")
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:

@@ -410,7 +410,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
         shown = self.viewport.switch_to_next_open_tool_folds()
         self.document_view.redraw_after_viewport_change()
         if shown == "diffs":
-            self._post_status_message("Diffs are unfolded; press again for all tool calls.", "dim")
+            self._post_status_message(
+                "Tool calls with diffs are unfolded. Press again to unfold all tool calls.", "dim"
+            )
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
         """Go to the next turn or change, or to the next match while the user searches the document.
