@@ -56,6 +56,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tool": ("tool_commands", "answer one call of a JP local tool"),
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_commands", "show the TUI in a browser on this machine"),
+    "publish": ("published_library", "publish subjects and their vectors for a team"),
+    "library": ("published_library", "show or fetch the library that this workspace subscribes to"),
     "engine": ("engine", "show or stop the engine"),
     "workspaces": ("engine", "list the workspaces that you have opened, or forget some"),
     "doctor": ("diagnostic_commands", "find and explain problems"),
@@ -206,7 +208,7 @@ def _run_command(words: list[str]) -> int:
         from kbtui.cli.tui_commands import open_tui
 
         apply_terminal_text_setting()
-        return open_tui(workspace)
+        return open_tui(_resolve_library_uri(workspace))
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
@@ -241,10 +243,20 @@ def _run_command(words: list[str]) -> int:
         from kbtui.errors import UsageError
 
         raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or omit `-w`")
+    args.workspace = _resolve_library_uri(args.workspace)
     try:
         return run(args)
     finally:
         sys.stdout.flush()
+
+
+def _resolve_library_uri(workspace: str | None) -> str | None:
+    """Return the path of the workspace; for the URI of a published library, the root of its mirror."""
+    if workspace is None or "://" not in workspace:
+        return workspace
+    from kbtui.cli.published_library import find_mirror_of_uri
+
+    return find_mirror_of_uri(workspace)
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:

@@ -15,6 +15,7 @@ from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
 from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
+from kbtui.conversations.formats.published import PUBLISHED_FORMAT, is_published_conversation
 from kbtui.conversations.session_archive import find_archived_copies, get_archive_records_directory
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import (
@@ -111,6 +112,8 @@ def list_enabled_conversation_formats() -> list[ConversationFormat]:
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
+    if is_published_conversation(info):
+        return PUBLISHED_FORMAT
     return next(one for one in list_conversation_formats() if one.name == info.agent)
 
 
@@ -449,9 +452,18 @@ def list_watched_agent_files(workspace: Workspace) -> list[Path]:
 def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    for one in list_enabled_conversation_formats():
+    found = set[str]()
+    formats = list_enabled_conversation_formats()
+    for one in formats:
         if only is None or only.startswith(one.id_prefix):
-            yield from iterate_stored_conversations(workspace, one, only)
+            for stored in iterate_stored_conversations(workspace, one, only):
+                found.add(stored.id)
+                yield stored
+    prefixes = tuple(one.id_prefix for one in formats)
+    for stored in PUBLISHED_FORMAT.find_stored_conversations(workspace, only)[0]:
+        # The user's own copy of a conversation counts, not the published one.
+        if stored.id not in found and stored.id.startswith(prefixes):
+            yield stored
 
 
 def iterate_stored_conversations(

@@ -420,14 +420,17 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: EngineEmbeddingModel | None = None,
+        find_published_vectors: Callable[[], Path | None] = lambda: None,
     ) -> None:
         """Create the worker.
 
+        `find_published_vectors` returns the file with the vectors of a published library, or None.
         `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
         may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
+        self._find_published_vectors = find_published_vectors
         self._model = model or EngineEmbeddingModel(settings.model, log)
         self._model_key = ""
         self.keywords_only_notice: Notice | None = MODEL_LOADING
@@ -738,10 +741,12 @@ class EmbeddingWorker:
         """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
+        from kbtui.index.published_vectors import PublishedVectors
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
-        cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
+        published = PublishedVectors(self._find_published_vectors)
+        cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
             if self._open_folder != folder or self._queue is None:
                 store = VectorStore(

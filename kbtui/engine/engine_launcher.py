@@ -141,7 +141,10 @@ _KEPT_VARIABLES = (
     *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "SSL_CERT_FILE"),
     *paths.AGENT_DIRECTORY_VARIABLES,
 )
-_KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
+_KEPT_PREFIXES = (
+    *("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_"),
+    *paths.STORE_VARIABLE_PREFIXES,
+)
 
 
 class EngineNotRunning(EngineUnavailable):
@@ -315,7 +318,8 @@ def _start_engine(workspace: Workspace) -> Any:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+        if name in _KEPT_VARIABLES
+        or (name.startswith(_KEPT_PREFIXES) and name != paths.PUBLISH_KEY_VARIABLE)
     }
     import subprocess
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -23,6 +24,7 @@ from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
+from kbtui.workspace.published_mirror import find_mirror
 
 if TYPE_CHECKING:
     import threading
@@ -140,6 +142,8 @@ FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
 """The interval in seconds at which the engine looks for a source with a schedule while there is none."""
+PULL_CHECK_SECONDS = 30.0
+"""The engine checks at this interval, in seconds, whether to refresh the published library."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
@@ -190,7 +194,7 @@ class EngineWorkspace:
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
         self._pace = PaceEstimator()
-        self._log_swept_at = self._schedule_checked_at = -math.inf
+        self._log_swept_at = self._schedule_checked_at = self._pull_checked_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
         with client_environment.use():
             self._embedding_worker = EmbeddingWorker(
@@ -200,6 +204,7 @@ class EngineWorkspace:
                 self._broadcast_engine_readiness,
                 log,
                 EngineEmbeddingModel(settings.model, log, models),
+                lambda: mirror.database if (mirror := find_mirror(workspace)) else None,
             )
             self._index_worker = IndexWorker(
                 workspace,
@@ -296,6 +301,10 @@ class EngineWorkspace:
             if time.monotonic() - self._schedule_checked_at > pause:
                 self._schedule_checked_at = time.monotonic()
                 await self._run_in_thread(self._run_due_sources)
+            if time.monotonic() - self._pull_checked_at > PULL_CHECK_SECONDS:
+                self._pull_checked_at = time.monotonic()
+                if find_mirror(self.workspace) is not None:
+                    await self._run_in_thread(self._pull_library_if_due)
         self._search_service.close_index_if_idle()
 
     def check_files_soon(self) -> None:
@@ -314,6 +323,19 @@ class EngineWorkspace:
             self._schedule.check_and_start_due_sources()
         except KbtuiError as error:
             self._log(f"sources: {error}")
+
+    def _pull_library_if_due(self) -> None:
+        """Fetch the current version of the published library, if it is time to. Log errors."""
+        from kbtui.publishing.library_mirror import is_pull_due, pull_subscribed_library
+
+        try:
+            if (
+                is_pull_due(self.workspace)
+                and not pull_subscribed_library(self.workspace).is_unchanged
+            ):
+                self._index_worker.request_index_refresh()
+        except (KbtuiError, OSError, sqlite3.Error) as error:
+            self._log(f"the published library was not refreshed: {error}")
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be closed and opened again, or None if it can stay open."""

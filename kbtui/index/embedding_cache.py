@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.embedding_model import Matrix
+    from kbtui.index.published_vectors import PublishedVectors
 
 
 _Result = TypeVar("_Result")
@@ -34,10 +35,14 @@ def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
 
 
 class EmbeddingCache:
-    """The cached vectors of one model. Only one thread may use it."""
+    """The cached vectors of one model. Only one thread may use it.
 
-    def __init__(self, path: Path, model: str) -> None:
-        self._path, self.model = path, model
+    Texts that the cache lacks are looked up in `published`, the vectors of a published library. They are
+    not copied into the cache.
+    """
+
+    def __init__(self, path: Path, model: str, published: PublishedVectors | None = None) -> None:
+        self._path, self.model, self._published = path, model, published
         self._retry_with_new_cache_file(self._open_embedding_cache_file)
 
     def _open_embedding_cache_file(self) -> None:
@@ -67,7 +72,11 @@ class EmbeddingCache:
     def get_cached_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Map each hash that has a cached vector to this vector, as bytes of float32 numbers."""
         held = list(hashes)
-        return self._retry_with_new_cache_file(lambda: self._read_cached_vectors(held))
+        found = self._retry_with_new_cache_file(lambda: self._read_cached_vectors(held))
+        if self._published is not None and len(found) < len(held):
+            missing = [key for key in held if key not in found]
+            found |= self._published.get_vectors(self.model, missing)
+        return found
 
     def _read_cached_vectors(self, hashes: list[bytes]) -> dict[bytes, bytes]:
         marks = ", ".join("?" * len(hashes))
@@ -98,3 +107,5 @@ class EmbeddingCache:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+        if self._published is not None:
+            self._published.close()

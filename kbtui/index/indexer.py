@@ -343,8 +343,11 @@ class WorkspaceIndexWriter:
         self.topic_folders = [
             self.workspace.root / topic.subjects
             for topic in knowledge.topics.values()
-            if topic.enable
+            if topic.enable and not topic.is_published
         ]
+        if knowledge.published is not None:
+            # The engine watches them, because another process can pull a new version.
+            self.topic_folders.append(knowledge.published.mirror.root)
         # A problem with a single key does not make the whole file unreadable.
         unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
         self.configuration_problem = next(unreadable, None)

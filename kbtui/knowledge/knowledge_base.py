@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.errors import NothingFound, UsageError, suggest_similar_key
 from kbtui.knowledge import learn_tool_answers, system_prompt_section
@@ -19,6 +19,7 @@ from kbtui.knowledge.subject_visibility import (
     scan_topic_slugs,
 )
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
+from kbtui.workspace.published_mirror import PublishedMirror, find_mirror, get_mirror_of_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -293,7 +294,54 @@ def load_knowledge(
             raise make_unknown_topic_error(topics, name, f"--cfg {value}")
     for value in knowledge:
         apply_preload_option(topics, value)
-    return KnowledgeBase(workspace, topics, problems + declared.problems, found.files)
+    published = load_published_topics(workspace)
+    if published is not None:
+        # The workspace's own declaration counts, even if it has a mistake.
+        own = declared.values.keys()
+        topics |= {name: one for name, one in published.topics.items() if name not in own}
+        found.files.append(published.mirror.facts_file)
+    return KnowledgeBase(workspace, topics, problems + declared.problems, found.files, published)
+
+
+class PublishedTopics(NamedTuple):
+    """The topics in the mirror that a workspace subscribes to."""
+
+    mirror: PublishedMirror
+    topics: dict[str, Topic]
+
+    def find_topic_directory(self, topic: str) -> str | None:
+        """Return the real path of a topic's directory in the mirror, or None if there is none."""
+        if topic not in self.topics:
+            return None
+        directory = os.path.realpath(self.mirror.topics_directory / topic)
+        return directory if os.path.isdir(directory) else None  # noqa: PTH112
+
+
+def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
+    """Load the topics of the mirror that a workspace subscribes to; None if there is no mirror.
+
+    A mirror declares its topics itself, so None is returned for it, too.
+    """
+    mirror = find_mirror(workspace)
+    if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
+        return None
+    topics = {
+        str(one["id"]): Topic(
+            id=str(one["id"]),
+            subjects=PUBLISHED_DIRECTORY,
+            title=one["title"],
+            introduction=one["introduction"],
+            description=one["description"],
+            origin=mirror.facts_file,
+            is_published=True,
+        )
+        for one in mirror.read_facts().get("topics", ())
+    }
+    return PublishedTopics(mirror, topics)
+
+
+PUBLISHED_DIRECTORY = "(published library)"
+"""What is shown as the directory of a topic that only the published library has."""
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
@@ -325,18 +373,23 @@ class KnowledgeBase:
         topics: dict[str, Topic],
         problems: list[KnowledgeProblem],
         files: list[Path],
+        published: PublishedTopics | None = None,
     ) -> None:
         self.workspace = workspace
         self.topics = topics
+        self.published = published
         self.problems = problems
         self.files = list(dict.fromkeys(files))
         self._resolved: dict[str, SubjectSlugsByVisibility] = {}
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
+        self._is_mirror = get_mirror_of_root(self._folder) is not None
         for topic in topics.values():
-            if topic.enable and (problem := find_topic_directory(self._root, topic)[1]):
-                self._add_problems([problem])
+            is_here = not topic.is_published and self._find_mirrored_directory(topic.id) is None
+            if topic.enable and is_here:
+                problem = find_topic_directory(self._root, topic)[1]
+                self._add_problems([problem] if problem else [])
 
     @property
     def hint_to_declare_topic(self) -> str:
@@ -473,7 +526,9 @@ class KnowledgeBase:
         return self._copy_with_topics(topics)
 
     def _copy_with_topics(self, topics: dict[str, Topic]) -> KnowledgeBase:
-        other = KnowledgeBase(self.workspace, topics, list(self.problems), self.files)
+        other = KnowledgeBase(
+            self.workspace, topics, list(self.problems), self.files, self.published
+        )
         other._resolved = {
             name: SubjectSlugsByVisibility(topics[name], walked.scan, walked.folder)
             for name, walked in self._resolved.items()
@@ -487,10 +542,14 @@ class KnowledgeBase:
             if topic not in self.topics:
                 hint = learn_tool_answers.suggest_similar_topics(topic, list(self.topics))
                 raise NothingFound(f"unknown topic {topic!r}", hint=hint)
-            found, problems = scan_topic_slugs(self._root, self.topics[topic])
+            mirrored = self._find_mirrored_directory(topic)
+            found, problems = scan_topic_slugs(self._root, self.topics[topic], mirrored)
             self._resolved[topic] = found
             self._add_problems(problems)
         return found
+
+    def _find_mirrored_directory(self, topic: str) -> str | None:
+        return self.published.find_topic_directory(topic) if self.published else None
 
     def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
@@ -504,7 +563,12 @@ class KnowledgeBase:
         if slug not in records:
             resolved = self.get_topic_slugs(topic)
             scan, relative = resolved.scan, resolved.scan.relative_paths[slug]
-            file = f"{resolved.folder}/{relative}"
+            is_published = slug in scan.published
+            folder, root = resolved.folder, self._folder
+            if is_published:
+                folder = self._find_mirrored_directory(topic) or folder
+                root = Path(folder)
+            file = f"{folder}/{relative}"
             size = mtime_ns = inode = 0
             with suppress(OSError):
                 # os.stat is faster than Path.stat, which matters for up to 20,000 calls in a row.
@@ -522,6 +586,7 @@ class KnowledgeBase:
                 size=size,
                 mtime_ns=mtime_ns,
                 inode=inode,
-                root=self._folder,
+                is_published=is_published or self._is_mirror,
+                root=root,
             )
         return records[slug]

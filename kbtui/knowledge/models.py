@@ -13,7 +13,8 @@ class Topic:
     """A topic, as a table `[kb.topic.<id>]` declares it.
 
     `subjects` is the configured directory, relative to the root. `origin` is the first file that
-    declared the topic.
+    declared the topic. `is_published` means that only the published library declares the topic, so it
+    has no directory in the workspace.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Topic:
     learned: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     origin: Path | None = None
+    is_published: bool = False
 
     @property
     def name(self) -> str:
@@ -37,7 +39,8 @@ class Subject:
     """One text file of a topic. `relative` is its path in the topic's directory.
 
     If two files would have the same slug, only one gets that slug. The other is `shadowed`, and its
-    slug is its path. `root` is the workspace's root; files outside it are not read.
+    slug is its path. `root` is the workspace's root; files outside it are not read. If `is_published`,
+    the file is in the mirror of the published library, `root` is that mirror, and nobody edits the file.
     """
 
     topic: str
@@ -51,6 +54,7 @@ class Subject:
     size: int = 0
     mtime_ns: int = 0
     inode: int = 0
+    is_published: bool = False
     root: Path | None = field(default=None, repr=False, compare=False)
 
     @cached_property

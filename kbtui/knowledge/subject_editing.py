@@ -164,7 +164,9 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
 def validate_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
     """Return the slug for a new file; raises `UsageError` if the slug is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
-    if knowledge.find_subject(topic.id, slug) is not None:
+    existing = knowledge.find_subject(topic.id, slug)
+    # A file in the workspace counts instead of the published one.
+    if existing is not None and not existing.is_published:
         ref = f"{topic.id}/{slug}"
         hint = f"change it with `kbtui entry edit {ref}`, or choose another --slug"
         raise UsageError("the subject already exists", where=ref, hint=hint)
@@ -191,6 +193,7 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
 
     Raises `KbtuiError`.
     """
+    check_subject_is_editable(subject)
     path = subject.path
     try:
         before = path.read_bytes()
@@ -204,6 +207,16 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
     except OSError as error:
         reason = error.strerror or str(error)
         raise KbtuiError(f"the file cannot be read: {reason}", where=str(path)) from error
+
+
+def check_subject_is_editable(subject: Subject) -> None:
+    """Raise `UsageError` for a subject that is only in the mirror of the published library."""
+    if subject.is_published:
+        raise UsageError(
+            "the subject is only in the published library, which cannot be edited",
+            where=subject.ref,
+            hint="create a subject with the same name in your checkout: it counts instead of the published one",
+        )
 
 
 def open_file_in_editor(path: Path, line: int) -> None:
@@ -281,6 +294,7 @@ def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
     The result is None if the file is not found in the trash, for example because the trash is on another
     disk. Raises `TrashUnavailableError` or `NothingFound`.
     """
+    check_subject_is_editable(subject)
     from send2trash import send2trash
 
     try:
@@ -348,6 +362,7 @@ def restore_trashed_file(trashed: TrashedFile) -> None:
 
 def delete_subject(subject: Subject) -> None:
     """Delete a subject's file permanently; raises `KbtuiError`."""
+    check_subject_is_editable(subject)
     try:
         subject.path.unlink()
     except OSError as error:

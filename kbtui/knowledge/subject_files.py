@@ -14,6 +14,8 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.files import write_file_atomically
 from kbtui.knowledge.topic_scan import is_inside_directory, split_file_extension
 from kbtui.text import make_backtick_fence
+from kbtui.workspace.paths import TOPICS_FILE
+from kbtui.workspace.published_mirror import get_mirror_of_root
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
@@ -147,6 +149,12 @@ def make_safe_file_name(text: str) -> str:
 
 def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
     """Create a topic's directory if it is missing, and return its real path; raises `KbtuiError`."""
+    if topic.is_published or get_mirror_of_root(workspace.root) is not None:
+        raise UsageError(
+            "the topic is only in the published library, which cannot be edited",
+            where=topic.id,
+            hint=f"declare the topic in {workspace.format_config_path(TOPICS_FILE)} of your checkout",
+        )
     root = Path(os.path.realpath(workspace.root))
     return create_directory_inside_workspace(root, root / topic.subjects)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -185,17 +186,29 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Knowledge
 
 
 def scan_topic_slugs(
-    root: str, topic: Topic
+    root: str, topic: Topic, mirrored: str | None = None
 ) -> tuple[SubjectSlugsByVisibility, list[KnowledgeProblem]]:
-    """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
+    """Walk a topic's directory below the real path `root`; return its slugs and the problems.
+
+    `mirrored` is the real path of the topic's directory in the mirror of the published library, if there
+    is one. Files that the workspace lacks are added from there.
+    """
     scan = TopicScan({}, [])
-    real, problem = find_topic_directory(root, topic)
+    if topic.is_published:
+        real, problem = None, None
+    else:
+        real, problem = find_topic_directory(root, topic)
     if real is not None:
         try:
             scan = scan_topic_directory(root, real)
         except OSError:
             # The directory has changed since the check. Check again to get the right message.
             _, problem = find_topic_directory(root, topic)
+    if mirrored is not None:
+        with suppress(OSError):
+            scan.add_published_files(scan_topic_directory(mirrored, mirrored))
+        # A checkout need not contain what is published.
+        problem = None if not Path(root, topic.subjects).exists() else problem
     problems = [problem] if problem else []
     for message, path in scan.mistakes:
         where = Path(topic.subjects, path).as_posix()

@@ -19,7 +19,7 @@ class TopicScan:
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
     have the same slug, one of them gets it, and the slugs of the others are their paths. `shadowed`
     maps these paths to the common slug. `mistakes` has a pair `(message, path)` for each file that was
-    left out.
+    left out. `published` has the slugs of files that are only in the mirror of the published library.
     """
 
     def __init__(
@@ -37,11 +37,22 @@ class TopicScan:
                 other = f"./{path}" if path in files_by_slug else path
                 self.relative_paths[other] = path
                 self.shadowed[other] = slug
+        self.published = set[str]()
         self.slugs = sorted(self.relative_paths)
         self.hidden = {slug for slug, path in self.relative_paths.items() if is_hidden_path(path)}
 
     def __contains__(self, slug: str) -> bool:
         return slug in self.relative_paths
+
+    def add_published_files(self, mirror: TopicScan) -> None:
+        """Add the files of a mirror whose slugs no file of the workspace has."""
+        for slug, path in mirror.relative_paths.items():
+            if slug not in self.relative_paths:
+                self.relative_paths[slug] = path
+                self.published.add(slug)
+                if slug in mirror.shadowed:
+                    self.shadowed[slug] = mirror.shadowed[slug]
+        self.slugs = sorted(self.relative_paths)
 
 
 def split_file_extension(name: str) -> tuple[str, str]:

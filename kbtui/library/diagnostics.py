@@ -36,7 +36,7 @@ FindingCode = Literal[
     "engine_without_workspace",
     "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
     "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_missing", "learn_tool_outdated",
-    "learn_tool_unneeded", "locale_not_utf8", "marks_unusable", "model_off", "model_ready", "model_unavailable",
+    "learn_tool_unneeded", "library_mirrored", "library_problem", "locale_not_utf8", "marks_unusable", "model_off", "model_ready", "model_unavailable",
     "not_installed", "package_incomplete", "package_missing", "package_version",
     "packages_installed", "problem", "query_log_unusable", "refresh_failed", "settings",
     "source_not_approved", "source_run_failed", "source_topic_unknown", "sources_counted",
@@ -142,6 +142,8 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "learn_tool_missing": "{file} is missing, but topics have subjects to learn; `kbtui tools install` writes it",
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it, or shows what is new if you have edited it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
+    "library_mirrored": lambda values: _format_library_finding(values),
+    "library_problem": "{remote}: {detail}",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
     "marks_unusable": "marks are not shown: {detail}",
     "model_off": "switched off in the settings, so search uses keywords only",
@@ -577,6 +579,44 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
         yield "wrong", "archive_damaged", {"file": str(one.path), "detail": one.reason}
 
 
+def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
+    """Say how the workspace compares with the library that it subscribes to, if there is one."""
+    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+    from kbtui.publishing.library_mirror import PROBLEM_TEXTS, describe_subscription
+
+    model = None
+    with suppress(EmbeddingModelUnavailable):
+        model = find_embedding_model(library.settings.model).key
+    status = describe_subscription(library.workspace, model)
+    if status is None:
+        return
+    if status.is_mirrored:
+        facts = {
+            "remote": status.remote,
+            "published_at": status.published_at,
+            "commit": status.commit,
+            "differing": status.differing,
+            "only_published": status.only_published,
+            "only_here": status.only_here,
+        }
+        yield "ok", "library_mirrored", facts
+    if status.problem:
+        detail = PROBLEM_TEXTS[status.problem].format(detail=status.detail)
+        state: FindingState = "wrong" if status.problem == "error" else "note"
+        values = {"remote": status.remote, "problem": status.problem, "detail": detail}
+        yield state, "library_problem", values
+
+
+def _format_library_finding(values: Mapping[str, Any]) -> str:
+    commit = f" from commit {values['commit'][:12]}" if values["commit"] else ""
+    return (
+        f"{values['remote']} was published on {values['published_at']}{commit}: "
+        f"{format_counted_noun(values['differing'], 'subject')} of yours in another version, "
+        f"{values['only_here']:,} not published, "
+        f"{format_counted_noun(values['only_published'], 'entry', 'entries')} only there"
+    )
+
+
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
     from kbtui.userdata.user_data_store import UserData
@@ -588,6 +628,7 @@ def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
         yield "ok", "sources_counted", {"sources": count}
     for problem in found.problems:
         yield "wrong", "problem", {"detail": str(problem)}
+    yield from _diagnose_published_library(library)
     if not found.sources:
         return
     userdata = UserData(library.workspace)

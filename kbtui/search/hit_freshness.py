@@ -19,6 +19,7 @@ from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
 from kbtui.search.search_request_and_answer import OutdatedSubject
 from kbtui.text import strip_escape_sequences
+from kbtui.workspace.published_mirror import find_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +47,7 @@ class HitFreshnessChecker:
         self._workspace = workspace
         self._is_configuration_changed = _has_configuration_changed(reader)
         self._format_current_file_state = cache(_format_current_file_state)
-        self._read_subject_file = cache(partial(read_subject_file, str(workspace.root)))
+        self._read_subject_file = cache(self._read_current_subject_file)
         self._load_conversation = cache(partial(_load_conversation, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
 
@@ -82,6 +83,12 @@ class HitFreshnessChecker:
         if subject is None or subject.disabled or str(subject.path) != entry.path:
             return False
         return not subject.hidden or entry.hidden
+
+    def _read_current_subject_file(self, path: str) -> str | None:
+        text = read_subject_file(str(self._workspace.root), path)
+        if text is None and (mirror := find_mirror(self._workspace)) is not None:
+            text = read_subject_file(os.path.realpath(mirror.root), path)
+        return text
 
     def _find_chunk_in_subject_file(
         self, entry: CatalogEntry, chunk: Chunk

@@ -51,11 +51,15 @@ def make_thread_with_client_environment(target: Callable[[], object], name: str)
 
 
 def make_child_environment() -> dict[str, str]:
-    """Return the environment for a new process that works in the current client environment."""
+    """Return the environment for a new process that works in the current client environment.
+
+    In the engine, it has no credentials of stores.
+    """
     if (current := _current.get()) is None:
         return dict(os.environ)
     own = os.environ.keys() - set(paths.CLIENT_VARIABLES)
-    return {name: os.environ[name] for name in own} | current.variables
+    kept = (name for name in own if not name.startswith(paths.STORE_VARIABLE_PREFIXES))
+    return {name: os.environ[name] for name in kept} | current.variables
 
 
 def _get_current_variables() -> Mapping[str, str]:

@@ -100,6 +100,11 @@ class GitHistory:
         output = self._run_git("rev-list", "-1", f"--before={time}", "HEAD")
         return (output or b"").decode().strip() or None
 
+    def get_current_commit(self) -> str | None:
+        """Return the hash of the current commit; None if there is none yet."""
+        output = self._run_git("rev-parse", "--verify", "--quiet", "HEAD")
+        return (output or b"").decode("ascii", "replace").strip() or None
+
     def list_line_origins(self, path: str) -> list[LineOrigin]:
         """Return the origin of each line of a file in the current commit."""
         output = self._run_git(

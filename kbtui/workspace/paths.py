@@ -58,6 +58,13 @@ CLIENT_VARIABLES = (
     "XDG_STATE_HOME",
 )
 """The environment variables that `read_variable` reads: they decide what kbtui reads and answers."""
+STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
+"""The beginnings of the variables of stores of published libraries.
+
+The engine needs them to refresh a library. It does not pass them on to programs of sources.
+"""
+PUBLISH_KEY_VARIABLE = "KBTUI_PUBLISH_KEY"
+"""The environment variable with the private key of the job that publishes. The engine does not get it."""
 
 
 def _get_process_variables() -> Mapping[str, str]:
@@ -223,8 +230,8 @@ JP_DIRECTORY = ".jp"
 """The name of the directory that every JP workspace contains. kbtui's configuration is in it, too."""
 KBTUI_DIRECTORY = ".kbtui"
 """The name of the directory of kbtui's configuration in a workspace without `.jp`."""
-TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
-"""The names of the files that declare topics and sources."""
+TOPICS_FILE, SOURCES_FILE, LIBRARY_FILE = "kb.toml", "kb-sources.toml", "kb-library.toml"
+"""The names of the files that declare topics, sources, and what is published and subscribed to."""
 
 
 def find_workspace_root(start: str) -> str:

@@ -44,6 +44,8 @@ COMMAND_PAGES = {
     "tool": "guide/assistants",
     "mcp": "guide/assistants",
     "serve": "guide/commands/serve",
+    "publish": "guide/commands/publish",
+    "library": "guide/commands/publish",
     "engine": "guide/commands/diagnosis",
     "workspaces": "guide/commands/workspaces",
     "doctor": "guide/commands/diagnosis",

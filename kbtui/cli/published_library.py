@@ -1,0 +1,303 @@
+"""The commands `publish` and `library`: publish a workspace, and fetch what others published."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbtui.cli.command_output import (
+    ProgressLine,
+    print_text_or_json,
+    print_to_stderr,
+)
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.text import format_counted_noun, sanitize_to_one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable
+
+    from kbtui.publishing.library_mirror import PullResult, SubscriptionStatus
+    from kbtui.publishing.library_parts import EntryKey
+    from kbtui.publishing.library_publisher import PublishResult, TextEmbedder
+    from kbtui.workspace import Settings, Workspace
+
+
+def declare_publish_command_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    text = "where to publish: s3://BUCKET/PATH, gs://…, az://…, or a directory"
+    add("uri", nargs="?", metavar="URI", help=text)
+    text = "list exactly what would leave this machine, and write nothing"
+    add("--dry-run", action="store_true", help=text)
+    add("--no-vectors", action="store_true", help="do not embed anything, and send no vectors")
+    text = "print a new pair of keys for signing, and publish nothing"
+    add("--new-key", action="store_true", help=text)
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def run_publish_command(args: Namespace) -> int:
+    """Publish the subjects of a workspace, with their vectors, for a team.
+
+    kbtui publish s3://team-kb/main --dry-run   list what would be published
+    kbtui publish s3://team-kb/main             publish what has changed
+
+    The table [publish] in kb-library.toml says what may leave: by default the subjects of all topics, and no
+    conversations. Hidden and disabled subjects stay here, and so does a subject that contains a secret. In
+    conversations, secrets are masked. Readers see the old version or the new one, never a mixture. The
+    store's own environment variables have its credentials. KBTUI_PUBLISH_KEY has the key for signing, if
+    the team uses one.
+    """
+    if args.new_key:
+        return _print_new_key(args)
+    if not args.uri:
+        raise UsageError("the URI is missing", hint="write `kbtui publish URI`")
+    from kbtui.publishing.library_manifest import parse_private_key
+    from kbtui.publishing.library_publisher import LibraryPublisher
+    from kbtui.publishing.library_store import LibraryStore
+    from kbtui.publishing.publishable_entries import collect_publishable_entries
+    from kbtui.workspace import find_workspace, load_settings
+    from kbtui.workspace.library_settings import load_library_settings
+    from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+    from kbtui.workspace.published_mirror import get_mirror_of_root, normalize_library_uri
+
+    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    if get_mirror_of_root(workspace.root) is not None:
+        raise UsageError("this workspace is itself a published library", where=str(workspace.root))
+    settings, library = load_settings(), load_library_settings(workspace)
+    private = os.environ.get(PUBLISH_KEY_VARIABLE)
+    key = parse_private_key(private) if private else None
+    store = LibraryStore(normalize_library_uri(args.uri), create=not args.dry_run)
+    entries = collect_publishable_entries(workspace, settings, library.publish)
+    embedder = None if args.no_vectors else _make_embedder(workspace, settings)
+    with ProgressLine() as progress:
+        try:
+            publisher = LibraryPublisher(
+                workspace,
+                store,
+                entries,
+                embedder,
+                private_key=key,
+                public_key=library.library.key,
+                grace_seconds=library.publish.grace_hours * 3600,
+                on_progress=lambda done, total: progress.show_progress(
+                    f"embedding {done:,} of {total:,}"
+                ),
+            )
+            result = publisher.result if args.dry_run else publisher.publish()
+        finally:
+            if embedder is not None:
+                embedder.close()
+    text = _format_dry_run(result) if args.dry_run else _format_publish_result(result)
+    print_text_or_json(text, _make_publish_json(result, args.dry_run), args.json)
+    if not args.json:
+        for one in entries.left_out:
+            print_to_stderr(f"{one.ref}: not published: {one.detail}")
+    return 0
+
+
+def _print_new_key(args: Namespace) -> int:
+    from kbtui.publishing.library_manifest import generate_key_pair
+    from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+
+    private, public = generate_key_pair()
+    text = (
+        f"For the job that publishes, as a secret:\n  {PUBLISH_KEY_VARIABLE}={private}\n"
+        f'For all, in kb-library.toml:\n  [library]\n  key = "{public}"\n'
+    )
+    print_text_or_json(text, {"private_key": private, "public_key": public}, args.json)
+    return 0
+
+
+def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | None:
+    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+    from kbtui.publishing.library_publisher import TextEmbedder
+
+    if settings.model == "off":
+        return None
+    try:
+        model = find_embedding_model(settings.model)
+    except EmbeddingModelUnavailable as error:
+        raise KbtuiError(
+            error.message, where=error.where, hint="--no-vectors publishes without the model"
+        ) from error
+    return TextEmbedder(workspace, model, lambda text: None)
+
+
+def _format_key(key: EntryKey) -> str:
+    return "/".join(key[1:])
+
+
+def _list_keys(word: str, keys: Iterable[EntryKey]) -> str:
+    return "".join(f"{word:<8} {sanitize_to_one_line(_format_key(key))}\n" for key in keys)
+
+
+def _format_dry_run(result: PublishResult) -> str:
+    lines = [
+        _list_keys("new", result.new),
+        _list_keys("changed", result.changed),
+        _list_keys("removed", result.removed),
+    ]
+    vectors = format_counted_noun(result.vectors, "vector")
+    whole = format_counted_noun(len(result.entries.texts), "entry", "entries")
+    lines.append(f"{whole} would be published, {vectors} would be sent\n")
+    if result.entries.hidden:
+        subjects = format_counted_noun(
+            result.entries.hidden, "hidden or disabled subject", "hidden or disabled subjects"
+        )
+        lines.append(f"{subjects} would stay here\n")
+    for id_, count in result.entries.masked.items():
+        lines.append(f"{id_}: {format_counted_noun(count, 'secret')} would be masked\n")
+    return "".join(lines)
+
+
+def _format_publish_result(result: PublishResult) -> str:
+    if result.is_unchanged:
+        return f"nothing has changed since version {result.version}\n"
+    changes = ", ".join(
+        f"{len(keys):,} {word}"
+        for keys, word in (
+            (result.new, "new"),
+            (result.changed, "changed"),
+            (result.removed, "removed"),
+        )
+    )
+    return (
+        f"version {result.version}: {len(result.entries.texts):,} entries ({changes}), "
+        f"{result.vectors:,} new vectors; sent {result.sent_bytes:,} bytes in "
+        f"{format_counted_noun(result.sent_parts, 'part')}\n"
+    )
+
+
+def _make_publish_json(result: PublishResult, is_dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": is_dry_run,
+        "version": result.version,
+        "unchanged": result.is_unchanged,
+        "entries": len(result.entries.texts),
+        "passages": result.entries.passages,
+        "new": list(map(_format_key, result.new)),
+        "changed": list(map(_format_key, result.changed)),
+        "removed": list(map(_format_key, result.removed)),
+        "left_out": [one._asdict() for one in result.entries.left_out],
+        "masked": result.entries.masked,
+        "hidden": result.entries.hidden,
+        "vectors": result.vectors,
+        "computed_vectors": result.computed,
+        "sent_parts": result.sent_parts,
+        "sent_bytes": result.sent_bytes,
+        "deleted_parts": result.deleted,
+    }
+
+
+def declare_library_command_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    text = "status (the default), pull to fetch the current version, forget to delete the mirror"
+    add("action", nargs="?", choices=["status", "pull", "forget"], default="status", help=text)
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def run_library_command(args: Namespace) -> int:
+    """Show, fetch or forget the published library that this workspace subscribes to.
+
+    kbtui library             when it was published, and how many of your files differ
+    kbtui library pull        fetch the current version
+    kbtui library forget      delete the mirror on this machine
+
+    A workspace subscribes with `[library] remote = "URI"` in kb-library.toml. Nothing is fetched before the
+    first `pull`. From then on, the engine fetches new versions, by default every 15 minutes.
+    """
+    from kbtui.publishing.library_mirror import forget_mirror, pull_subscribed_library
+    from kbtui.workspace import find_workspace
+    from kbtui.workspace.published_mirror import get_subscribed_mirror
+
+    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    mirror = get_subscribed_mirror(workspace)
+    if mirror is None:
+        hint = 'write `[library] remote = "URI"` into kb-library.toml'
+        raise NothingFound("this workspace subscribes to no published library", hint=hint)
+    if args.action == "forget":
+        forget_mirror(mirror)
+        print_text_or_json(f"forgot {mirror.uri}\n", {"forgotten": mirror.uri}, args.json)
+        return 0
+    if args.action == "pull":
+        with ProgressLine() as progress:
+            result = pull_subscribed_library(
+                workspace,
+                lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}"),
+            )
+        if not args.json:
+            print_to_stderr(_format_pull_result(result))
+    status = _describe_subscription(workspace)
+    print_text_or_json(_format_subscription(status), status.as_json(), args.json)
+    return 0 if status.is_mirrored else 1
+
+
+def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
+    from kbtui.publishing.library_mirror import describe_subscription
+
+    status = describe_subscription(workspace, find_model_key())
+    assert status is not None
+    return status
+
+
+def find_model_key() -> str | None:
+    """Return the key of the configured model; None if there is none."""
+    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+    from kbtui.workspace import load_settings
+
+    try:
+        return find_embedding_model(load_settings().model).key
+    except EmbeddingModelUnavailable:
+        return None
+
+
+def _format_pull_result(result: PullResult) -> str:
+    if result.is_unchanged:
+        return "the mirror is up to date"
+    entries = format_counted_noun(result.entries, "entry", "entries")
+    return (
+        f"fetched {entries} and {result.vectors:,} vectors, removed {result.removed:,} entries; "
+        f"{result.fetched_bytes:,} bytes in {format_counted_noun(result.requests, 'request')}"
+    )
+
+
+def _format_subscription(status: SubscriptionStatus) -> str:
+    from kbtui.publishing.library_mirror import PROBLEM_TEXTS
+
+    lines = [f"library    {sanitize_to_one_line(status.remote)}"]
+    if status.is_mirrored:
+        commit = f" from commit {status.commit[:12]}" if status.commit else ""
+        lines += [
+            f"published  {status.published_at}{commit} (version {status.version})",
+            f"fetched    {status.pulled_at}, last checked {status.checked_at}",
+            f"contains   {_format_counts(status.counts)}",
+            f"your files {format_counted_noun(status.differing, 'subject')} in another version, "
+            f"{status.only_here:,} not published; "
+            f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the library",
+        ]
+    if status.problem:
+        text = PROBLEM_TEXTS[status.problem].format(detail=status.detail)
+        lines.append(f"note       {sanitize_to_one_line(text)}")
+    return "\n".join(lines) + "\n"
+
+
+def _format_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def find_mirror_of_uri(uri: str) -> str:
+    """Return the root of a library's mirror for `-w URI`; fetch the library if there is no mirror yet."""
+    from kbtui.publishing.library_mirror import pull_library
+    from kbtui.workspace.library_settings import SubscriptionSettings
+    from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
+
+    mirror = PublishedMirror(normalize_library_uri(uri))
+    if not mirror.exists():
+        with ProgressLine() as progress:
+            pull_library(
+                mirror,
+                SubscriptionSettings(remote=uri),
+                lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}"),
+            )
+    return str(mirror.root)

@@ -1,0 +1,99 @@
+"""The vectors of a published library on this machine: by text and model, like the embedding cache.
+
+The pull writes them, and the engine only reads them. Each number has 16 bits: half the bytes to fetch and
+to keep, and rankings stay the same (docs/performance.md). Each row has a checksum. A row that does not
+match it counts as missing, and its text is embedded again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+VECTORS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS vectors (model TEXT, hash BLOB, vector BLOB, sum INTEGER, "
+    "PRIMARY KEY (model, hash)) WITHOUT ROWID"
+)
+LOOKED_UP_HASHES = 500
+"""How many hashes are looked up in one query."""
+
+
+def _compute_checksum(model: str, key: bytes, vector: bytes) -> int:
+    return crc32(vector, crc32(key, crc32(model.encode())))
+
+
+def write_published_vectors(
+    db: sqlite3.Connection, model: str, hashes: Iterable[bytes], vectors: Iterable[bytes]
+) -> None:
+    """Write vectors of 16-bit numbers into the open transaction of `db`."""
+    db.executemany(
+        "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
+        (
+            (model, key, vector, _compute_checksum(model, key, vector))
+            for key, vector in zip(hashes, vectors, strict=True)
+        ),
+    )
+
+
+def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes]) -> set[bytes]:
+    """Return those of `hashes` that have a vector."""
+    found = set[bytes]()
+    for at in range(0, len(hashes), LOOKED_UP_HASHES):
+        some = hashes[at : at + LOOKED_UP_HASHES]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT hash FROM vectors WHERE model = ? AND hash IN ({marks})"
+        found.update(row[0] for row in db.execute(query, (model, *some)))
+    return found
+
+
+class PublishedVectors:
+    """Looks up published vectors. Only one thread may use it.
+
+    `find_database` returns the file, or None as long as nothing was pulled. A file that cannot be read
+    counts as empty: the texts are then embedded on this machine.
+    """
+
+    def __init__(self, find_database: Callable[[], Path | None]) -> None:
+        self._find_database = find_database
+        self._db: sqlite3.Connection | None = None
+
+    def get_vectors(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Map each hash that has a published vector to it, as bytes of float32 numbers."""
+        import numpy as np
+
+        found: dict[bytes, bytes] = {}
+        try:
+            if self._db is None and (path := self._find_database()) is not None:
+                self._db = sqlite3.connect(
+                    f"{path.absolute().as_uri()}?mode=ro",
+                    uri=True,
+                    check_same_thread=False,
+                    isolation_level=None,
+                )
+            if self._db is None:
+                return {}
+            for at in range(0, len(hashes), LOOKED_UP_HASHES):
+                some = hashes[at : at + LOOKED_UP_HASHES]
+                marks = ", ".join("?" * len(some))
+                rows = self._db.execute(
+                    f"SELECT hash, vector, sum FROM vectors WHERE model = ? AND hash IN ({marks})",
+                    (model, *some),
+                )
+                for key, vector, checksum in rows:
+                    if _compute_checksum(model, key, vector) == checksum:
+                        numbers = np.frombuffer(vector, dtype="<f2").astype(np.float32)
+                        found[key] = numbers.tobytes()
+        except (sqlite3.Error, OSError, TypeError, ValueError):
+            self.close()
+        return found
+
+    def close(self) -> None:
+        """Close the file. The next lookup opens it again."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None

@@ -1,0 +1,223 @@
+"""The manifest of a published library: which parts make up its current version, and who signed it.
+
+The manifest is a small JSON file that is replaced in one step, so a reader sees a whole version. It is
+stored as a string inside a JSON object, next to its signature.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from kbtui.errors import KbtuiError, UsageError
+from kbtui.publishing.library_parts import (
+    MAX_CONTENTS_BYTES,
+    MAX_PART_BYTES,
+    PARTS_PREFIX,
+    check_entry_key,
+)
+from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+
+MANIFEST_FORMAT = 1
+"""Increase it when readers of earlier versions cannot read the library."""
+MAX_MANIFEST_BYTES = 8 << 20
+MAX_PARTS = 20_000
+MAX_TOPICS = 10_000
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class UnusableLibrary(KbtuiError):
+    """The manifest of a library is damaged, foreign, or from a later version of kbtui."""
+
+
+class UntrustedLibrary(UnusableLibrary):
+    """The manifest is not signed with the key that the workspace requires."""
+
+
+@dataclass(frozen=True)
+class PartReference:
+    """A part of a version. `name` is its SHA-256, and `contents_checksum` that of its first bytes."""
+
+    name: str
+    kind: str
+    size: int
+    contents_bytes: int
+    contents_checksum: str
+
+    @property
+    def path(self) -> str:
+        """The name of the object in the store."""
+        return f"{PARTS_PREFIX}/{self.name}"
+
+
+@dataclass(frozen=True)
+class PublishedTopic:
+    """A topic of a library."""
+
+    id: str
+    title: str | None = None
+    introduction: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True)
+class LibraryManifest:
+    """One version of a library.
+
+    `number` grows with each version. `published_at` is a time in ISO format by the publisher's clock, and
+    `commit` the commit of the checkout. `chunking` identifies how texts are split into passages, and
+    `model` the model of the vectors. `parts` are in the order in which they apply: a later one replaces
+    entries of an earlier one. `retired` maps parts that this version no longer needs to the store's time
+    at which they became unneeded.
+    """
+
+    number: int
+    name: str
+    published_at: str
+    commit: str | None
+    kbtui: str
+    chunking: int
+    model: str | None
+    topics: list[PublishedTopic]
+    parts: list[PartReference]
+    retired: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    format: int = MANIFEST_FORMAT
+
+    def list_parts_of_kind(self, kind: str) -> list[PartReference]:
+        """Return the parts of texts or of vectors, in order."""
+        return [part for part in self.parts if part.kind == kind]
+
+    def count_bytes(self, kind: str) -> int:
+        """Return the total size of the parts of one kind."""
+        return sum(part.size for part in self.list_parts_of_kind(kind))
+
+
+def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
+    """Return the file of a manifest, signed with `key` if there is one."""
+    text = json.dumps(asdict(manifest), separators=(",", ":"), sort_keys=True)
+    signature = base64.b64encode(key.sign(text.encode())).decode() if key else None
+    return json.dumps({"manifest": text, "signature": signature}).encode()
+
+
+def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
+    """Parse the file of a manifest, and verify its signature if a public key is given.
+
+    Raises `UnusableLibrary`, or `UntrustedLibrary` for a wrong signature.
+    """
+    try:
+        file = json.loads(data)
+        text, signature = file["manifest"], file["signature"]
+        if not isinstance(text, str):
+            raise TypeError
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UnusableLibrary(
+            "this is not the manifest of a published library", where=where, hint="check the URI"
+        ) from error
+    if key:
+        _verify_signature(text, signature, key, where)
+    try:
+        return _parse_manifest_text(text, where)
+    except KbtuiError as error:
+        raise UnusableLibrary(error.message, where=where, hint=error.hint) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnusableLibrary(
+            f"the manifest is damaged ({type(error).__name__})", where=where
+        ) from error
+
+
+def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
+    values: dict[str, Any] = json.loads(text)
+    if values["format"] != MANIFEST_FORMAT:
+        raise UnusableLibrary(
+            f"the library has the format {values['format']!r}, and this kbtui reads {MANIFEST_FORMAT}",
+            hint="install the version of kbtui that the team publishes with",
+        )
+    if len(values["parts"]) > MAX_PARTS or len(values["topics"]) > MAX_TOPICS:
+        raise UnusableLibrary("the library has too many parts or topics")
+    parts = [PartReference(**part) for part in values.pop("parts")]
+    topics = [PublishedTopic(**topic) for topic in values.pop("topics")]
+    for part in parts:
+        numbers = (part.size, part.contents_bytes)
+        if not all(type(one) is int and one >= 0 for one in numbers):
+            raise UnusableLibrary("a part has an invalid size")
+        if part.size > MAX_PART_BYTES or part.contents_bytes > min(part.size, MAX_CONTENTS_BYTES):
+            raise UnusableLibrary("a part is too large")
+        if not _HEX.fullmatch(part.name) or not _HEX.fullmatch(part.contents_checksum):
+            raise UnusableLibrary("a part has an invalid name")
+        if part.kind not in ("texts", "vectors"):
+            raise UnusableLibrary("a part has an unknown kind")
+    for topic in topics:
+        check_entry_key(("subject", topic.id, "x"))
+        texts = (topic.title, topic.introduction, topic.description)
+        if not all(one is None or isinstance(one, str) for one in texts):
+            raise UnusableLibrary("a topic has an invalid text")
+    found = LibraryManifest(parts=parts, topics=topics, **values)
+    if (
+        type(found.number) is not int
+        or type(found.chunking) is not int
+        or not isinstance(found.name, str)
+        or not isinstance(found.published_at, str)
+        or not isinstance(found.commit, str | None)
+        or not isinstance(found.model, str | None)
+        or not isinstance(found.retired, dict)
+        or not isinstance(found.counts, dict)
+    ):
+        raise UnusableLibrary("the manifest has values of wrong types")
+    return found
+
+
+def _verify_signature(text: str, signature: object, key: str, where: str) -> None:
+    hint = "the team's key is in kb-library.toml; ask who publishes whether it has changed"
+    if not isinstance(signature, str):
+        raise UntrustedLibrary(
+            "the library is not signed, but a key is set", where=where, hint=hint
+        )
+    try:
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
+    except (ValueError, binascii.Error) as error:
+        raise UntrustedLibrary(
+            "the key in kb-library.toml is not a public key", where=where, hint=hint
+        ) from error
+    try:
+        public.verify(base64.b64decode(signature, validate=True), text.encode())
+    except (InvalidSignature, ValueError, binascii.Error) as error:
+        raise UntrustedLibrary(
+            "the library is signed with another key", where=where, hint=hint
+        ) from error
+
+
+def parse_private_key(text: str) -> Ed25519PrivateKey:
+    """Return the private key in base64. Raises `UsageError`."""
+    try:
+        return Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True))
+    except (ValueError, binascii.Error) as error:
+        raise UsageError("this is not a private key", where=PUBLISH_KEY_VARIABLE) from error
+
+
+def generate_key_pair() -> tuple[str, str]:
+    """Return a new private key and its public key, both in base64."""
+    private = Ed25519PrivateKey.generate()
+    return _encode(private.private_bytes_raw()), _encode(private.public_key().public_bytes_raw())
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def verify_part(data: bytes, part: PartReference) -> bool:
+    """Return whether these are the bytes of a part."""
+    return len(data) == part.size and sha256(data).hexdigest() == part.name
+
+
+def verify_contents(data: bytes, part: PartReference) -> bool:
+    """Return whether these are the first bytes of a part."""
+    return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum

@@ -1,0 +1,619 @@
+"""Mirrors a published library: fetches what changed, verifies all of it, and only then changes files.
+
+Everything that is fetched is checked: the manifest's signature if the workspace has a key, the checksum of
+every part and entry, names, sizes and counts. An error leaves the mirror as it was. If the machine fails
+while files are replaced, the next pull repeats what is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.conversations.conversation_repository import find_conversation
+from kbtui.conversations.formats.published import (
+    is_published_conversation,
+    make_published_file_name,
+)
+from kbtui.dates import format_unix_time_as_iso
+from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.files import iterate_regular_file_blocks, write_file_atomically
+from kbtui.index.entries_and_chunks import CHUNKING_VERSION
+from kbtui.index.published_vectors import (
+    VECTORS_TABLE,
+    find_known_hashes,
+    write_published_vectors,
+)
+from kbtui.knowledge import load_knowledge
+from kbtui.publishing.library_manifest import (
+    MAX_MANIFEST_BYTES,
+    LibraryManifest,
+    UnusableLibrary,
+    parse_manifest,
+    verify_contents,
+)
+from kbtui.publishing.library_parts import (
+    DamagedPart,
+    TextContents,
+    VectorContents,
+    parse_contents,
+    read_entry,
+    read_vectors,
+)
+from kbtui.publishing.library_publisher import read_whole_part
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.workspace.library_settings import load_library_settings
+from kbtui.workspace.paths import KBTUI_DIRECTORY, TOPICS_FILE, make_private_directory
+from kbtui.workspace.published_mirror import (
+    PublishedMirror,
+    get_mirror_of_root,
+    get_subscribed_mirror,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kbtui.publishing.library_manifest import PartReference
+    from kbtui.publishing.library_parts import EntryKey, PartEntry
+    from kbtui.workspace import Workspace
+    from kbtui.workspace.library_settings import SubscriptionSettings
+
+MAX_ATTEMPTS = 3
+"""How often a pull begins again, because parts were deleted while it was reading."""
+MIRROR_TABLES = f"""
+CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
+{VECTORS_TABLE};
+"""
+
+
+@dataclass
+class PullResult:
+    """What a pull changed. `entries` and `removed` count entries, `vectors` new vectors.
+
+    `are_vectors_remote` means that the library has more vectors than the workspace mirrors.
+    """
+
+    manifest: LibraryManifest
+    entries: int = 0
+    removed: int = 0
+    vectors: int = 0
+    fetched_bytes: int = 0
+    requests: int = 0
+    are_vectors_remote: bool = False
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the mirror was up to date."""
+        return not (self.entries or self.removed or self.vectors)
+
+
+class _PartGone(Exception):
+    """A part of the version was deleted while it was read, so there is a newer version."""
+
+
+class _EntrySource(NamedTuple):
+    """Where an entry of a version is: in which part, at which place."""
+
+    part: PartReference
+    entry: PartEntry
+
+
+def pull_library(
+    mirror: PublishedMirror,
+    settings: SubscriptionSettings,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PullResult:
+    """Bring a mirror up to date with its library; create it first if there is none.
+
+    Raises `StoreError`, `UnusableLibrary`, `DamagedPart` or another `KbtuiError`. The mirror then stays as
+    it was, and `describe_subscription` reports the error.
+    """
+    make_private_directory(mirror.directory)
+    with _lock_mirror(mirror), closing(_open_database(mirror)) as db:
+        try:
+            for attempt in range(MAX_ATTEMPTS):
+                try:
+                    result = _LibraryPull(mirror, settings, db, on_progress).pull()
+                    break
+                except _PartGone as gone:
+                    if attempt == MAX_ATTEMPTS - 1:
+                        raise DamagedPart(
+                            "a part is missing from the store",
+                            where=str(gone),
+                            hint="publish the library again",
+                        ) from gone
+        except (KbtuiError, OSError, sqlite3.Error) as error:
+            _set_state(db, "error", str(error))
+            raise
+        _set_state(db, "error", "")
+        _set_state(db, "checked_at", str(time.time()))
+        return result
+
+
+@contextmanager
+def _lock_mirror(mirror: PublishedMirror) -> Iterator[None]:
+    """Hold the lock of a mirror, so that two processes do not pull at the same time."""
+    with (mirror.directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
+    db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(MIRROR_TABLES)
+    except sqlite3.DatabaseError:
+        # The file is damaged. Everything in it can be fetched again.
+        db.close()
+        for suffix in ("", "-wal", "-shm"):
+            path = mirror.database.with_name(mirror.database.name + suffix)
+            path.unlink(missing_ok=True)
+        db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.executescript(MIRROR_TABLES)
+    return db
+
+
+def _get_state(db: sqlite3.Connection, key: str) -> str:
+    row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _set_state(db: sqlite3.Connection, key: str, value: str) -> None:
+    db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+
+
+class _LibraryPull:
+    """One attempt to bring a mirror up to date."""
+
+    def __init__(
+        self,
+        mirror: PublishedMirror,
+        settings: SubscriptionSettings,
+        db: sqlite3.Connection,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self._mirror, self._settings, self._db = mirror, settings, db
+        self._on_progress = on_progress
+        self._store = LibraryStore(mirror.uri)
+        self._staging = mirror.directory / "staging"
+
+    def pull(self) -> PullResult:
+        found = self._store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
+        if found is None:
+            raise NothingFound(
+                "nothing is published here", where=self._mirror.uri, hint="check the URI"
+            )
+        where = self._store.locate(MANIFEST_NAME)
+        # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
+        key = self._settings.key or _get_state(self._db, "key")
+        manifest = parse_manifest(found.data, where, key)
+        self._result = PullResult(manifest, fetched_bytes=len(found.data), requests=1)
+        checksum = sha256(found.data).hexdigest()
+        _set_state(self._db, "key", key)
+        if self._mirror.exists() and _get_state(self._db, "manifest") == checksum:
+            return self._result
+        if manifest.number < int(_get_state(self._db, "number") or 0):
+            raise UnusableLibrary(
+                f"the store has version {manifest.number}, which is older than the mirrored one",
+                where=where,
+                hint="someone restored an old version; `kbtui library forget` makes kbtui accept it",
+            )
+        self._contents = {part.name: self._get_contents(part) for part in manifest.parts}
+        self._done = 0
+        self._total = len(manifest.parts)
+        shutil.rmtree(self._staging, ignore_errors=True)
+        make_private_directory(self._staging)
+        try:
+            target = self._resolve_entries(manifest)
+            staged = self._stage_changed_entries(target)
+            self._fetch_vectors(manifest)
+            self._apply_version(manifest, checksum, target, staged)
+        finally:
+            shutil.rmtree(self._staging, ignore_errors=True)
+        return self._result
+
+    def _get_contents(self, part: PartReference) -> TextContents | VectorContents:
+        row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
+        if row is not None:
+            return parse_contents(row[0])
+        data = self._store.read_range(part.path, part.contents_bytes)
+        self._result.requests += 1
+        if data is None:
+            raise _PartGone(self._store.locate(part.path))
+        self._result.fetched_bytes += len(data)
+        where = self._store.locate(part.path)
+        if not verify_contents(data, part):
+            raise DamagedPart("the part is damaged: its checksum differs", where=where)
+        try:
+            contents = parse_contents(data)
+        except DamagedPart as error:
+            raise DamagedPart(error.message, where=where) from error
+        if isinstance(contents, TextContents) != (part.kind == "texts"):
+            raise DamagedPart("the part has another kind than the manifest says", where=where)
+        self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
+        return contents
+
+    def _get_part(self, part: PartReference) -> bytes:
+        try:
+            data = read_whole_part(self._store, part)
+        except DamagedPart as error:
+            if "missing" in error.message:
+                raise _PartGone(self._store.locate(part.path)) from error
+            raise
+        self._result.requests += 1
+        self._result.fetched_bytes += len(data)
+        return data
+
+    def _resolve_entries(self, manifest: LibraryManifest) -> dict[EntryKey, _EntrySource]:
+        """Return the entries of the version. A later part replaces entries of an earlier one."""
+        found: dict[EntryKey, _EntrySource] = {}
+        for part in manifest.parts:
+            contents = self._contents[part.name]
+            if isinstance(contents, TextContents):
+                for key in contents.removed:
+                    found.pop(key, None)
+                found |= {entry.key: _EntrySource(part, entry) for entry in contents.entries}
+        return found
+
+    def _stage_changed_entries(self, target: dict[EntryKey, _EntrySource]) -> dict[EntryKey, Path]:
+        """Fetch the entries that the mirror lacks into the staging directory."""
+        have = {
+            tuple(json.loads(key)): checksum
+            for key, checksum in self._db.execute("SELECT key, checksum FROM entries")
+        }
+        wanted: dict[str, list[tuple[EntryKey, _EntrySource]]] = {}
+        for key, source in target.items():
+            is_same = have.get(key) == source.entry.checksum
+            if not is_same or not self._locate_entry(key).is_file():
+                wanted.setdefault(source.part.name, []).append((key, source))
+        staged: dict[EntryKey, Path] = {}
+        for group in wanted.values():
+            part = group[0][1].part
+            data = self._get_part(part)
+            for key, source in group:
+                path = self._staging / str(len(staged))
+                try:
+                    path.write_bytes(read_entry(data, part.contents_bytes, source.entry))
+                except DamagedPart as error:
+                    raise DamagedPart(error.message, where=self._store.locate(part.path)) from error
+                path.chmod(0o444)
+                staged[key] = path
+            self._report_part()
+        return staged
+
+    def _report_part(self) -> None:
+        self._done += 1
+        self._on_progress(self._done, self._total)
+
+    def _fetch_vectors(self, manifest: LibraryManifest) -> None:
+        """Fetch the vectors that the mirror lacks. They belong to no version, because their texts name them."""
+        parts = manifest.list_parts_of_kind("vectors")
+        limit = self._settings.mirror_megabytes * 1_000_000
+        self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
+        if self._result.are_vectors_remote:
+            return
+        applied = set(json.loads(_get_state(self._db, "vectors") or "[]"))
+        for part in parts:
+            contents = self._contents[part.name]
+            assert isinstance(contents, VectorContents)
+            if part.name in applied:
+                continue
+            known = find_known_hashes(self._db, contents.model, contents.hashes)
+            if len(known) < len(set(contents.hashes)):
+                data = self._get_part(part)
+                rows = read_vectors(data, part.contents_bytes, contents)
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    write_published_vectors(self._db, contents.model, contents.hashes, rows)
+                    self._db.execute("COMMIT")
+                finally:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                self._result.vectors += len(contents.hashes) - len(known)
+            self._report_part()
+        names = [part.name for part in parts]
+        if applied - set(names):
+            self._remove_unneeded_vectors(parts)
+        _set_state(self._db, "vectors", json.dumps(names))
+
+    def _remove_unneeded_vectors(self, parts: list[PartReference]) -> None:
+        """Remove the vectors that no part of the version has."""
+        needed: set[tuple[str, bytes]] = set()
+        for part in parts:
+            contents = self._contents[part.name]
+            assert isinstance(contents, VectorContents)
+            needed.update((contents.model, key) for key in contents.hashes)
+        held = self._db.execute("SELECT model, hash FROM vectors").fetchall()
+        gone = [row for row in held if row not in needed]
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("DELETE FROM vectors WHERE model = ? AND hash = ?", gone)
+        self._db.execute("COMMIT")
+
+    def _locate_entry(self, key: EntryKey) -> Path:
+        """Return the path of an entry in the mirror. `check_entry_key` has checked the names."""
+        kind, *names = key
+        if kind == "subject":
+            return self._mirror.topics_directory.joinpath(names[0], *names[1].split("/"))
+        return self._mirror.conversations_directory / make_published_file_name(names[0])
+
+    def _apply_version(
+        self,
+        manifest: LibraryManifest,
+        checksum: str,
+        target: dict[EntryKey, _EntrySource],
+        staged: dict[EntryKey, Path],
+    ) -> None:
+        """Change the files of the mirror to those of the version."""
+        mirror, db = self._mirror, self._db
+        make_private_directory(mirror.conversations_directory)
+        known = [tuple(json.loads(key)) for (key,) in db.execute("SELECT key FROM entries")]
+        gone = [key for key in known if key not in target]
+        published = _parse_time(manifest.published_at)
+        # Removed first: a directory can have the name that a file had.
+        for key in gone:
+            path = self._locate_entry(key)
+            path.unlink(missing_ok=True)
+            self._remove_empty_directories(path.parent)
+        for key, path in staged.items():
+            final = self._locate_entry(key)
+            make_private_directory(final.parent)
+            os.utime(path, (published, published))
+            path.replace(final)
+        for topic in manifest.topics:
+            make_private_directory(mirror.topics_directory / topic.id)
+        _write_if_different(
+            mirror.root / KBTUI_DIRECTORY / TOPICS_FILE, _format_topics_file(manifest)
+        )
+        facts = {
+            "uri": mirror.uri,
+            "name": manifest.name,
+            "number": manifest.number,
+            "published_at": manifest.published_at,
+            "commit": manifest.commit,
+            "kbtui": manifest.kbtui,
+            "chunking": manifest.chunking,
+            "model": manifest.model,
+            "counts": manifest.counts,
+            "topics": [asdict(topic) for topic in manifest.topics],
+            "pulled_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        _write_if_different(mirror.facts_file, json.dumps(facts, indent=2).encode())
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany(
+            "DELETE FROM entries WHERE key = ?", [(json.dumps(list(key)),) for key in gone]
+        )
+        db.executemany(
+            "INSERT OR REPLACE INTO entries VALUES (?, ?)",
+            [(json.dumps(list(key)), target[key].entry.checksum) for key in staged],
+        )
+        names = {part.name for part in manifest.parts}
+        stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
+        db.executemany("DELETE FROM parts WHERE name = ?", stale)
+        _set_state(db, "manifest", checksum)
+        _set_state(db, "number", str(manifest.number))
+        db.execute("COMMIT")
+        self._result.entries, self._result.removed = len(staged), len(gone)
+
+    def _remove_empty_directories(self, directory: Path) -> None:
+        while directory.parent != self._mirror.root and directory != self._mirror.root:
+            try:
+                directory.rmdir()
+            except OSError:
+                return
+            directory = directory.parent
+
+
+def _parse_time(text: str) -> float:
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def _write_if_different(path: Path, data: bytes) -> None:
+    try:
+        if path.read_bytes() == data:
+            return
+    except OSError:
+        make_private_directory(path.parent)
+    write_file_atomically(path, data)
+
+
+def _format_topics_file(manifest: LibraryManifest) -> bytes:
+    """Return the mirror's `kb.toml`, with which the mirror can be opened as a workspace."""
+    import tomli_w
+
+    topics = {}
+    for topic in manifest.topics:
+        texts = {key: value for key, value in asdict(topic).items() if value and key != "id"}
+        topics[topic.id] = {"subjects": f"topics/{topic.id}", **texts}
+    return tomli_w.dumps({"kb": {"topic": topics}}).encode()
+
+
+def pull_subscribed_library(
+    workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
+) -> PullResult:
+    """Pull the library that a workspace subscribes to. Raises `UsageError` if it subscribes to none."""
+    mirror = get_subscribed_mirror(workspace)
+    if mirror is None:
+        settings = load_library_settings(workspace)
+        hint = f'write `[library] remote = "URI"` into {settings.path}'
+        raise UsageError("this workspace subscribes to no published library", hint=hint)
+    return pull_library(mirror, get_subscription_settings(workspace), on_progress)
+
+
+def get_subscription_settings(workspace: Workspace) -> SubscriptionSettings:
+    """Return the settings of a workspace's subscription. Raises `ConfigError`."""
+    return load_library_settings(workspace).library
+
+
+def is_pull_due(workspace: Workspace) -> bool:
+    """Return whether the engine should pull now: the mirror exists, and the last check is old enough.
+
+    A library is pulled for the first time only when the user asks for it, because the file that names it
+    may come from someone else.
+    """
+    try:
+        mirror = get_subscribed_mirror(workspace)
+        settings = get_subscription_settings(workspace)
+    except ConfigError:
+        return False
+    if mirror is None or not mirror.exists() or not settings.refresh_minutes:
+        return False
+    with closing(_open_database(mirror)) as db:
+        checked = float(_get_state(db, "checked_at") or 0)
+        tried = float(_get_state(db, "tried_at") or 0)
+        now = time.time()
+        # A clock that was set back must not stop the refresh.
+        is_due = not 0 <= now - max(checked, tried) < settings.refresh_minutes * 60
+        if is_due:
+            _set_state(db, "tried_at", str(now))
+    return is_due
+
+
+def forget_mirror(mirror: PublishedMirror) -> None:
+    """Delete a mirror. Files in it are private copies, and nothing else is deleted."""
+    if mirror.directory.is_dir():
+        shutil.rmtree(mirror.directory)
+
+
+# the state of a subscription
+
+
+class SubscriptionStatus(NamedTuple):
+    """How a workspace compares with the library that it subscribes to.
+
+    `differing` counts the subjects that the checkout has in another version, `only_published` the entries
+    that it lacks, and `only_here` the subjects that are not published. `problem` is a code, and `detail`
+    the error behind it. Times are in ISO format.
+    """
+
+    remote: str
+    is_mirrored: bool
+    published_at: str | None = None
+    commit: str | None = None
+    version: int | None = None
+    pulled_at: str | None = None
+    checked_at: str | None = None
+    differing: int = 0
+    only_published: int = 0
+    only_here: int = 0
+    counts: dict[str, int] = {}  # noqa: RUF012  (nobody changes it)
+    problem: str | None = None
+    detail: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON form."""
+        return self._asdict()
+
+
+PROBLEM_TEXTS = {
+    "not_pulled": "it was never fetched; `kbtui library pull` fetches it",
+    "error": "the last refresh failed: {detail}",
+    "other_model": "its vectors are from another model ({detail}), so passages are embedded on this machine",
+    "no_vectors": "it has no vectors, so passages are embedded on this machine",
+    "other_version": "it was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
+}
+"""Code of a problem with a subscription -> its text."""
+
+
+def describe_subscription(
+    workspace: Workspace, model: str | None = None
+) -> SubscriptionStatus | None:
+    """Return the state of a workspace's subscription; None if it has none. Raises `ConfigError`.
+
+    `model` is the key of the model of this machine, or None if it is unknown or switched off.
+    """
+    mirror = get_subscribed_mirror(workspace)
+    if mirror is None:
+        return None
+    if not mirror.exists():
+        return SubscriptionStatus(mirror.uri, False, problem="not_pulled")
+    facts = mirror.read_facts()
+    with closing(_open_database(mirror)) as db:
+        error = _get_state(db, "error")
+        checked = float(_get_state(db, "checked_at") or 0)
+        entries = {
+            tuple(json.loads(key)): checksum
+            for key, checksum in db.execute("SELECT key, checksum FROM entries")
+        }
+    status = SubscriptionStatus(
+        mirror.uri,
+        True,
+        facts.get("published_at"),
+        facts.get("commit"),
+        facts.get("number"),
+        facts.get("pulled_at"),
+        format_unix_time_as_iso(checked) if checked else None,
+        counts=facts.get("counts", {}),
+    )
+    if get_mirror_of_root(workspace.root) is None:
+        differing, only_published, only_here = _compare_with_checkout(workspace, entries)
+        status = status._replace(
+            differing=differing, only_published=only_published, only_here=only_here
+        )
+    if error:
+        return status._replace(problem="error", detail=error)
+    if facts.get("model") is None:
+        return status._replace(problem="no_vectors")
+    if model is not None and facts["model"] != model:
+        return status._replace(problem="other_model", detail=str(facts["model"]))
+    if facts.get("chunking") != CHUNKING_VERSION:
+        return status._replace(problem="other_version", detail=str(facts.get("kbtui")))
+    return status
+
+
+def _compare_with_checkout(
+    workspace: Workspace, entries: dict[EntryKey, str]
+) -> tuple[int, int, int]:
+    """Count what differs, what only the library has, and what only the checkout has."""
+    knowledge = load_knowledge(workspace)
+    differing = only_here = seen = 0
+    for topic in knowledge.topics.values():
+        if not topic.enable or topic.is_published:
+            continue
+        for subject in knowledge.iterate_subjects(topic.id):
+            if subject.is_published:
+                continue
+            checksum = entries.get(("subject", subject.topic, subject.relative))
+            if checksum is None:
+                only_here += not (subject.hidden or subject.disabled)
+            else:
+                seen += 1
+                differing += _hash_file(subject.file) != checksum
+    conversations = {key[1] for key in entries if key[0] == "conversation"}
+    published = sum(_is_only_in_mirror(workspace, id_) for id_ in conversations)
+    subjects = sum(key[0] == "subject" for key in entries)
+    return differing, subjects - seen + published, only_here
+
+
+def _is_only_in_mirror(workspace: Workspace, conversation_id: str) -> bool:
+    try:
+        return is_published_conversation(find_conversation(workspace, conversation_id))
+    except KbtuiError:
+        return True
+
+
+def _hash_file(path: str) -> str | None:
+    digest = sha256()
+    try:
+        for block in iterate_regular_file_blocks(path):
+            digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()

@@ -1,0 +1,243 @@
+"""The parts of a published library: files that never change, and whose names are hashes of their content.
+
+A part begins with its table of contents, which can be read alone. All lengths and counts that a part
+claims are checked against limits before they are used, and nothing in a part is executed.
+
+* A part of texts has entries: files of subjects, and conversations. Each is compressed by itself.
+* A part of vectors has the hashes of embedded texts, and their vectors as numbers of 16 bits.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.errors import KbtuiError
+from kbtui.knowledge.topic_scan import find_file_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+
+PARTS_PREFIX = "parts"
+MAX_PART_BYTES = 256 << 20
+MAX_CONTENTS_BYTES = 64 << 20
+MAX_ENTRY_BYTES = 64 << 20
+MAX_ENTRIES_PER_PART = 1_000_000
+MAX_PATH_BYTES = 1000
+MAX_NAME_BYTES = 255
+HASH_BYTES = 16
+_MAGIC = b"kbtui part 1\n"
+_LENGTHS = struct.Struct("<QQ")
+
+EntryKey = tuple[str, ...]
+"""What identifies an entry: `("subject", topic, path)` or `("conversation", id)`."""
+
+
+class DamagedPart(KbtuiError):
+    """A part is damaged, or was not written by kbtui."""
+
+
+class PublishedText(NamedTuple):
+    """An entry to publish: its key, and the bytes of its file."""
+
+    key: EntryKey
+    data: bytes
+
+    @property
+    def checksum(self) -> str:
+        """The SHA-256 of the file, in hexadecimal."""
+        return sha256(self.data).hexdigest()
+
+
+class PartEntry(NamedTuple):
+    """An entry in a part: its key and checksum, its size, and where its compressed bytes are."""
+
+    key: EntryKey
+    checksum: str
+    size: int
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
+class TextContents:
+    """The table of contents of a part of texts. `removed` has the keys of entries that are gone."""
+
+    entries: list[PartEntry]
+    removed: list[EntryKey]
+
+
+@dataclass(frozen=True)
+class VectorContents:
+    """The table of contents of a part of vectors."""
+
+    model: str
+    dimension: int
+    hashes: list[bytes]
+
+
+class EncodedPart(NamedTuple):
+    """A part as bytes. `contents_bytes` is the length of its beginning with the table of contents."""
+
+    data: bytes
+    contents_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The SHA-256 of the part, in hexadecimal."""
+        return sha256(self.data).hexdigest()
+
+    @property
+    def contents_checksum(self) -> str:
+        """The SHA-256 of the table of contents, in hexadecimal."""
+        return sha256(self.data[: self.contents_bytes]).hexdigest()
+
+
+def encode_text_part(texts: Sequence[PublishedText], removed: Iterable[EntryKey]) -> EncodedPart:
+    """Return a part with these entries. Equal entries give equal bytes."""
+    entries, bodies, at = [], [], 0
+    for text in texts:
+        body = zlib.compress(text.data, 6)
+        entries.append([list(text.key), text.checksum, len(text.data), at, len(body)])
+        bodies.append(body)
+        at += len(body)
+    contents = {"kind": "texts", "entries": entries, "removed": sorted(map(list, removed))}
+    return _join_part(contents, b"", b"".join(bodies))
+
+
+def encode_vector_part(model: str, hashes: Sequence[bytes], vectors: np.ndarray) -> EncodedPart:
+    """Return a part with the vectors of the texts with these hashes, one row for each."""
+    contents = {
+        "kind": "vectors",
+        "model": model,
+        "dimension": int(vectors.shape[1]),
+        "count": len(hashes),
+    }
+    return _join_part(contents, b"".join(hashes), vectors.astype("<f2").tobytes())
+
+
+def _join_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedPart:
+    packed = zlib.compress(json.dumps(contents, separators=(",", ":")).encode(), 6)
+    beginning = _MAGIC + _LENGTHS.pack(len(packed), len(table)) + packed + table
+    return EncodedPart(beginning + body, len(beginning))
+
+
+def decompress_bounded(data: bytes, size: int) -> bytes:
+    """Decompress bytes that must have exactly this size afterwards. Raises `DamagedPart`."""
+    try:
+        stream = zlib.decompressobj()
+        found = stream.decompress(data, size + 1)
+    except zlib.error as error:
+        raise DamagedPart(f"it cannot be decompressed: {error}") from error
+    if len(found) != size or not stream.eof:
+        raise DamagedPart("an entry does not have the size that the part claims")
+    return found
+
+
+def parse_contents(data: bytes) -> TextContents | VectorContents:
+    """Parse the beginning of a part. Raises `DamagedPart`."""
+    try:
+        return _parse_contents(data)
+    except DamagedPart:
+        raise
+    except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
+        raise DamagedPart(f"its table of contents is invalid ({type(error).__name__})") from error
+
+
+def _parse_contents(data: bytes) -> TextContents | VectorContents:
+    if not data.startswith(_MAGIC):
+        raise DamagedPart("it is not a part of a library, or from a later version of kbtui")
+    start = len(_MAGIC) + _LENGTHS.size
+    packed, table = _LENGTHS.unpack(data[len(_MAGIC) : start])
+    if start + packed + table > len(data) or packed > MAX_CONTENTS_BYTES:
+        raise DamagedPart("its table of contents is cut")
+    stream = zlib.decompressobj()
+    text = stream.decompress(data[start : start + packed], MAX_CONTENTS_BYTES)
+    if not stream.eof:
+        raise DamagedPart("its table of contents is too large")
+    contents = json.loads(text)
+    if contents["kind"] == "vectors":
+        return _parse_vector_contents(contents, data[start + packed : start + packed + table])
+    if contents["kind"] != "texts":
+        raise DamagedPart("it has an unknown kind")
+    entries, removed = contents["entries"], contents["removed"]
+    if len(entries) + len(removed) > MAX_ENTRIES_PER_PART:
+        raise DamagedPart("it has too many entries")
+    return TextContents(
+        [_parse_entry(entry) for entry in entries], [check_entry_key(key) for key in removed]
+    )
+
+
+def _parse_entry(entry: list[Any]) -> PartEntry:
+    key, checksum, size, start, length = entry
+    numbers = (size, start, length)
+    if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
+        raise DamagedPart("an entry has an invalid size or position")
+    if size > MAX_ENTRY_BYTES:
+        raise DamagedPart("an entry is too large")
+    if not isinstance(checksum, str) or len(checksum) != 64:
+        raise DamagedPart("an entry has an invalid checksum")
+    return PartEntry(check_entry_key(key), checksum, size, start, length)
+
+
+def check_entry_key(key: Any) -> EntryKey:
+    """Return a key, if it cannot name a file outside its directory. Raises `DamagedPart`."""
+    if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
+        raise DamagedPart("an entry has an invalid name")
+    kind, *rest = key or ("",)
+    is_subject = kind == "subject" and len(rest) == 2
+    if not is_subject and not (kind == "conversation" and len(rest) == 1):
+        raise DamagedPart("an entry has an unknown kind")
+    paths = [rest[0], *rest[1].split("/")] if is_subject else rest
+    for name in paths:
+        if (
+            not name
+            or name in (".", "..")
+            or "/" in name
+            or "\\" in name
+            or name.startswith(".")
+            or find_file_name_problem(name)
+            or len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
+        ):
+            raise DamagedPart(f"an entry has a name that is not allowed: {name[:80]!r}")
+    if sum(len(one.encode("utf-8", "surrogatepass")) for one in rest) > MAX_PATH_BYTES:
+        raise DamagedPart("an entry has a name that is too long")
+    return tuple(key)
+
+
+def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorContents:
+    model, dimension, count = contents["model"], contents["dimension"], contents["count"]
+    if type(count) is not int or count * HASH_BYTES != len(table):
+        raise DamagedPart("it has another number of vectors than it claims")
+    if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
+        raise DamagedPart("it has vectors of an invalid size")
+    hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
+    return VectorContents(model, dimension, hashes)
+
+
+def read_entry(data: bytes, contents_bytes: int, entry: PartEntry) -> bytes:
+    """Return the file of an entry in a part of texts. Raises `DamagedPart`."""
+    start = contents_bytes + entry.start
+    found = decompress_bounded(data[start : start + entry.length], entry.size)
+    if sha256(found).hexdigest() != entry.checksum:
+        raise DamagedPart(f"the entry {'/'.join(entry.key[1:])} has another checksum")
+    return found
+
+
+def read_vectors(data: bytes, contents_bytes: int, contents: VectorContents) -> list[bytes]:
+    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedPart`."""
+    import numpy as np
+
+    row = 2 * contents.dimension
+    body = data[contents_bytes:]
+    if len(body) != row * len(contents.hashes):
+        raise DamagedPart("its vectors are cut")
+    if not np.isfinite(np.frombuffer(body, dtype="<f2")).all():
+        raise DamagedPart("a vector is not a number")
+    return [body[at : at + row] for at in range(0, len(body), row)]

@@ -1,0 +1,438 @@
+"""Publishes a workspace: sends what the library lacks, then replaces its manifest in one step.
+
+A killed publish leaves the library as it was. The parts that it has written are used by the next publish,
+because equal content has the same name, or deleted after the grace period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.entries_and_chunks import CHUNKING_VERSION
+from kbtui.index.published_vectors import LOOKED_UP_HASHES, PublishedVectors
+from kbtui.publishing.library_manifest import (
+    MAX_MANIFEST_BYTES,
+    LibraryManifest,
+    PartReference,
+    encode_manifest,
+    parse_manifest,
+    verify_contents,
+    verify_part,
+)
+from kbtui.publishing.library_parts import (
+    PARTS_PREFIX,
+    DamagedPart,
+    EncodedPart,
+    TextContents,
+    VectorContents,
+    encode_text_part,
+    encode_vector_part,
+    parse_contents,
+    read_vectors,
+)
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.version import __version__
+from kbtui.workspace.git_history import find_git_history
+from kbtui.workspace.paths import make_private_directory
+from kbtui.workspace.published_mirror import find_mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import numpy as np
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from kbtui.index.embedding_model import EmbeddingModelSource
+    from kbtui.publishing.library_parts import EntryKey, PublishedText
+    from kbtui.publishing.publishable_entries import PublishableEntries
+    from kbtui.workspace import Workspace
+
+TEXT_PART_BYTES = 8 << 20
+"""The approximate size of the files in a part of texts, before compression."""
+VECTORS_PER_PART = 16_384
+SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
+"""If there are more than `MAX_SMALL_PARTS` parts of a kind with fewer bytes, they are joined."""
+MIN_LIVE_SHARE = 0.5
+"""A part of which less is still needed is replaced."""
+EMBEDDED_BATCH = 256
+
+
+class TextEmbedder:
+    """Gets the vectors of texts: from the embedding cache, from the mirror, or else from the model."""
+
+    def __init__(
+        self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
+    ) -> None:
+        from kbtui.index.embedding_process import EmbeddingProcess
+
+        self.model = model
+        make_private_directory(workspace.cache_dir)
+
+        published = PublishedVectors(
+            lambda: mirror.database if (mirror := find_mirror(workspace)) else None
+        )
+        self._cache = EmbeddingCache(
+            workspace.cache_dir / "embeddings.sqlite", model.key, published
+        )
+        self._process = EmbeddingProcess(model, log)
+        self.computed = 0
+        """How many texts the model has embedded."""
+
+    def close(self) -> None:
+        """End the model's process, and close the cache."""
+        self._process.close()
+        self._cache.close()
+
+    def embed_texts(
+        self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
+    ) -> Iterator[tuple[list[bytes], np.ndarray]]:
+        """Yield hashes and their vectors, at most `VECTORS_PER_PART` at a time, in the order of the hashes."""
+        import numpy as np
+
+        hashes = sorted(texts)
+        for start in range(0, len(hashes), VECTORS_PER_PART):
+            some = hashes[start : start + VECTORS_PER_PART]
+            found: dict[bytes, np.ndarray] = {}
+            for at in range(0, len(some), LOOKED_UP_HASHES):
+                known = self._cache.get_cached_vectors(some[at : at + LOOKED_UP_HASHES])
+                found |= {key: np.frombuffer(one, np.float32) for key, one in known.items()}
+            missing = sorted(some - found.keys(), key=lambda key: len(texts[key]))
+            for at in range(0, len(missing), EMBEDDED_BATCH):
+                keys = missing[at : at + EMBEDDED_BATCH]
+                vectors = self._process.embed_texts([texts[key] for key in keys])
+                fresh = dict(zip(keys, vectors, strict=True))
+                self._cache.store_cached_vectors(fresh)
+                found |= fresh
+                self.computed += len(keys)
+                on_progress(start + len(found))
+            on_progress(start + len(some))
+            yield some, np.vstack([found[key] for key in some])
+
+
+@dataclass
+class PublishedState:
+    """What a library has now: its manifest with its tag, and the tables of contents of its parts."""
+
+    manifest: LibraryManifest | None = None
+    tag: str | None = None
+    texts: dict[str, TextContents] = field(default_factory=dict)
+    vectors: dict[str, VectorContents] = field(default_factory=dict)
+
+
+@dataclass
+class PublishResult:
+    """What a publish sends, or with `dry_run` would send.
+
+    `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send, of which
+    `computed` had to be computed. `sent_bytes` counts the parts and the manifest, and `sent_parts` only
+    parts; both are 0 for a dry run. `deleted` is the number of deleted parts. `version` is the number of
+    the published version, or of the current one if nothing has changed.
+    """
+
+    entries: PublishableEntries
+    new: list[EntryKey]
+    changed: list[EntryKey]
+    removed: list[EntryKey]
+    vectors: int = 0
+    computed: int = 0
+    sent_parts: int = 0
+    sent_bytes: int = 0
+    deleted: int = 0
+    version: int = 0
+    is_unchanged: bool = False
+
+
+def read_published_state(store: LibraryStore, key: str = "") -> PublishedState:
+    """Read the manifest of a library, and the tables of contents of its parts."""
+    found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
+    if found is None:
+        return PublishedState()
+    manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
+    state = PublishedState(manifest, found.tag)
+    for part in manifest.parts:
+        contents = read_part_contents(store, part)
+        if isinstance(contents, TextContents):
+            state.texts[part.name] = contents
+        else:
+            state.vectors[part.name] = contents
+    return state
+
+
+def read_part_contents(store: LibraryStore, part: PartReference) -> TextContents | VectorContents:
+    """Read and verify the table of contents of a part. Raises `DamagedPart`."""
+    data = store.read_range(part.path, part.contents_bytes)
+    if data is None:
+        raise DamagedPart("the part is missing", where=store.locate(part.path))
+    if not verify_contents(data, part):
+        raise DamagedPart(
+            "the part is damaged: its checksum differs", where=store.locate(part.path)
+        )
+    contents = parse_contents(data)
+    if isinstance(contents, TextContents) != (part.kind == "texts"):
+        raise DamagedPart("the part has another kind", where=store.locate(part.path))
+    return contents
+
+
+def read_whole_part(store: LibraryStore, part: PartReference) -> bytes:
+    """Read and verify a part. Raises `DamagedPart`."""
+    found = store.read_object(part.path, part.size)
+    if found is None:
+        raise DamagedPart("the part is missing", where=store.locate(part.path))
+    if not verify_part(found.data, part):
+        raise DamagedPart(
+            "the part is damaged: its checksum differs", where=store.locate(part.path)
+        )
+    return found.data
+
+
+class LibraryPublisher:
+    """One publish of a workspace to a store."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: LibraryStore,
+        entries: PublishableEntries,
+        embedder: TextEmbedder | None,
+        *,
+        private_key: Ed25519PrivateKey | None = None,
+        public_key: str = "",
+        grace_seconds: float = 86_400.0,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """Prepare a publish. Without `embedder`, no vectors are sent, and published ones stay."""
+        self._workspace, self._store, self._entries = workspace, store, entries
+        self._embedder, self._private_key = embedder, private_key
+        self._grace_seconds, self._on_progress = grace_seconds, on_progress
+        self._state = read_published_state(store, public_key)
+        self._sent: list[PartReference] = []
+        self._in_store: set[str] | None = None
+        self.result = self._compare_entries()
+
+    @property
+    def _old_parts(self) -> list[PartReference]:
+        return self._state.manifest.parts if self._state.manifest else []
+
+    def _compare_entries(self) -> PublishResult:
+        published = self._resolve_texts(self._old_parts)
+        ours = self._entries.texts
+        result = PublishResult(
+            self._entries,
+            sorted(ours.keys() - published.keys()),
+            sorted(
+                key
+                for key in ours.keys() & published.keys()
+                if ours[key].checksum != published[key]
+            ),
+            sorted(published.keys() - ours.keys()),
+            vectors=len(self._find_missing_vectors()),
+        )
+        if self._state.manifest is not None:
+            result.version = self._state.manifest.number
+        return result
+
+    def _resolve_texts(self, parts: Iterable[PartReference]) -> dict[EntryKey, str]:
+        """Return the entries, with checksums, that readers of these parts have."""
+        found: dict[EntryKey, str] = {}
+        for part in parts:
+            if (contents := self._state.texts.get(part.name)) is not None:
+                for key in contents.removed:
+                    found.pop(key, None)
+                found |= {entry.key: entry.checksum for entry in contents.entries}
+        return found
+
+    def _find_missing_vectors(self) -> dict[bytes, str]:
+        """Return the texts whose vectors the library lacks."""
+        if self._embedder is None:
+            return {}
+        model = self._embedder.model.key
+        known = set[bytes]()
+        for contents in self._state.vectors.values():
+            if contents.model == model:
+                known.update(contents.hashes)
+        return {key: text for key, text in self._entries.embedded.items() if key not in known}
+
+    def publish(self) -> PublishResult:
+        """Send what the library lacks, replace the manifest, and delete what is no longer needed."""
+        now = self._store.check_conditional_put()
+        vector_parts = self._update_vectors()
+        text_parts = self._update_texts()
+        parts = [*text_parts, *vector_parts]
+        manifest = self._make_manifest(parts, now)
+        old = self._state.manifest
+        same = old is not None and replace(
+            manifest, number=old.number, published_at=old.published_at, retired=old.retired
+        ) == replace(old, kbtui=manifest.kbtui)
+        if old is not None and same:
+            self.result.is_unchanged = True
+            manifest = old
+        else:
+            data = encode_manifest(manifest, self._private_key)
+            self._store.replace_manifest(data, self._state.tag)
+            self.result.sent_bytes += len(data)
+        self.result.version = manifest.number
+        self._delete_unneeded_parts(manifest, now)
+        return self.result
+
+    def _update_texts(self) -> list[PartReference]:
+        """Send a part with the texts that readers lack; return the parts of texts of the new version."""
+        current = {key: text.checksum for key, text in self._entries.texts.items()}
+        last: dict[EntryKey, str] = {}
+        for part in self._list_old_parts("texts"):
+            last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
+
+        def is_needed(part: PartReference) -> bool:
+            entries = self._state.texts[part.name].entries
+            total = sum(entry.length for entry in entries)
+            live = sum(
+                entry.length
+                for entry in entries
+                if current.get(entry.key) == entry.checksum and last[entry.key] == part.name
+            )
+            return not total or live / total >= MIN_LIVE_SHARE
+
+        kept = self._drop_small_parts([p for p in self._list_old_parts("texts") if is_needed(p)])
+        have = self._resolve_texts(kept)
+        removed = have.keys() - current.keys()
+        lacking = [
+            text
+            for key, text in sorted(self._entries.texts.items())
+            if have.get(key) != text.checksum
+        ]
+        for texts in _split_by_size(lacking):
+            kept.append(self._send_part(encode_text_part(texts, removed), "texts"))
+            removed = set()
+        if removed:
+            kept.append(self._send_part(encode_text_part([], removed), "texts"))
+        return kept
+
+    def _update_vectors(self) -> list[PartReference]:
+        """Send the vectors that the library lacks; return the parts of vectors of the new version."""
+        old = self._list_old_parts("vectors")
+        if self._embedder is None:
+            return old
+        import numpy as np
+
+        model, needed = self._embedder.model.key, self._entries.embedded
+        same = [part for part in old if self._state.vectors[part.name].model == model]
+
+        def is_needed(part: PartReference) -> bool:
+            hashes = self._state.vectors[part.name].hashes
+            return sum(map(needed.__contains__, hashes)) >= MIN_LIVE_SHARE * len(hashes)
+
+        kept = self._drop_small_parts([part for part in same if is_needed(part)])
+        names = {part.name for part in kept}
+        # The vectors of dropped parts that are still needed are read from the store, not computed.
+        held: dict[bytes, np.ndarray] = {}
+        for part in same:
+            if part.name not in names:
+                contents = self._state.vectors[part.name]
+                if not any(map(needed.__contains__, contents.hashes)):
+                    continue
+                data = read_whole_part(self._store, part)
+                rows = read_vectors(data, part.contents_bytes, contents)
+                held |= {
+                    key: np.frombuffer(row, "<f2")
+                    for key, row in zip(contents.hashes, rows, strict=True)
+                    if key in needed
+                }
+        known = set(held).union(*(self._state.vectors[name].hashes for name in names))
+        missing = {key: text for key, text in needed.items() if key not in known}
+        before = self._embedder.computed
+        hashes = sorted(held)
+        for at in range(0, len(hashes), VECTORS_PER_PART):
+            some = hashes[at : at + VECTORS_PER_PART]
+            matrix = np.vstack([held[key] for key in some])
+            kept.append(self._send_part(encode_vector_part(model, some, matrix), "vectors"))
+        embedded = self._embedder.embed_texts(
+            missing, lambda done: self._on_progress(done, len(missing))
+        )
+        for some, matrix in embedded:
+            kept.append(self._send_part(encode_vector_part(model, some, matrix), "vectors"))
+        self.result.computed = self._embedder.computed - before
+        return kept
+
+    def _list_old_parts(self, kind: str) -> list[PartReference]:
+        return [part for part in self._old_parts if part.kind == kind]
+
+    @staticmethod
+    def _drop_small_parts(parts: list[PartReference]) -> list[PartReference]:
+        """Return the parts without the small ones if there are so many that they must be joined."""
+        small = [part for part in parts if part.size < SMALL_PART_BYTES]
+        return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
+
+    def _send_part(self, part: EncodedPart, kind: str) -> PartReference:
+        """Write a part, unless the store has it, for example from a publish that was killed."""
+        reference = PartReference(
+            part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
+        )
+        if self._in_store is None:
+            listed = self._store.list_parts(PARTS_PREFIX)
+            self._in_store = {found.name.rpartition("/")[2] for found in listed}
+        if part.name not in self._in_store:
+            self._store.write_part(reference.path, part.data)
+            self.result.sent_parts += 1
+            self.result.sent_bytes += len(part.data)
+        return reference
+
+    def _make_manifest(self, parts: list[PartReference], now: float) -> LibraryManifest:
+        old = self._state.manifest
+        names = {part.name for part in parts}
+        retired = {
+            name: time
+            for name, time in (old.retired if old else {}).items()
+            if time > now - self._grace_seconds and name not in names
+        }
+        retired |= {part.name: now for part in self._old_parts if part.name not in names}
+        history = find_git_history(str(self._workspace.root))
+        kinds = [key[0] for key in self._entries.texts]
+        model = self._embedder.model.key if self._embedder else old.model if old else None
+        return LibraryManifest(
+            number=old.number + 1 if old else 1,
+            name=self._workspace.name,
+            published_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            commit=history.get_current_commit() if history else None,
+            kbtui=__version__,
+            chunking=CHUNKING_VERSION,
+            model=model,
+            topics=self._entries.topics,
+            parts=parts,
+            retired=retired,
+            counts={
+                "subjects": kinds.count("subject"),
+                "conversations": kinds.count("conversation"),
+                "passages": self._entries.passages,
+                "vectors": len(self._entries.embedded) if model else 0,
+            },
+        )
+
+    def _delete_unneeded_parts(self, manifest: LibraryManifest, now: float) -> None:
+        """Delete parts that no reader can still be reading. All times are by the store's clock."""
+        named = {part.name for part in manifest.parts}
+        limit = now - self._grace_seconds
+        gone = [
+            part.name
+            for part in self._store.list_parts(PARTS_PREFIX)
+            if (name := part.name.rpartition("/")[2]) not in named
+            and part.modified < limit
+            and manifest.retired.get(name, 0.0) < limit
+        ]
+        self._store.delete_parts(gone)
+        self.result.deleted = len(gone)
+
+
+def _split_by_size(texts: list[PublishedText]) -> Iterator[list[PublishedText]]:
+    """Yield the texts in groups of about `TEXT_PART_BYTES`."""
+    group: list[PublishedText] = []
+    size = 0
+    for text in texts:
+        group.append(text)
+        size += len(text.data)
+        if size >= TEXT_PART_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -1,0 +1,255 @@
+"""The store of a published library: object storage, or a directory. No other module imports obstore.
+
+obstore is the Python binding of the library through which LanceDB speaks to object storage. The store's
+own environment variables have its credentials, such as AWS_ACCESS_KEY_ID.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import obstore
+from obstore import exceptions
+from obstore.store import LocalStore, from_url
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.files import write_file_atomically
+from kbtui.workspace.library_settings import is_library_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SCHEMES = ("s3", "gs", "az")
+MANIFEST_NAME = "manifest.json"
+_CLOCK_NAME = "clock"
+_LOCK_NAME = "publish.lock"
+_RETRY_SECONDS = 60
+_MAX_MANIFEST_BYTES = 1 << 30
+"""More than any manifest has. `parse_manifest` has the real limit."""
+
+
+class StoreError(KbtuiError):
+    """The store of a published library refused a request, or cannot be reached."""
+
+
+class ManifestReplaced(StoreError):
+    """Another writer has replaced the manifest since it was read."""
+
+
+class StoredObject(NamedTuple):
+    """The bytes of an object, and the tag that identifies this version of it."""
+
+    data: bytes
+    tag: str
+
+
+class StoredPart(NamedTuple):
+    """An object in a listing. `modified` is in Unix seconds, by the store's clock."""
+
+    name: str
+    size: int
+    modified: float
+
+
+class LibraryStore:
+    """The objects below one URI. All methods raise `StoreError`."""
+
+    def __init__(self, uri: str, *, create: bool = False) -> None:
+        """Open the store; a directory is created if `create` is true.
+
+        Raises `UsageError` for a URI of an unknown kind, and `NothingFound` for a missing directory.
+        """
+        self.uri = uri
+        self._directory: Path | None = None
+        if not is_library_uri(uri):
+            self._directory = Path(uri)
+            if not create and not self._directory.is_dir():
+                raise NothingFound("there is no such directory", where=uri)
+            with self._word_errors():
+                self._store: Any = LocalStore(uri, mkdir=create)
+            return
+        if uri.partition(":")[0] not in SCHEMES:
+            hint = f"use a directory, or a URI that begins with {', '.join(f'{s}://' for s in SCHEMES)}"
+            raise UsageError("this kind of store is not supported", where=uri, hint=hint)
+        with self._word_errors():
+            self._store = from_url(
+                uri, retry_config={"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+            )
+
+    def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
+        """Return an object, or None if it does not exist. A larger one raises `StoreError`."""
+        with self._word_errors(name):
+            try:
+                found = obstore.get(self._store, name)
+                if found.meta["size"] > max_bytes:
+                    raise StoreError(
+                        f"the object is larger than {max_bytes:,} bytes", where=self.locate(name)
+                    )
+                return StoredObject(bytes(found.bytes()), found.meta["e_tag"] or "")
+            except FileNotFoundError as error:
+                if _MISSING_BUCKET.search(str(error)):
+                    raise
+                return None
+
+    def read_range(self, name: str, length: int) -> bytes | None:
+        """Return the first `length` bytes of an object, or None if the object does not exist."""
+        with self._word_errors(name):
+            try:
+                return bytes(obstore.get_range(self._store, name, start=0, length=length))
+            except FileNotFoundError:
+                return None
+
+    def write_part(self, name: str, data: bytes) -> None:
+        """Write an object that never changes, because its name is a hash of its content."""
+        with self._word_errors(name):
+            obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
+
+    def replace_manifest(self, data: bytes, tag: str | None) -> None:
+        """Replace the manifest in one step, if it still has this tag; None means that it must not exist.
+
+        Raises `ManifestReplaced` if another writer was faster.
+        """
+        with self._word_errors(MANIFEST_NAME):
+            try:
+                if self._directory is not None:
+                    self._replace_manifest_file(data, tag)
+                else:
+                    mode: Any = "create" if tag is None else {"e_tag": tag}
+                    obstore.put(self._store, MANIFEST_NAME, data, mode=mode)
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+                # A request whose answer was lost is sent again, and then fails although the first one succeeded.
+                found = self.read_object(MANIFEST_NAME, _MAX_MANIFEST_BYTES)
+                if found is None or found.data != data:
+                    raise ManifestReplaced(
+                        "another publish has replaced the manifest since this one began",
+                        where=self.locate(MANIFEST_NAME),
+                        hint="let only one job publish at a time, and run it again",
+                    ) from error
+
+    def _replace_manifest_file(self, data: bytes, tag: str | None) -> None:
+        """Replace the manifest of a directory. The local store of obstore cannot compare tags."""
+        assert self._directory is not None
+        with (self._directory / _LOCK_NAME).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self.read_object(MANIFEST_NAME, _MAX_MANIFEST_BYTES)
+            if (found.tag if found else None) != tag:
+                raise exceptions.PreconditionError("the manifest has another tag")
+            write_file_atomically(self._directory / MANIFEST_NAME, data)
+            # Other people read the share, and `write_file_atomically` makes private files.
+            (self._directory / MANIFEST_NAME).chmod(0o666 & ~_read_umask())
+
+    def check_conditional_put(self) -> float:
+        """Check that the store refuses to create an object twice; return the store's time, in Unix seconds.
+
+        Without conditional puts, two writers would overwrite each other's manifest.
+        """
+        with self._word_errors(_CLOCK_NAME):
+            obstore.put(self._store, _CLOCK_NAME, b"kbtui\n")
+            now: float = obstore.head(self._store, _CLOCK_NAME)["last_modified"].timestamp()
+            try:
+                obstore.put(self._store, _CLOCK_NAME, b"kbtui\n", mode="create")
+            except exceptions.AlreadyExistsError:
+                return now
+        raise StoreError(
+            "the store ignores conditions on writes, so two publishes could overwrite each other",
+            where=self.uri,
+            hint="use a store with conditional puts (If-None-Match and If-Match), or a directory",
+        )
+
+    def list_parts(self, prefix: str) -> list[StoredPart]:
+        """Return the objects whose names begin with the path `prefix`."""
+        with self._word_errors(prefix):
+            return [
+                StoredPart(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                for batch in obstore.list(self._store, prefix)
+                for meta in batch
+            ]
+
+    def delete_parts(self, names: Iterable[str]) -> None:
+        """Delete objects; those that do not exist are ignored."""
+        for name in names:
+            with self._word_errors(name):
+                try:
+                    obstore.delete(self._store, name)
+                except FileNotFoundError:
+                    continue
+
+    def locate(self, name: str) -> str:
+        """Return the URI of an object, for messages."""
+        return f"{self.uri}/{name}"
+
+    @contextmanager
+    def _word_errors(self, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except KbtuiError:
+            raise
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+            raise
+        except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as error:
+            raise _make_store_error(error, self.locate(name) if name else self.uri) from error
+
+
+def _read_umask() -> int:
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+_MISSING_BUCKET = re.compile(r"NoSuchBucket|The specified bucket does not|ContainerNotFound")
+_CAUSES = (
+    (
+        r"RequestTimeTooSkewed|skewed|AuthenticationFailed.*time",
+        "the clock of this machine is wrong, so the store refuses its signatures",
+        "set the clock",
+    ),
+    (
+        r"ExpiredToken|TokenExpired|token (?:has |is )?expired|Token.*expired",
+        "the credentials have expired",
+        "get new credentials; after that, `kbtui engine stop` makes the engine use them",
+    ),
+    (
+        _MISSING_BUCKET,
+        "there is no such bucket",
+        "check the URI",
+    ),
+    (
+        r"SlowDown|Too Many Requests|ServiceUnavailable|503|429",
+        "the store refused requests because there were too many",
+        "try again later",
+    ),
+    (
+        r"NotImplemented|501|not (?:yet )?implemented|NotSupported",
+        "the store lacks an operation that publishing needs, such as a conditional put",
+        "use a store with conditional puts (If-None-Match and If-Match), or a directory",
+    ),
+    (
+        r"AccessDenied|Forbidden|403|401|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|"
+        r"Missing.*[Kk]ey|169\.254\.169\.254|metadata",
+        "permission denied, or there are no credentials",
+        "set the store's own environment variables, such as AWS_ACCESS_KEY_ID",
+    ),
+    (
+        r"[Cc]onnect|dns|timed out|timeout|tcp|No route",
+        "the store cannot be reached",
+        "check the network; search continues with what is on this machine",
+    ),
+    (r"No space left", "there is no space left", "free some space"),
+    (r"Permission denied", "permission denied", "check the permissions of the directory"),
+)
+
+
+def _make_store_error(error: BaseException, where: str) -> StoreError:
+    """Return an error that says what a store's answer means, in the words of people."""
+    text = str(error)
+    for pattern, message, hint in _CAUSES:
+        if re.search(pattern, text):
+            return StoreError(message, where=where, hint=hint)
+    line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    return StoreError(f"the request failed: {line[:300]}", where=where)

@@ -1,0 +1,201 @@
+"""Which entries of a workspace may be published, and the texts whose vectors belong to them.
+
+Nothing leaves by accident: only subjects of the topics in `[publish]`, never hidden or disabled ones, and
+only conversations that `[publish]` names. A subject with a secret is left out, because a subject is
+published as its file is. A conversation is published with its secrets masked.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbtui.citations.shared_conversation import prepare_shared_conversation
+from kbtui.conversations.conversation_repository import list_conversations, load_conversation
+from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.formats.published import (
+    MAX_FILE_BYTES,
+    encode_published_conversation,
+    is_published_conversation,
+)
+from kbtui.errors import KbtuiError
+from kbtui.index.chunk_splitter import split_conversation_into_chunks, split_subject_into_chunks
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.knowledge import load_knowledge
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.knowledge.subject_files import read_subject_text
+from kbtui.publishing.library_manifest import PublishedTopic
+from kbtui.publishing.library_parts import (
+    MAX_ENTRY_BYTES,
+    DamagedPart,
+    EntryKey,
+    PublishedText,
+    check_entry_key,
+)
+from kbtui.secret_detection import find_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.index.entries_and_chunks import Chunk
+    from kbtui.knowledge.models import Subject
+    from kbtui.workspace import Settings, Workspace
+    from kbtui.workspace.library_settings import PublishSettings
+
+LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
+
+
+class LeftOutEntry(NamedTuple):
+    """An entry that is not published, and why. `detail` is a phrase for people."""
+
+    ref: str
+    reason: LeftOutReason
+    detail: str
+
+
+@dataclass
+class PublishableEntries:
+    """What may leave: entries by key, and the texts to embed by hash.
+
+    `masked` maps the ids of conversations to the number of their masked secrets. `hidden` counts the
+    hidden and disabled subjects of published topics, which stay here.
+    """
+
+    topics: list[PublishedTopic] = field(default_factory=list)
+    texts: dict[EntryKey, PublishedText] = field(default_factory=dict)
+    embedded: dict[bytes, str] = field(default_factory=dict)
+    left_out: list[LeftOutEntry] = field(default_factory=list)
+    masked: dict[str, int] = field(default_factory=dict)
+    hidden: int = 0
+    passages: int = 0
+
+    def add_entry(self, text: PublishedText, title: str, chunks: Iterator[Chunk]) -> None:
+        """Add an entry with the texts of its passages."""
+        self.texts[text.key] = text
+        has_vectors = False
+        for chunk in chunks:
+            self.passages += 1
+            if chunk.embed:
+                has_vectors = True
+                self.embedded[hash_embedded_text(chunk.text)] = chunk.text
+        if has_vectors:
+            self.embedded[hash_embedded_text(title)] = title
+
+
+def collect_publishable_entries(
+    workspace: Workspace, settings: Settings, publish: PublishSettings
+) -> PublishableEntries:
+    """Read everything that may be published. An entry that cannot be published is in `left_out`."""
+    found = PublishableEntries()
+    knowledge = load_knowledge(workspace)
+    for topic in knowledge.topics.values():
+        is_chosen = any(fnmatch.fnmatchcase(topic.id, pattern) for pattern in publish.topics)
+        if not topic.enable or topic.is_published or not is_chosen:
+            continue
+        try:
+            check_entry_key(("subject", topic.id, "x"))
+        except DamagedPart as error:
+            found.left_out.append(LeftOutEntry(topic.id, "name", error.message))
+            continue
+        texts = (topic.title, topic.introduction, topic.description)
+        if kinds := _name_secrets("\n".join(filter(None, texts))):
+            found.left_out.append(LeftOutEntry(topic.id, "secret", f"its description has {kinds}"))
+            continue
+        found.topics.append(PublishedTopic(topic.id, *texts))
+        for subject in knowledge.iterate_subjects(topic.id):
+            if subject.is_published:
+                continue
+            if subject.hidden or subject.disabled:
+                found.hidden += 1
+            else:
+                _add_subject(found, subject)
+    for info in _select_conversations(workspace, publish):
+        _add_conversation(found, info, settings)
+    return found
+
+
+def _name_secrets(text: str) -> str:
+    """Return which kinds of secrets a text has, and in which lines: `GitHub token (line 3)`. "" if none."""
+    lines: dict[str, list[int]] = {}
+    for secret in find_secrets(text):
+        lines.setdefault(secret.what, []).append(text.count("\n", 0, secret.start) + 1)
+    return ", ".join(
+        f"{what} (line {', '.join(map(str, numbers[:3]))})" for what, numbers in lines.items()
+    )
+
+
+def _add_subject(found: PublishableEntries, subject: Subject) -> None:
+    try:
+        text = read_subject_text(subject)
+        key = check_entry_key(("subject", subject.topic, subject.relative))
+    except DamagedPart as error:
+        found.left_out.append(LeftOutEntry(subject.ref, "name", error.message))
+        return
+    except KbtuiError as error:
+        found.left_out.append(LeftOutEntry(subject.ref, "unreadable", error.message))
+        return
+    data = text.encode()
+    if len(data) > MAX_ENTRY_BYTES:
+        detail = f"it is larger than {MAX_ENTRY_BYTES:,} bytes"
+        found.left_out.append(LeftOutEntry(subject.ref, "too_large", detail))
+        return
+    if kinds := _name_secrets(text):
+        found.left_out.append(LeftOutEntry(subject.ref, "secret", f"it contains {kinds}"))
+        return
+    split = split_front_matter(text)
+    title = split.title or subject.slug.rpartition("/")[2]
+    found.add_entry(PublishedText(key, data), title, iter(split_subject_into_chunks("", split)))
+
+
+def _select_conversations(
+    workspace: Workspace, publish: PublishSettings
+) -> Iterator[ConversationInfo]:
+    if not publish.conversations:
+        return
+    for info in list_conversations(workspace, counts=False):
+        is_chosen = any(_does_name_conversation(name, info) for name in publish.conversations)
+        if is_chosen and not is_published_conversation(info):
+            yield info
+
+
+def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
+    """Return whether a value of `conversations` names this conversation."""
+    if name == "*":
+        return True
+    kind, colon, label = name.partition(":")
+    return info.has_label(label) if colon and kind == "label" else info.id == name
+
+
+def _add_conversation(
+    found: PublishableEntries, info: ConversationInfo, settings: Settings
+) -> None:
+    original = load_conversation(info)
+    if info.problem or original.problems:
+        detail = info.problem or original.problems[0]
+        found.left_out.append(LeftOutEntry(info.id, "unreadable", detail))
+        return
+    kinds = EVENT_KINDS.keys()
+    shared = prepare_shared_conversation(original, original.turns, kinds, ())
+    # The masked events are in `turns`; the conversation itself still has the original ones.
+    masked = shared.conversation
+    masked.turns = shared.turns
+    data = encode_published_conversation(original, masked)
+    if len(data) > MAX_FILE_BYTES:
+        detail = f"it is larger than {MAX_FILE_BYTES:,} bytes"
+        found.left_out.append(LeftOutEntry(info.id, "too_large", detail))
+        return
+    try:
+        key = check_entry_key(("conversation", info.id))
+    except DamagedPart as error:
+        found.left_out.append(LeftOutEntry(info.id, "name", error.message))
+        return
+    counts = Counter[str]()
+    for secret in shared.masked or ():
+        counts[secret.kind] += secret.times
+    if counts:
+        found.masked[info.id] = counts.total()
+    chunks = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
+    found.add_entry(PublishedText(key, data), masked.info.name, chunks)

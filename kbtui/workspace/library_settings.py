@@ -1,0 +1,118 @@
+"""The file `kb-library.toml`: which published library a workspace subscribes to, and what it publishes.
+
+The team commits this file. It contains no credentials: the store's own environment variables have them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kbtui.errors import ConfigError, suggest_similar_key
+from kbtui.workspace.paths import LIBRARY_FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtui.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class SubscriptionSettings:
+    """The table `[library]`.
+
+    `remote` is the URI of the published library, or "". `key` is the public key that its manifest must
+    be signed with, or "". A library with more than `mirror_megabytes` of vectors is mirrored without
+    them.
+    """
+
+    remote: str = ""
+    key: str = ""
+    refresh_minutes: float = 15.0
+    mirror_megabytes: int = 4000
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """The table `[publish]`: what may leave this machine.
+
+    `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
+    `label:KEY`, `label:KEY=VALUE`, or `*`; by default, none are published. Parts that are no longer
+    needed are deleted after `grace_hours`.
+    """
+
+    topics: tuple[str, ...] = ("*",)
+    conversations: tuple[str, ...] = ()
+    grace_hours: float = 24.0
+
+
+@dataclass(frozen=True)
+class LibrarySettings:
+    """The tables of `kb-library.toml`. `path` is the path of the file, which may not exist."""
+
+    path: Path
+    library: SubscriptionSettings = SubscriptionSettings()
+    publish: PublishSettings = PublishSettings()
+
+
+_Table = TypeVar("_Table", SubscriptionSettings, PublishSettings)
+_URI = re.compile(r"[a-z][a-z0-9]*://")
+
+
+def is_library_uri(text: str) -> bool:
+    """Return whether a text is a URI such as `s3://bucket/path`, and not the path of a directory."""
+    return _URI.match(text) is not None
+
+
+def get_library_settings_path(workspace: Workspace) -> Path:
+    """Return the path of `kb-library.toml`, which may not exist."""
+    return workspace.config_directory / LIBRARY_FILE
+
+
+def load_library_settings(workspace: Workspace) -> LibrarySettings:
+    """Read `kb-library.toml`. Raises `ConfigError`."""
+    path = get_library_settings_path(workspace)
+    if not path.is_file():
+        return LibrarySettings(path)
+    from kbtui.workspace.jp_config import load_config_file
+
+    data = load_config_file(path)
+    tables = {"library": SubscriptionSettings(), "publish": PublishSettings()}
+    if unknown := [key for key in data if key not in tables]:
+        hint = suggest_similar_key(str(unknown[0]), tables)
+        raise ConfigError(f"unknown table {unknown[0]!r}", where=str(path), hint=hint)
+    return LibrarySettings(
+        path,
+        _parse_table(path, "library", data.get("library", {}), SubscriptionSettings()),
+        _parse_table(path, "publish", data.get("publish", {}), PublishSettings()),
+    )
+
+
+def _parse_table(path: Path, name: str, table: Any, defaults: _Table) -> _Table:
+    """Return `defaults` with the values of a table."""
+    where = f"{path}: {name}"
+    if not isinstance(table, dict):
+        raise ConfigError("must be a table", where=where)
+    known = {field.name for field in fields(defaults)}
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            hint = suggest_similar_key(str(key), known)
+            raise ConfigError(f"unknown key {key!r}", where=where, hint=hint)
+        values[key] = _check_value(f"{where}.{key}", value, getattr(defaults, key))
+    return type(defaults)(**values)
+
+
+def _check_value(where: str, value: Any, default: object) -> Any:
+    if isinstance(default, tuple):
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ConfigError("must be a list of strings", where=where)
+        return tuple(value)
+    if isinstance(default, str):
+        if not isinstance(value, str):
+            raise ConfigError("must be a string", where=where)
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise ConfigError("must be a number that is not negative", where=where)
+    return type(default)(value)  # type: ignore[call-arg]

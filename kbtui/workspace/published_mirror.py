@@ -1,0 +1,121 @@
+"""The mirror of a published library on this machine: where it is, and what it says about itself.
+
+The mirror is a workspace of its own in the data directory. It has the published subjects as files, and
+the published conversations. `kbtui/publishing/library_mirror.py` writes it. A workspace that subscribes
+to the library adds to its own entries those that only the mirror has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import ConfigError
+from kbtui.workspace.library_settings import is_library_uri, load_library_settings
+from kbtui.workspace.paths import KBTUI_DIRECTORY, expand_user, get_data_home, sha256
+
+if TYPE_CHECKING:
+    from kbtui.workspace import Workspace
+
+FACTS_FILE = "published.json"
+"""The file in the mirror's `.kbtui` with the facts about the mirrored version."""
+
+
+def normalize_library_uri(text: str, base: Path | None = None) -> str:
+    """Return a URI without a slash at its end, or the absolute path of a directory.
+
+    A relative path begins at `base`, by default at the current directory.
+    """
+    if text.startswith("file://"):
+        text = text.removeprefix("file://")
+    if is_library_uri(text):
+        return text.rstrip("/")
+    return os.path.normpath(os.path.join(base or os.getcwd(), expand_user(text)))  # noqa: PTH109, PTH118
+
+
+@dataclass(frozen=True)
+class PublishedMirror:
+    """The place of a library's mirror. It exists after the first pull."""
+
+    uri: str
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the mirror and of what belongs to it."""
+        key = sha256(self.uri.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return Path(get_data_home(), "published", key)
+
+    @property
+    def root(self) -> Path:
+        """The root of the workspace with the published files."""
+        return self.directory / "library"
+
+    @property
+    def topics_directory(self) -> Path:
+        """The directory with one directory for each topic."""
+        return self.root / "topics"
+
+    @property
+    def conversations_directory(self) -> Path:
+        """The directory with one file for each conversation."""
+        return self.root / KBTUI_DIRECTORY / "conversations"
+
+    @property
+    def facts_file(self) -> Path:
+        """The file with the facts about the mirrored version. Without it, there is no mirror."""
+        return self.root / KBTUI_DIRECTORY / FACTS_FILE
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file with the published vectors, and with the state of the mirror."""
+        return self.directory / "mirror.sqlite"
+
+    def exists(self) -> bool:
+        """Return whether the library was pulled."""
+        return self.facts_file.is_file()
+
+    def read_facts(self) -> dict[str, Any]:
+        """Return the facts about the mirrored version; {} if there is no mirror or it is damaged."""
+        try:
+            facts = json.loads(self.facts_file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
+
+
+def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
+    """Return the mirror that a workspace subscribes to, or None. It may not exist yet.
+
+    A workspace that is itself a mirror subscribes to itself. Raises `ConfigError`.
+    """
+    if (own := get_mirror_of_root(workspace.root)) is not None:
+        return own
+    remote = load_library_settings(workspace).library.remote
+    return PublishedMirror(normalize_library_uri(remote, workspace.root)) if remote else None
+
+
+def find_mirror(workspace: Workspace) -> PublishedMirror | None:
+    """Return the existing mirror that a workspace subscribes to, or None.
+
+    Never raises: `kbtui doctor` reports a mistake in the settings.
+    """
+    try:
+        mirror = get_subscribed_mirror(workspace)
+    except (ConfigError, OSError):
+        return None
+    return mirror if mirror is not None and mirror.exists() else None
+
+
+def get_mirror_of_root(root: Path) -> PublishedMirror | None:
+    """Return the mirror whose root this is, or None."""
+    if root.name != "library" or root.parent.parent.name != "published":
+        return None
+    try:
+        uri = json.loads((root / KBTUI_DIRECTORY / FACTS_FILE).read_bytes())["uri"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    mirror = PublishedMirror(str(uri))
+    return mirror if os.path.realpath(mirror.root) == os.path.realpath(root) else None

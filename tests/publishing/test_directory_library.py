@@ -1,0 +1,353 @@
+"""A team with a directory on a share: what is published, what a member gets, and what stays where it is."""
+
+import json
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from kbtui.cli.main import main
+from kbtui.conversations.conversation_repository import (
+    find_conversation,
+    list_conversations,
+    load_conversation,
+)
+from kbtui.errors import KbtuiError, UsageError
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.published_vectors import PublishedVectors
+from kbtui.knowledge import load_knowledge
+from kbtui.knowledge.subject_editing import delete_subject
+from kbtui.library import open_workspace
+from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
+from kbtui.publishing.library_mirror import describe_subscription
+from kbtui.publishing.library_parts import (
+    DamagedPart,
+    PublishedText,
+    TextContents,
+    check_entry_key,
+    encode_text_part,
+    parse_contents,
+    read_entry,
+)
+from kbtui.workspace.published_mirror import PublishedMirror
+from tests.publishing.support import (
+    make_team_workspace,
+    mirrored_files,
+    move_to_other_home,
+    publish,
+    pull,
+    subscribe,
+    vector_of,
+)
+from tests.support import Builder, asked, called, said
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def test_members_own_version_counts_and_the_rest_comes_from_the_library(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "share")
+    ours = make_team_workspace(tmp_path / "ours")
+    ours.subject("notes/secret.md", f"The token is {TOKEN}\n")
+    ours.subject("notes/.hidden.md", "not for all\n")
+    ours.subject("notes/off.md", "switched off\n")
+    ours.topics(notes={"disabled": ["off"]}, plans={"title": "Plans"})
+    ours.subject("plans/next.md", "We move to the harbour.\n")
+    result = publish(ours, uri)
+    assert [one.ref for one in result.entries.left_out] == ["notes/secret"]
+    assert "GitHub token (line 1)" in result.entries.left_out[0].detail
+    assert (result.entries.hidden, len(result.new), result.version) == (2, 4, 1)
+
+    move_to_other_home(monkeypatch, home / "member")
+    theirs = make_team_workspace(tmp_path / "theirs", subjects=2)
+    theirs.topics(notes={"disabled": ["note2"]})
+    theirs.subject("notes/note1.md", "Our own words.\n")
+    theirs.subject("notes/draft.md", "A draft.\n")
+    subscribe(theirs, uri)
+    status = describe_subscription(theirs.workspace)
+    assert status is not None
+    assert (status.is_mirrored, status.problem) == (False, "not_pulled")
+    assert "next" not in [
+        one.slug for one in load_knowledge(theirs.workspace).list_subjects("notes")
+    ]
+    pulled = pull(theirs)
+    assert (pulled.entries, pulled.vectors) == (4, len(result.entries.embedded))
+
+    knowledge = load_knowledge(theirs.workspace)
+    assert knowledge.problems == []
+    notes = {one.slug: one for one in knowledge.list_subjects("notes")}
+    assert sorted(notes) == ["draft", "note0", "note1", "note2"]
+    assert [slug for slug, one in notes.items() if one.is_published] == ["note2"]
+    assert notes["note2"].disabled, "the member's own pattern holds for published subjects, too"
+    assert "Our own words." in knowledge.learn("notes", "note1").text
+    assert "harbour" in knowledge.learn("plans", "next").text
+    status = describe_subscription(theirs.workspace)
+    assert status is not None
+    # `next` and the disabled `note2` are only in the library; `note1` differs; `draft` is only here.
+    assert (status.differing, status.only_published, status.only_here) == (1, 2, 1)
+    with pytest.raises(UsageError, match="published library"):
+        delete_subject(knowledge.list_subjects("plans")[0])
+    assert main(["-w", str(theirs.root), "entry", "new", "--topic", "plans", "--title", "x"]) == 2
+
+    with open_workspace(theirs.root) as library:
+        found = library.search("harbour", mode="lexical")
+        assert [hit.ref.partition(":")[0] for hit in found.hits] == ["plans/next"]
+        assert not library.search("not for all", mode="lexical").hits
+
+    # What differs is embedded here; everything else has its published vector.
+    published = PublishedVectors(lambda: PublishedMirror(uri).database)
+    theirs.workspace.cache_dir.mkdir(parents=True, exist_ok=True)
+    cache = EmbeddingCache(theirs.root / "cache.sqlite", "m", published)
+    keys = [hash_embedded_text(text) for text in ("We move to the harbour.", "Our own words.")]
+    vectors = cache.get_cached_vectors(keys)
+    cache.close()
+    assert list(vectors) == keys[:1]
+    import numpy as np
+
+    assert np.allclose(np.frombuffer(vectors[keys[0]], np.float32), vector_of(keys[0]), atol=1e-3)
+
+
+def test_an_update_sends_and_fetches_only_what_changed(tmp_path: Path) -> None:
+    uri = str(tmp_path / "share")
+    ours = make_team_workspace(tmp_path / "ours", subjects=60)
+    first = publish(ours, uri)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    pull(reader)
+    assert publish(ours, uri).is_unchanged
+    assert pull(reader).is_unchanged
+    ours.subject("notes/note7.md", "Service 7 was replaced.\n")
+    (ours.root / "docs/notes/note8.md").unlink()
+    (ours.root / "docs/notes/note9.md").rename(ours.root / "docs/notes/moved.md")
+    second = publish(ours, uri)
+    assert [key[2] for key in second.new] == ["moved.md"]
+    assert [key[2] for key in second.changed] == ["note7.md"]
+    assert [key[2] for key in second.removed] == ["note8.md", "note9.md"]
+    assert second.sent_bytes < first.sent_bytes / 4
+    pulled = pull(reader)
+    assert (pulled.entries, pulled.removed) == (2, 2)
+    assert pulled.fetched_bytes < first.sent_bytes / 3
+    files = {path.name: path.read_text() for path in (ours.root / "docs/notes").iterdir()}
+    assert mirrored_files(uri) == {f"notes/{name}": text for name, text in files.items()}
+    # Many small publishes are joined, and still nothing is lost.
+    for number in range(35):
+        ours.subject("notes/note0.md", f"Version {number}.\n")
+        publish(ours, uri)
+    files["note0.md"] = "Version 34.\n"
+    pulled = pull(reader)
+    assert mirrored_files(uri) == {f"notes/{name}": text for name, text in files.items()}
+    assert len(pulled.manifest.list_parts_of_kind("texts")) < 20
+    assert pulled.fetched_bytes < first.sent_bytes, "what the member has is not fetched again"
+
+
+def test_deleted_parts_are_those_that_nobody_can_be_reading(tmp_path: Path) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=1)
+    publish(ours, str(uri))
+    old = {path.name for path in (uri / "parts").iterdir()}
+    stray = uri / "parts" / ("0" * 64)
+    stray.write_bytes(b"left by a killed publish")
+    two_days_ago = stray.stat().st_mtime - 2 * 86_400
+    for path in (uri / "parts").iterdir():
+        os.utime(path, (two_days_ago, two_days_ago))
+    ours.subject("notes/note0.md", "Something else.\n")
+    result = publish(ours, str(uri))
+    assert not stray.exists()
+    # Readers of the version before may still fetch its parts, although they are old.
+    assert old <= {path.name for path in (uri / "parts").iterdir()}
+    assert result.deleted == 1
+    ours.subject("notes/note0.md", "Something else again.\n")
+    for path in (uri / "parts").iterdir():
+        os.utime(path, (two_days_ago, two_days_ago))
+    publish(ours, str(uri), grace_seconds=-10.0)
+    assert not old & {path.name for path in (uri / "parts").iterdir()}
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(uri))
+    pull(reader)
+    assert mirrored_files(str(uri)) == {"notes/note0.md": "Something else again.\n"}
+
+
+def test_named_conversations_are_published_with_their_secrets_masked(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "share")
+    ours = make_team_workspace(tmp_path / "ours", subjects=1)
+    turn = [
+        asked(f"Use the token {TOKEN}"),
+        *called("c1", "fs_read", "some text", path="a.txt"),
+        said("Done."),
+    ]
+    ours.conversation(
+        1, [turn, [asked("And now?"), said("The zeppelin flies.")]], title="Zeppelins"
+    )
+    ours.conversation(2, [[asked("private"), said("words")]], title="Private")
+    assert publish(ours, uri).entries.masked == {}
+    id_ = "jp-c17800000001"
+    (ours.root / ".jp/kb-library.toml").write_text(f'[publish]\nconversations = ["{id_}"]\n')
+    result = publish(ours, uri)
+    assert result.new == [("conversation", id_)]
+    assert result.entries.masked[id_] >= 1
+    assert all(
+        TOKEN.encode() not in zlib_texts(path) for path in (tmp_path / "share/parts").iterdir()
+    )
+
+    move_to_other_home(monkeypatch, home / "member")
+    theirs = Builder(tmp_path / "theirs")
+    subscribe(theirs, uri)
+    pull(theirs)
+    assert [(one.id, one.title, one.agent) for one in list_conversations(theirs.workspace)] == [
+        (id_, "Zeppelins", "jp")
+    ]
+    conversation = load_conversation(find_conversation(theirs.workspace, id_))
+    assert conversation.problems == []
+    assert [len(turn.events) for turn in conversation.turns] == [4, 2]
+    call = conversation.turns[0].events[1]
+    assert call.arguments == {"path": "a.txt"}
+    assert call.result is conversation.turns[0].events[2]
+    with open_workspace(theirs.root) as library:
+        hits = library.search("zeppelin", mode="lexical").hits
+        assert {hit.entry_id for hit in hits} == {id_}
+    # The member's own copy counts.
+    theirs.conversation(1, [[asked("mine"), said("own words")]], title="Mine")
+    assert [one.title for one in list_conversations(theirs.workspace)] == ["Mine"]
+
+
+def zlib_texts(path: Path) -> bytes:
+    """All texts of a part."""
+    data = path.read_bytes()
+    packed, table = struct.unpack("<QQ", data[13:29])
+    contents = parse_contents(data)
+    if not isinstance(contents, TextContents):
+        return b""
+    start = 29 + packed + table
+    return b"".join(read_entry(data, start, entry) for entry in contents.entries)
+
+
+def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_path: Path) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours")
+    private, public = generate_key_pair()
+    publish(ours, str(uri), private_key=parse_private_key(private))
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(uri), f'key = "{public}"\n')
+    pull(reader)
+    before = mirrored_files(str(uri))
+    old = {path.name for path in (uri / "parts").iterdir()}
+    ours.subject("notes/note1.md", "Changed.\n")
+    publish(ours, str(uri), private_key=parse_private_key(private))
+    manifest = (uri / "manifest.json").read_bytes()
+    fresh = [path for path in (uri / "parts").iterdir() if path.name not in old]
+    assert fresh
+    for part in fresh:
+        good = part.read_bytes()
+        middle = good[:-1] + bytes([good[-1] ^ 1])
+        beginning = good[:20] + bytes([good[20] ^ 1]) + good[21:]
+        for bad in (middle, beginning, good[:-1], b"", good + b"x", b"<html>" * 100):
+            part.write_bytes(bad)
+            with pytest.raises(KbtuiError) as raised:
+                pull(reader)
+            assert part.name in str(raised.value)
+            assert mirrored_files(str(uri)) == before
+        part.write_bytes(good)
+    forged = json.loads(manifest)
+    forged["manifest"] = forged["manifest"].replace("Notes", "Nodes")
+    unsigned = json.dumps({**json.loads(manifest), "signature": None}).encode()
+    future = json.loads(manifest)
+    future["manifest"] = future["manifest"].replace('"format":1', '"format":9')
+    for bad, message in (
+        (json.dumps(forged).encode(), "signed with another key"),
+        (unsigned, "not signed"),
+        (b"<html>", "not the manifest"),
+        (b"[" * 100_000, "not the manifest"),
+    ):
+        (uri / "manifest.json").write_bytes(bad)
+        with pytest.raises(KbtuiError, match=message):
+            pull(reader)
+        status = describe_subscription(reader.workspace)
+        assert status is not None
+        assert status.problem == "error"
+        assert message in (status.detail or "")
+        assert mirrored_files(str(uri)) == before
+        assert load_knowledge(reader.workspace).list_subjects("notes"), "the reader goes on locally"
+    # Whoever once required the key does so for the mirror, whatever opens it.
+    (uri / "manifest.json").write_bytes(unsigned)
+    subscribe(reader, str(uri))
+    with pytest.raises(KbtuiError, match="not signed"):
+        pull(reader)
+    (uri / "manifest.json").write_bytes(json.dumps(future).encode())
+    other = PublishedMirror(str(uri))
+    shutil.rmtree(other.directory)
+    with pytest.raises(KbtuiError, match="has the format 9"):
+        pull(reader)
+
+
+def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
+    for path in (
+        "../x",
+        "a/../../x",
+        "/etc/passwd",
+        "a//b",
+        ".jp/x",
+        "a\\b",
+        "a\0b",
+        "x" * 300,
+        "",
+    ):
+        with pytest.raises(DamagedPart):
+            check_entry_key(("subject", "notes", path))
+    for key in (
+        ("subject", "..", "x"),
+        ("subject", "a/b", "x"),
+        ("conversation", "../x"),
+        ("other",),
+        (),
+        5,
+    ):
+        with pytest.raises(DamagedPart):
+            check_entry_key(key)
+    # A bomb: the part claims a small entry that would grow without end.
+    part = encode_text_part([PublishedText(("subject", "notes", "a.md"), b"0" * 50_000_000)], [])
+    contents = parse_contents(part.data)
+    assert isinstance(contents, TextContents)
+    with pytest.raises(DamagedPart, match="size"):
+        read_entry(part.data, part.contents_bytes, contents.entries[0]._replace(size=1000))
+
+
+def test_dry_run_lists_what_would_leave_and_writes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours", subjects=2)
+    ours.subject("notes/secret.md", f"{TOKEN}\n")
+    share = tmp_path / "share"
+    share.mkdir()
+    words = ["-w", str(ours.root), "publish", str(share)]
+    assert main([*words, "--dry-run", "--no-vectors"]) == 0
+    out, error = capfd.readouterr()
+    assert out.splitlines() == [
+        "new      notes/note0.md",
+        "new      notes/note1.md",
+        "2 entries would be published, 0 vectors would be sent",
+    ]
+    assert "notes/secret: not published: it contains GitHub token (line 1)" in error
+    assert list(share.iterdir()) == []
+    assert main([*words, "--no-vectors", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["new"] == ["notes/note0.md", "notes/note1.md"]
+    assert main(["-w", share.as_uri(), "topics"]) == 0
+    assert "notes/note1" in capfd.readouterr().out
+    subscribe(ours, str(share))
+    assert main(["-w", str(ours.root), "library", "pull", "--json"]) == 0
+    status = json.loads(capfd.readouterr().out)
+    assert (status["differing"], status["only_published"], status["problem"]) == (
+        0,
+        0,
+        "no_vectors",
+    )
+    assert main(["-w", str(ours.root), "library", "forget"]) == 0
+    assert main(["-w", str(tmp_path), "library"]) == 1
+    (ours.root / ".jp/kb-library.toml").write_text("[publish]\ntopic = 1\n")
+    assert main(["-w", str(ours.root), "publish", str(share)]) == 2
+    assert "did you mean 'topics'" in capfd.readouterr().err

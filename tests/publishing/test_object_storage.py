@@ -1,0 +1,261 @@
+"""A team with object storage: a real S3 server, and a proxy that makes it slow, hostile or dead."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kbtui.errors import KbtuiError
+from kbtui.publishing.library_store import LibraryStore, ManifestReplaced
+from tests.publishing.s3_server import (
+    VARIABLES,
+    Answer,
+    Proxy,
+    create_bucket,
+    format_error,
+    serve_s3,
+)
+from tests.publishing.support import make_team_workspace, mirrored_files, publish, pull, subscribe
+from tests.support import Builder
+
+BUCKETS = iter(f"team-{number}" for number in range(1000))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[int]:
+    with serve_s3() as port:
+        yield port
+
+
+@pytest.fixture
+def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    proxy = Proxy(server)
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def uri(server: int) -> str:
+    bucket = next(BUCKETS)
+    create_bucket(server, bucket)
+    return f"s3://{bucket}/kb/main"
+
+
+def refuse(status: int, code: str, message: str = "") -> Callable[[str, str, int], Answer]:
+    return lambda method, path, number: (status, format_error(code, message))
+
+
+def test_what_the_store_refuses_is_said_in_words_and_the_library_stays(
+    tmp_path: Path, proxy: Proxy, uri: str, server: int
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours")
+    publish(ours, uri)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    pull(reader)
+    before = mirrored_files(uri)
+    ours.subject("notes/note0.md", "Changed.\n")
+    for refused, message in (
+        (refuse(400, "ExpiredToken", "The provided token has expired."), "the credentials have expired"),
+        (refuse(403, "AccessDenied", "Access Denied"), "permission denied"),
+        (refuse(403, "RequestTimeTooSkewed", "The difference is too large."), "clock of this machine"),
+        (refuse(404, "NoSuchBucket", "The specified bucket does not exist"), "no such bucket"),
+    ):  # fmt: skip
+        proxy.decide = refused
+        for work in (lambda: publish(ours, uri), lambda: pull(reader)):
+            with pytest.raises(KbtuiError, match=message) as raised:
+                work()
+            assert raised.value.hint
+            assert uri in str(raised.value)
+        assert mirrored_files(uri) == before
+    # A store that ignores conditions, and one that does not know them.
+    proxy.decide = lambda method, path, number: None
+    proxy.drops = (b"if-none-match", b"if-match")
+    with pytest.raises(KbtuiError, match="ignores conditions"):
+        publish(ours, uri)
+    proxy.drops = ()
+    puts = []
+
+    def lack_conditions(method: str, path: str, number: int) -> Answer | None:
+        puts.append(path)
+        is_second = method == "PUT" and puts.count(path) > 2
+        return (501, format_error("NotImplemented", "A header is not known")) if is_second else None
+
+    proxy.decide = lack_conditions
+    with pytest.raises(KbtuiError, match="lacks an operation"):
+        publish(ours, uri)
+    # Throttling: two of three requests are refused, and all succeed in the end.
+    proxy.decide = lambda method, path, number: (
+        (503, format_error("SlowDown", "Please reduce your request rate.")) if number % 3 else None
+    )
+    assert publish(ours, uri).version == 2
+    pull(reader)
+    assert mirrored_files(uri)["notes/note0.md"] == "Changed.\n"
+
+
+def test_of_two_writers_one_is_told_that_the_other_was_faster(
+    tmp_path: Path, proxy: Proxy, uri: str
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours")
+    publish(ours, uri)
+    for place in (uri, str(tmp_path / "share")):
+        store = LibraryStore(place, create=True)
+        first = store.read_object("manifest.json", 1 << 20)
+        tag = first.tag if first else None
+        store.replace_manifest(b"theirs", tag)
+        with pytest.raises(ManifestReplaced, match="another publish"):
+            store.replace_manifest(b"ours", tag)
+        found = store.read_object("manifest.json", 1 << 20)
+        assert found is not None
+        assert found.data == b"theirs"
+
+
+def test_a_pull_costs_few_requests(tmp_path: Path, proxy: Proxy, uri: str) -> None:
+    ours = make_team_workspace(tmp_path / "ours", subjects=50)
+    publish(ours, uri)
+    proxy.requests = 0
+    assert publish(ours, uri).is_unchanged
+    unchanged = proxy.requests
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    proxy.requests = 0
+    result = pull(reader)
+    assert proxy.requests == result.requests == 5
+    proxy.requests = 0
+    assert pull(reader).is_unchanged
+    assert (proxy.requests, unchanged) == (1, 7)
+
+
+def publish_in_other_process(root: str, uri: str) -> None:
+    publish(Builder(Path(root)), uri)
+
+
+def start_publish(builder: Builder, uri: str) -> subprocess.Popen[bytes]:
+    code = "import sys; from tests.publishing.test_object_storage import *; publish_in_other_process(*sys.argv[1:])"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(builder.root), uri],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.DEVNULL,
+    )
+
+
+class KillAtRequest:
+    """Kills a process when it sends its n-th request."""
+
+    def __init__(self, process: subprocess.Popen[bytes], number: int) -> None:
+        self.process, self.number, self.has_killed = process, number, False
+
+    def decide(self, method: str, path: str, number: int) -> Answer | None:
+        if number == self.number:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(30)
+            self.has_killed = True
+        return None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_writer_killed_at_any_request_leaves_a_whole_version(
+    tmp_path: Path, proxy: Proxy, uri: str
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours")
+    publish(ours, uri)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    seen = []
+    for step in range(1, 40):
+        publish(ours, uri)
+        pull(reader)
+        before = mirrored_files(uri)
+        for number in range(3):
+            ours.subject(f"notes/note{number}.md", f"step {step}, note {number}\n")
+        proxy.requests = 0
+        process = start_publish(ours, uri)
+        # The process needs much longer to start than this assignment takes.
+        killer = KillAtRequest(process, step)
+        proxy.decide = killer.decide
+        process.wait(60)
+        proxy.decide = lambda method, path, number: None
+        # The killed request may still be on its way.
+        time.sleep(0.1)
+        pull(reader)
+        now = mirrored_files(uri)
+        is_new = all(text.startswith(f"step {step},") for text in now.values())
+        assert now == before or is_new, step
+        assert len(now) == 3
+        seen.append(is_new)
+        if not killer.has_killed:
+            break
+    assert not killer.has_killed, "the publish never ended by itself"
+    assert (False in seen, seen[-1]) == (True, True)
+    # The next publish uses what the killed ones sent, or deletes it.
+    assert publish(ours, uri, grace_seconds=-10.0).is_unchanged
+    parts = LibraryStore(uri).list_parts("parts")
+    manifest = pull(reader).manifest
+    assert {part.name.rpartition("/")[2] for part in parts} == {
+        part.name for part in manifest.parts
+    }
+
+
+def read_until_told(root: str, uri: str, data_home: str, ended: object, found: object) -> None:
+    """Pull again and again, and note every version that was not whole."""
+    os.environ["XDG_DATA_HOME"] = data_home
+    reader = Builder(Path(root))
+    subscribe(reader, uri)
+    pulls, bad, versions = 0, [], set()
+    while not ended.is_set():  # type: ignore[attr-defined]
+        try:
+            pull(reader)
+        except KbtuiError as error:
+            bad.append(str(error))
+            continue
+        pulls += 1
+        texts = {text.rpartition(" in ")[2] for text in mirrored_files(uri).values()}
+        versions |= texts
+        if len(texts) != 1:
+            bad.append(str(texts))
+    found.put((pulls, len(versions), bad[:3]))  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
+    tmp_path: Path, proxy: Proxy, uri: str
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours", subjects=0)
+    for number in range(8):
+        ours.subject(f"notes/note{number}.md", f"Note {number} in version 0\n")
+    publish(ours, uri)
+    context = multiprocessing.get_context("spawn")
+    ended, found = context.Event(), context.Queue()
+    readers = [
+        context.Process(
+            target=read_until_told,
+            args=(str(tmp_path / f"reader{n}"), uri, str(tmp_path / f"data{n}"), ended, found),
+        )
+        for n in range(10)
+    ]
+    for one in readers:
+        one.start()
+    try:
+        for version in range(1, 51):
+            for number in range(8):
+                ours.subject(f"notes/note{number}.md", f"Note {number} in version {version}\n")
+            publish(ours, uri)
+    finally:
+        ended.set()
+        outcomes = [found.get(timeout=60) for _ in readers]
+        for one in readers:
+            one.join(60)
+    assert [bad for _, _, bad in outcomes if bad] == []
+    assert sum(pulls for pulls, _, _ in outcomes) > 50
+    assert max(versions for _, versions, _ in outcomes) > 5
