@@ -7,10 +7,10 @@ module has two functions for each command: `declare_NAME_command_arguments(parse
 
 import atexit
 import errno
+import gc
 import io
 import os
 import sys
-from importlib import import_module
 
 from kbtui.errors import KbtuiError
 from kbtui.version import __version__
@@ -78,6 +78,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     global _exit_code
     if argv is None:
+        gc.set_threshold(50_000)  # Importing leaves no garbage, but would cause fifty collections.
         sys.excepthook = _print_crash_traceback
         # The function that is registered first runs last: after all threads and libraries have ended.
         atexit.register(_end_process)
@@ -146,7 +147,8 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
     """
     from kbtui.cli.command_parser import CommandParser
 
-    module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
+    # `importlib` would be imported for this alone.
+    module = getattr(__import__("kbtui.cli", fromlist=[COMMANDS[name][0]]), COMMANDS[name][0])
     run = getattr(module, f"run_{name}_command")
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
     parser = CommandParser(prog=f"kbtui {name}", description=description)

@@ -187,9 +187,6 @@ def _search_with_library(
     start: str | None, request: EngineSearchRequest
 ) -> SearchAnswerEngineMessage:
     """Search with the library, which starts an engine or searches in this process."""
-    import gc
-
-    gc.set_threshold(50_000)  # Importing leaves no garbage, but would cause fifty collections.
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
 
