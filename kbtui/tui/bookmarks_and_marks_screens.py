@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from textual import on
-from textual.binding import Binding
 from textual.containers import Vertical
 
 from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
@@ -15,7 +14,12 @@ from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.refs import parse_ref
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.tui.command_table import (
+    Scope,
+    find_key_label_of_command,
+    list_commands_of_scopes,
+    make_key_bindings_of_scopes,
+)
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import (
     DialogOption,
@@ -25,8 +29,8 @@ from kbtui.tui.framework.dialogs import (
     TextInputDialog,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, StyledScreen
-from kbtui.tui.framework.tui_command import format_key_hints
+from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
+from kbtui.tui.framework.tui_command import format_command_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.conversations.turn_marks import Mark, MarkProblem, MarkState, PlacedMark
     from kbtui.library import Library
@@ -130,15 +133,12 @@ def _make_mark_form(
 class SavedItemsScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks. When one closes, it returns what to open, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", show=False),
-        Binding("enter", "open_item", show=False),
-        Binding("e", "edit_item", show=False),
-        Binding("d,delete", "remove_item", show=False),
-        Binding("u", "undo_removal", show=False),
-    ]
+    SCOPE: ClassVar[Scope]
     TITLE: ClassVar[str]
-    EDIT_HINT: ClassVar[str]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls.BINDINGS = [*make_key_bindings_of_scopes(cls.SCOPE)]
+        super().__init_subclass__(**options)
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         self._worker = LatestOnlyWorker(self)
         self._removed: ItemT | None = None
         self.list = RowList(f"{self.TITLE.lower()}-list")
-        self._hints = LeftAndRightTextLine()
+        self._hints = ClickableHintLine()
 
     def read_rows(self) -> list[ListRow]:
         """Return a row for each item, with the item in `data`. Runs in a background thread."""
@@ -182,11 +182,14 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
 
     def update_key_hints(self, message: str = "") -> None:
         """Show the keys and a message below the list."""
-        pairs = [("Enter", "open"), ("e", self.EDIT_HINT), ("d", "remove"), ("Esc", "back")]
-        if self._removed is not None:
+        if self._removed is not None and not message:
             ref = self._contents.shorten_reference(self.get_reference(self._removed))
-            pairs.insert(0, ("u", f"undo the removal of {ref}"))
-        self._hints.set_edge_texts(format_key_hints(pairs), [(message, "strong")])
+            message = f"removed {ref}"
+        width = self._hints.content_size.width or self.app.size.width
+        commands = list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
+        met = {"removed"} if self._removed is not None else set()
+        hints = format_command_hints(commands, width, met)
+        self._hints.set_edge_texts(hints, [(message, "strong")])
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the items have been read or changed."""
@@ -231,9 +234,8 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
 class BookmarksScreen(SavedItemsScreen["Bookmark"]):
     """A screen with a list of bookmarks."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("apostrophe", "dismiss", show=False)]
+    SCOPE = "bookmarks"
     TITLE = "Bookmarks"
-    EDIT_HINT = "note"
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
         super().__init__(library, contents)
@@ -288,9 +290,8 @@ class BookmarksScreen(SavedItemsScreen["Bookmark"]):
 class MarksScreen(SavedItemsScreen["PlacedMark"]):
     """A screen with a list of marks."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("quotation_mark", "dismiss", show=False)]
+    SCOPE = "marks"
     TITLE = "Marks"
-    EDIT_HINT = "change"
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
         super().__init__(library, contents)

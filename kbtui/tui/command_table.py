@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Scope = Literal[
     "everywhere", "moving", "library", "reader", "citations", "results",
-    "workshop", "doctor", "entries", "sources", "insights",
+    "workshop", "doctor", "entries", "sources", "insights", "bookmarks", "marks", "help",
 ]  # fmt: skip
 
 SCOPES: dict[Scope, str] = {
@@ -63,7 +63,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     ),
     *add_scope_to_commands(
         "reader",
-        define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds", action="toggle_fold_or_open_link"),
+        define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 9, needs="folds", action="toggle_fold_or_open_link"),
         define_command("next", "n", "next turn", "Go to the next turn or change, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
         define_command("previous", "N", "previous turn", "Go to the previous turn or change, or to the previous match while matches are highlighted.", needs="turns", action="go_to_next_match_or_turn(-1)"),
         define_command("next_request", "right_curly_bracket", "next request", "Go to the next request.", needs="turns", action="go_to_next_request_or_error('request',1)"),
@@ -71,13 +71,13 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("next_error", "w", "next error", "Go to the next failed tool call.", needs="turns", action="go_to_next_request_or_error('error',1)"),
         define_command("previous_error", "W", "previous error", "Go to the previous failed tool call.", needs="turns", action="go_to_next_request_or_error('error',-1)"),
         define_command("follow", "F", "follow", "Go to the end, and follow new text as it is written.", needs="turns", action="go_to_end_and_follow"),
-        define_command("find", "f,ctrl+f", "find", "Find in this page.", 7, action="open_find_bar"),
+        define_command("find", "f,ctrl+f", "find", "Find in this page.", 5, action="open_find_bar"),
         define_command("tools", "t", "tool calls", "Unfold the tool calls with diffs, then all tool calls, then none.", 4, needs="turns", action="switch_tool_folds"),
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns", action="toggle_folds_of_kind('reasoning','reasoning')"),
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
         define_command("view", "v", "view", "Switch the view: rendered, source or `learn` output. For changes: in order or by file.", 5, needs="views", action="request_next_view"),
-        define_command("changes", "C", "changes", "Show what the conversation changed in files, as one diff. For a subject, show its versions and the turns that were given each one. Press again to go back.", needs="turns", action="show_changes"),
+        define_command("changes", "C", "changes", "Show what the conversation changed in files, as one diff. For a subject, show its versions and the turns that were given each one. Press again to go back.", 7, needs="turns", action="show_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "backslash", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
@@ -108,7 +108,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
         define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 11, needs="visit", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
-        define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 5, needs="turns", about="item", action="show_outline"),
+        define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 8, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
@@ -122,7 +122,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("resume", "R", "continue in agent", "Copy or run the agent's command that continues the conversation, forks it at this turn, or attaches the turn.", about="item", action="offer_agent_commands"),
         define_command("keep", "K", "keep", "Keep a copy of the conversation and its subagents. The copy stays if the agent deletes the original.", about="item"),
-        define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", about="item"),
+        define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", 9, needs="file", about="item"),
         define_command("blame", "A", "turns of this file", "List the turns that changed or read the file of this subject or tool call.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
         define_command("workshop", "P", "prompt workshop", "Choose the subjects in the prompt, try patterns, and see how large the prompt is.", action="open_prompt_workshop"),
@@ -136,7 +136,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("tools", "L", "update tools for JP", "Show what would change in the installed tools for JP, and update them (asks first).", 9, needs="tools", action="update_tools"),
         define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
-        define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 5, needs="embedding"),
+        define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 2, needs="embedding"),
         define_command("pane.library", "1", "library", "Go to the library.", action="focus_pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_pane('reader')"),
         define_command("pane.citations", "3", "citations", "Go to the citations.", action="focus_pane('citations')"),
@@ -162,6 +162,9 @@ SCREENS: dict[Scope, str] = {
     "entries": "In the entries",
     "sources": "In the sources",
     "insights": "In the insights",
+    "bookmarks": "In the bookmarks",
+    "marks": "In the marks",
+    "help": "In the help",
 }
 """Scope of each screen except the main screen -> the heading of the screen's commands on its help page.
 
@@ -193,8 +196,8 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("next", "tab,shift+tab", "other pane", "Switch between the list and the text.", action="focus_other_pane"),
         _RELOAD._replace(help="Reload everything from disk; unwritten changes are kept."),
         _THEME, _HELP,
-        define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
-        define_command("leave", "q", "leave", "Leave the prompt workshop (asks first if there are unwritten changes).", 12),
+        define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave.", 12),
+        define_command("leave", "q", "leave", "Leave the prompt workshop (asks first if there are unwritten changes)."),
     ),
     *add_scope_to_commands(
         "doctor",
@@ -235,8 +238,8 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _HIDDEN._replace(action="toggle_hidden_or_archived('hidden')"),
         define_command("archived", "comma", "archived", "Show or hide archived conversations.", action="toggle_hidden_or_archived('archived')"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Close the details or the filter; if neither is open, leave."),
-        define_command("leave", "q,E", "leave", "Leave the entries.", 12),
+        define_command("back", "escape", "back", "Close the details or the filter; if neither is open, leave.", 12),
+        define_command("leave", "q,E", "leave", "Leave the entries."),
     ),
     *add_scope_to_commands(
         "sources",
@@ -249,8 +252,30 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Go back to the list; in the list, close the screen."),
-        define_command("leave", "q,S", "leave", "Close the screen (asks first if a source is running).", 12),
+        define_command("back", "escape", "back", "Go back to the list; in the list, close the screen.", 12),
+        define_command("leave", "q,S", "leave", "Close the screen (asks first if a source is running)."),
+    ),
+    *add_scope_to_commands(
+        "bookmarks",
+        define_command("open", "enter", "open", "Open the bookmarked item.", 9, action="open_item"),
+        define_command("edit", "e", "note", "Change the note of the bookmark.", 7, action="edit_item"),
+        define_command("remove", "d,delete", "remove", "Remove the bookmark.", 6, action="remove_item"),
+        define_command("undo", "u", "undo", "Undo the last removal.", 10, needs="removed", action="undo_removal"),
+        define_command("leave", "escape,q,apostrophe", "back", "Leave the bookmarks.", 12, action="dismiss"),
+    ),
+    *add_scope_to_commands(
+        "marks",
+        define_command("open", "enter", "open", "Open the marked turn.", 9, action="open_item"),
+        define_command("edit", "e", "change", "Change the mark.", 7, action="edit_item"),
+        define_command("remove", "d,delete", "remove", "Remove the mark.", 6, action="remove_item"),
+        define_command("undo", "u", "undo", "Undo the last removal.", 10, needs="removed", action="undo_removal"),
+        define_command("leave", "escape,q,quotation_mark", "back", "Leave the marks.", 12, action="dismiss"),
+    ),
+    *add_scope_to_commands(
+        "help",
+        define_command("filter", "f,slash", "filter", "Show only the keys whose descriptions contain the typed words.", 9, action="filter"),
+        define_command("back", "escape", "back", "Clear the filter; if there is none, close the help.", 12, action="go_back"),
+        define_command("leave", "q,question_mark", "leave", "Close the help.", action="dismiss"),
     ),
 )  # fmt: skip
 """The commands of all screens except the main screen."""

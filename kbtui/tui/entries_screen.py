@@ -521,7 +521,12 @@ class EntriesScreen(ListDetailScreen):
         details = " · ".join([*statuses, *self._describe_included_entries()])
         left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
-        types = [sanitize_to_one_line(f"{kind} {count:,}") for kind, count in kinds]
+        types = [
+            sanitize_to_one_line(
+                format_counted_noun(count, kind, kind if kind.endswith("s") else None)
+            )
+            for kind, count in kinds
+        ]
         room = (
             self.query_one("#totals", LeftAndRightTextLine).content_size.width
             - measure_cell_width(left)

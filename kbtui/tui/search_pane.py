@@ -244,6 +244,17 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
+        self._show_hit_position()
+
+    def _show_hit_position(self) -> None:
+        """Show in the border which hit is selected, such as "hit 30 of 103"."""
+        text = ""
+        if self.answer and self.answer.hits and not self.has_suggestions:
+            above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
+            entries = [_identify_entry(hit) for hit in self.answer.hits]
+            total = max(len({*entries}), self.answer.total - len(entries) + len({*entries}))
+            text = f"hit {len({*map(_identify_entry, above)}):,} of {total:,}"
+        self.border_subtitle = text
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
         """Yield a row for the best hit of each entry. If the entry is unfolded, yield its other hits next."""
@@ -294,11 +305,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
-    def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
-        """Show the passages that are similar to the text of `reference`."""
+    def show_similar_passages(self, name: str, answer: SearchAnswer) -> None:
+        """Show the passages that are similar to the text of the item `name`."""
         self.answer, self._is_refining = answer, False
         self._unfolded.clear()
-        self.border_title = make_label_without_markup(f"More like {reference}")
+        self.border_title = make_label_without_markup(f"Similar to {name}")
         self._notice.set_paragraphs([])
         self._show_hits([("Nothing similar.", "dim")])
         self.list.action_top()
@@ -409,6 +420,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @on(RowList.SelectedRowChanged)
     def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
+        self._show_hit_position()
         if event.row is not None and not isinstance(event.row.data, SearchSuggestion):
             self.post_message(self.HitOpened(event.row.data, preview=True))
 

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
@@ -91,9 +90,7 @@ class HelpScreen(StyledScreen):
     """A screen with a help page; `f` or `/` filters it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "go_back", show=False),
-        Binding("q,question_mark", "dismiss", show=False),
-        Binding("f,slash", "filter", show=False),
+        *make_key_bindings_of_scopes("help"),
         *MOVE_BINDINGS,
     ]
 
@@ -106,7 +103,10 @@ class HelpScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = "Help"
-            pane.border_subtitle = "f: filter · Esc: close"
+            keys = self.configured_keys
+            names = {"help.filter": "filter", "help.back": "close"}
+            labels = [(find_key_label_of_command(one, keys), does) for one, does in names.items()]
+            pane.border_subtitle = " · ".join(f"{key}: {does}" for key, does in labels if key)
             yield self.filter_bar
             yield self.reader
 

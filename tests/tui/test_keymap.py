@@ -17,7 +17,11 @@ from kbtui.tui.command_table import (
     group_commands_by_task,
     parse_keymap_settings,
 )
-from kbtui.tui.framework.tui_command import apply_keymap_to_commands, format_key_label
+from kbtui.tui.framework.tui_command import (
+    DIALOG_COMMANDS,
+    apply_keymap_to_commands,
+    format_key_label,
+)
 from kbtui.workspace import load_settings
 
 
@@ -219,7 +223,7 @@ async def test_a_key_of_the_other_screens_can_be_changed(
     library = with_keys(book, {f"{screen}.leave": "f8"})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press(open_it)
-        await tui.until("f8 ")
+        await tui.until(lambda: tui.app.screen is not tui.main)
         await tui.press("q", open_it)
         assert tui.app.screen is not tui.main
         await tui.press("f8")
@@ -243,10 +247,12 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.app import KbtuiApp
+    from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen, MarksScreen
     from kbtui.tui.doctor_screen import DoctorScreen
     from kbtui.tui.entries_screen import EntriesScreen
     from kbtui.tui.insights_screen import InsightsScreen
     from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
+    from kbtui.tui.secondary_screen import HelpScreen
     from kbtui.tui.sources_screen import SourcesScreen
 
     owners: dict[str, Any] = {
@@ -255,6 +261,9 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
         "entries": EntriesScreen,
         "sources": SourcesScreen,
         "insights": InsightsScreen,
+        "bookmarks": BookmarksScreen,
+        "marks": MarksScreen,
+        "help": HelpScreen,
     }
     assert set(owners) == set(SCREENS)
     assert len({command.id for command in ALL_COMMANDS}) == len(ALL_COMMANDS)
@@ -338,38 +347,45 @@ async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
 
 
 KEY_NAMES = {
-    "enter": {"open", "fold", "enter"},
-    "escape": {"clear", "close", "return", "back", "leave"},
+    "enter": {"open", "fold", "enter", "choose"},
+    "escape": {"clear", "close", "return", "back", "leave", "cancel"},
     "space": {"toggle", "unfold", "learn"},
     "tab": {"next"}, "shift+tab": {"previous", "next"},
     "h": {"fold", "code_left"}, "left": {"fold", "code_left"},
     "l": {"unfold", "code_right"}, "right": {"unfold", "code_right"},
     "slash": {"search", "try", "filter"}, "f": {"filter", "find"},
-    "n": {"next"}, "N": {"previous"}, "e": {"edit"}, "plus": {"new"}, "x": {"disable", "stop"},
+    "n": {"next", "cancel"}, "N": {"previous"}, "e": {"edit"}, "plus": {"new"}, "x": {"disable", "stop"},
     "d": {"remove", "delete"}, "delete": {"remove", "delete"}, "exclamation_mark": {"run", "retry"},
     "o": {"link", "address"}, "m": {"mode", "sort", "days", "type"}, "v": {"view", "approve"},
     "a": {"facts", "explain"}, "C": {"changes", "difference"},
     "y": {"copy", "agree"}, "2": {"reader", "read"}, "L": {"tools"}, "full_stop": {"hidden"},
     "D": {"doctor", "leave"}, "E": {"entries", "leave"}, "I": {"insights", "leave"},
-    "S": {"sources", "leave"}, "q": {"quit", "leave"}, "T": {"theme"}, "question_mark": {"help"},
-    "ctrl+r": {"reload", "look"},
+    "S": {"sources", "leave"}, "q": {"quit", "leave", "cancel"}, "T": {"theme"},
+    "apostrophe": {"bookmarks", "leave"}, "quotation_mark": {"marks", "leave"},
+    "question_mark": {"help", "leave", "cancel"}, "ctrl+r": {"reload", "look"},
 }  # fmt: skip
 """Key -> the names of the commands that it may run: one meaning in the words of each screen.
 
-`y` approves a source only as the answer to the question whether to. The letter that opens a screen
-leaves it again.
+`y` and `n` answer a question where one is asked: `y` approves a source, `n` declines. The key that
+opens a screen leaves it again.
 """
 
 
-def test_a_key_means_the_same_in_every_screen() -> None:
+def test_a_key_means_the_same_in_every_screen_and_dialog() -> None:
     names: dict[str, set[str]] = {}
-    for command in ALL_COMMANDS:
+    for command in (*ALL_COMMANDS, *DIALOG_COMMANDS):
         for key in command.keys.split(","):
             names.setdefault(key, set()).add(command.id.rpartition(".")[2])
     shared = {key: found for key, found in names.items() if len(found) > 1}
     assert {key: sorted(found - KEY_NAMES.get(key, set())) for key, found in shared.items()} == {
         key: [] for key in shared
     }
+    # Esc goes back everywhere; a value that is chosen is a part of its form.
+    scopes = {command.scope for command in (*SCREEN_COMMANDS, *DIALOG_COMMANDS)} - {"choice"}
+    back = {
+        one.scope for one in (*SCREEN_COMMANDS, *DIALOG_COMMANDS) if "escape" in one.keys.split(",")
+    }
+    assert back == scopes
 
 
 def test_every_command_is_in_one_group_of_the_help() -> None:

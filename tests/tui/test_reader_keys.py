@@ -222,10 +222,10 @@ async def test_a_key_shows_and_hides_the_details(book: Builder) -> None:
         await tui.press("G")
         await tui.press("a")
         for words in (
-            "labels     area=ui",
+            "labels        area=ui",
             "1 tool call, 1 error",
-            "tools      shell 1",
-            "pinned     1 May",
+            "tools         shell 1",
+            "pinned        2026-05-01 10:00",
             "1 turn, 5 events",
             "workspace only",
         ):

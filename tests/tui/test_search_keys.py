@@ -85,7 +85,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:1")
         await tui.press("s")
-        await tui.until(f"More like {TALK}:1")
+        await tui.until("Similar to “First steps”, turn 1")
         refs = [row.data.ref for row in tui.main.results_pane.list.rows]
         assert not any(ref.startswith(TALK) for ref in refs)
         # It is not a search: it cannot be explained or logged, and a new search replaces it.

@@ -11,7 +11,8 @@ from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequ
 
 
 def hits(tui: Tui) -> list[str]:
-    return [row.data.ref for row in tui.main.results_pane.list.rows]
+    rows = tui.main.results_pane.list.rows
+    return [row.data.ref for row in rows if isinstance(row.data, Hit)]
 
 
 async def search(tui: Tui, words: str) -> None:
@@ -262,7 +263,7 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
     async with running(book.root, size=(120, 35)) as tui:
         await tui.open("project/n00")
         await tui.press("s")
-        await tui.until("More like project/n00")
+        await tui.until("Similar to ")
         answer = tui.main.results_pane.answer
         assert answer
         assert len(hits(tui)) == answer.total > 20

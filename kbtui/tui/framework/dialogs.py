@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input
@@ -22,6 +21,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import (
+    ClickableHintLine,
     LeftAndRightTextLine,
     MessageLine,
     SanitizedInput,
@@ -29,7 +29,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledWidget,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import format_key_hints
+from kbtui.tui.framework.tui_command import format_key_hints, make_dialog_bindings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class TextInputDialog(StyledScreen):
     """A dialog that asks for a line of text; its result is the text, or None if the user cancels."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("dialog")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TextInputDialog(StyledScreen):
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = make_label_without_markup(self._title)
             yield self._input
-            hint = LeftAndRightTextLine()
+            hint = ClickableHintLine()
             hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
             hint.right = [(self._hint, "dim")]
             yield hint
@@ -102,10 +102,7 @@ class OptionsDialog(StyledScreen):
     Its result is the `result` of the chosen option, or None if the user cancels.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", show=False),
-        Binding("enter", "choose_option", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("options")
 
     def __init__(self, title: str, options: list[DialogOption], notes: Sequence[str] = ()) -> None:
         super().__init__()
@@ -190,7 +187,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="question"):
-            asked, answers = MessageLine("asked"), LeftAndRightTextLine(id="answers")
+            asked, answers = MessageLine("asked"), ClickableHintLine(id="answers")
             asked.set_message(self._question, "strong")
             answers.left = format_key_hints([*self._answers.items(), ("Esc", "no")])
             yield asked
@@ -231,10 +228,7 @@ class ChoiceField(StyledWidget, can_focus=True):
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step_choice(-1)", show=False),
-        Binding("right,space", "step_choice(1)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("choice")
     DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
 
     def __init__(self, field: FormField) -> None:
@@ -296,15 +290,7 @@ class FormDialog(StyledScreen):
     shows the error and stays open.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", show=False),
-        Binding("down", "app.focus_next_pane", show=False),
-        Binding("up", "app.focus_previous", show=False),
-        # These bindings have priority, so that the keys typed after them go to the next field.
-        Binding("enter", "go_to_next_field", show=False, priority=True),
-        Binding("tab", "app.focus_next_pane", show=False, priority=True),
-        Binding("ctrl+s", "save_form", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("form")
     DEFAULT_CSS = """
     FormDialog { align: center top; }
     #form { width: 96%; max-width: 100; height: auto; max-height: 90%; margin-top: 1; }
@@ -345,7 +331,7 @@ class FormDialog(StyledScreen):
                         else:
                             yield SanitizedInput(field.value, id=f"field-{name}", compact=True)
             yield self._message
-            keys = LeftAndRightTextLine(id="form-keys")
+            keys = ClickableHintLine(id="form-keys")
             hints = [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
             keys.left = format_key_hints(hints)
             yield keys

@@ -257,20 +257,30 @@ class MainScreen(StyledScreen):
     @on(DescendantFocus)
     @on(ReaderPane.FindEnded)
     def _update_key_hints(self) -> None:
+        self.panes.show_pane(self.panes.focused_pane_id)
+        self._show_key_hints_at_cursor()
+        self._show_equivalent_command()
+
+    def _show_key_hints_at_cursor(self) -> None:
+        """Show the hints of the keys that do something at the current line of the focused pane."""
         name = self.panes.focused_pane_id
-        self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
-        offers = self.reader_pane.document_view.document.available_features
+        document = self.reader_pane.document_view.document
+        offers = document.available_features
         if self.reader_pane.is_finding:
             offers |= {"find"}
+        if name == "reader" and (
+            self.reader_pane.viewport.is_file_at_cursor or "source" in document.views
+        ):
+            offers |= {"file"}
         offers |= self.status.embedding_features
         if self.navigator.contents and self.navigator.contents.learn_tool_problem:
             offers |= {"tools"}
         if self._visit:
             offers |= {"visit"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
-        self._show_equivalent_command()
+        self.hints.next_view = document.next_view
 
     def _show_equivalent_command(self) -> None:
         """Show the shell command that prints what is on the screen, for users of a screen reader."""
@@ -417,21 +427,19 @@ class MainScreen(StyledScreen):
         self.citations_pane.show_citations_at_cursor()
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.follow_reader()
+        self._show_key_hints_at_cursor()
         self._show_equivalent_command()
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
         target, document = self.navigator.shown, self.reader_pane.document_view.document
         if target:
-            views = document.views
-            view = event.view or views[(views.index(document.view) + 1) % len(views)]
+            view = event.view or document.next_view
             target = target._replace(view=view, mark=None, words=(), text="")
-            if view in CHANGES_VIEWS and target.ref is not None:
-                target = target._replace(ref=target.ref._replace(turn=None, call=None))
-            elif document.view in CHANGES_VIEWS and (
-                reference := self.reader_pane.viewport.current_reference
-            ):
-                target = target._replace(ref=parse_ref(reference))
+            reference = self.reader_pane.viewport.current_reference
+            if view in CHANGES_VIEWS or document.view in CHANGES_VIEWS:
+                # The changes begin at the turn or call being read, and lead back to it.
+                target = target._replace(ref=parse_ref(reference) if reference else target.ref)
             self.navigator.open_target_in_reader(target)
 
     @on(ReaderPane.StatusMessage)

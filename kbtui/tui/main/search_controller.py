@@ -224,6 +224,7 @@ class SearchController:
         """Set the search mode. The status line shows the mode, unless it is the default mode."""
         self.mode = mode
         self._main.status.search_mode = "" if mode == "hybrid" else MODES[mode]
+        self._hints.search_mode = "both" if mode == "hybrid" else MODES[mode]
 
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
@@ -582,7 +583,16 @@ class SearchController:
             return
         request = SearchRequest("", limit=MAX_HITS)
         contents = self._main.navigator.contents
-        name = contents.shorten_reference(reference) if contents else reference
+        title = self._items.get_title_for_reference(reference)
+        name = (
+            f"“{title}”"
+            if title
+            else contents.shorten_reference(reference)
+            if contents
+            else reference
+        )
+        if title and ref.turn is not None:
+            name += f", turn {ref.turn}"
 
         def show_similar_passages(answer: SearchAnswer) -> None:
             self._stop_search()
@@ -591,7 +601,7 @@ class SearchController:
             self._show_and_focus_results()
 
         self._items.run_with_activity_shown(
-            f"looking for passages similar to {name} …",
+            f"searching for passages similar to {name} …",
             lambda: self._library.find_similar_passages(ref, request),
             show_similar_passages,
         )

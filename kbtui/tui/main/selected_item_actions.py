@@ -171,7 +171,7 @@ class SelectedItemActions:
 
         userdata = UserData(self._main.library.workspace)
         anchors = BookmarkAnchors(self._main.library.workspace, userdata)
-        title = self._get_title_for_reference(reference)
+        title = self.get_title_for_reference(reference)
 
         def find_bookmark() -> Bookmark | None:
             return next((mark for mark in anchors.list_bookmarks() if mark.ref == reference), None)
@@ -262,7 +262,8 @@ class SelectedItemActions:
 
         self.run_with_activity_shown("reading marks …", find_mark, ask, holds_keys=True)
 
-    def _get_title_for_reference(self, reference: str) -> str:
+    def get_title_for_reference(self, reference: str) -> str:
+        """Return the title of the current item, whose reference is `reference`, or "" if it is not known."""
         panes = self._main.panes
         if panes.focused_pane_id == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
@@ -367,6 +368,11 @@ class SelectedItemActions:
             from kbtui.tui.main.touched_file_actions import TouchedFileActions
 
             TouchedFileActions(main, self.run_with_activity_shown).edit_file_of_call(ref)
+            return
+        if ref.kind == "conversation":
+            main.status.show_unavailable_key_message(
+                "Go to a tool call or a change first, to edit its file."
+            )
             return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)

@@ -271,11 +271,15 @@ FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
     "edit": ("edit file", 11),
-    "reader.view": ("by file, in order", 9),
+    "reader.view": ("view", 9),
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }
 """Command id -> the label and priority of its hint while the reader shows a conversation's changes."""
+
+
+VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
+"""View of a document -> its name in key hints, if it differs."""
 
 
 class KeyHintLine(StyledWidget):
@@ -286,6 +290,10 @@ class KeyHintLine(StyledWidget):
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the open document that commands may need, and "find" while the user searches in it."""
+    next_view = reactive("")
+    """The view that the reader would show next."""
+    search_mode = reactive("both")
+    """The name of the search mode."""
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
@@ -359,7 +367,17 @@ class KeyHintLine(StyledWidget):
                 commands[number] = command._replace(label=label, hint=priority, needs="")
             if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
+            if state := self._get_state_of_command(command.id):
+                commands[number] = commands[number]._replace(label=f"{command.label}: {state}")
         return format_command_hints(commands, width, self.offers)
+
+    def _get_state_of_command(self, command_id: str) -> str:
+        """Return what a command that switches something would show next, or what it has chosen; or ""."""
+        states = {
+            "reader.view": VIEW_NAMES.get(self.next_view, self.next_view),
+            "results.mode": self.search_mode,
+        }
+        return states.get(command_id, "")
 
     def _get_input_key_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self.input_id, INPUT_HINTS[""])]

@@ -248,7 +248,7 @@ def list_conversation_facts(
     facts += [("attachment", item) for item in conversation.attachments]
     if not brief:
         facts += _list_turn_and_tool_facts(conversation)
-        times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
+        times = [("saved", info.updated_at), ("opened in JP", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(sanitize_to_one_line(value), "")]) for name, value in facts]
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding
 from textual.cache import LRUCache
 from textual.containers import Vertical
 from textual.geometry import Size
@@ -21,7 +20,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledWidget,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import MOVE_BINDINGS
+from kbtui.tui.framework.tui_command import MOVE_BINDINGS, make_dialog_bindings
 from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
@@ -553,6 +552,20 @@ class DocumentViewport:
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
+    def is_file_at_cursor(self) -> bool:
+        """Whether the line at the cursor is about a file: a change, or a tool call that names a path."""
+        if not self.document.blocks:
+            return False
+        if self.document.blocks[self.cursor.block].file is not None:
+            return True
+        fold = self.find_fold_at_cursor()
+        index = self.document.find_block_index(fold) if fold else None
+        heading = self.document.blocks[index] if index is not None else None
+        return isinstance(heading, FoldHeadingBlock) and (
+            heading.kind == "diff" or any("path" in role.split() for _, role in heading.left)
+        )
+
+    @property
     def current_styled_line(self) -> StyledLine | None:
         """The line at the cursor."""
         return next((line for at, line in self.rows if at == self.cursor), None)
@@ -746,8 +759,7 @@ class DocumentOverlayScreen(StyledScreen):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,n,question_mark", "dismiss", show=False),
-        Binding("y", "confirm", show=False),
+        *make_dialog_bindings("page"),
         *MOVE_BINDINGS,
     ]
 

@@ -111,6 +111,13 @@ class ReaderDocument:
         ]
 
     @property
+    def next_view(self) -> str:
+        """The view after the one that is shown."""
+        if self.view not in self.views:
+            return self.views[0]
+        return self.views[(self.views.index(self.view) + 1) % len(self.views)]
+
+    @property
     def has_many_blocks(self) -> bool:
         """Whether the document has so many blocks that reading them all would delay a key press."""
         return len(self.blocks) > MANY_BLOCKS
@@ -206,7 +213,7 @@ def format_size(number: int, gap: str = "") -> str:
 
 def format_text_length(text: str) -> str:
     """Format the length of a text, such as "3.4k chars"."""
-    return f"{format_size(len(text))} chars"
+    return f"{format_size(len(text))} {'char' if len(text) == 1 else 'chars'}"
 
 
 def format_turn_count(turns: int, rewound: int) -> str:
@@ -236,6 +243,9 @@ def find_start_block_and_match(
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:
         return None
+    if document.view in CHANGES_VIEWS:
+        start = _find_change_of_turn(document, ref)
+        return None if start is None else (start, -1)
     if ref.turn is not None:
         turn = min(max(1, ref.turn), document.turns_total)
         start = document.find_block_index(f"turn:{turn}")
@@ -258,9 +268,26 @@ def find_start_block_and_match(
     return best or (first, -1)
 
 
+def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
+    """Return the block of the first change that a call or turn made; otherwise of the first later one, or None.
+
+    If `ref` names no turn, return the block of the first file.
+    """
+    if ref.turn is None:
+        # The first file of the list: keys act on it, but not on the heading above it.
+        return 1 if len(document.blocks) > 1 else None
+    wanted = ref.turn, ref.call or 0
+    places = [
+        ((document.blocks[index].turn or 0, document.blocks[index].call or 0), index)
+        for index in document.block_indices_by_kind.get("change", ())
+    ]
+    later = [place for place in places if place[0] >= wanted]
+    return min(later)[1] if later else None
+
+
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
     """Return a message if the document lacks the turn, tool call or line that `ref` names, otherwise ""."""
-    if ref is None:
+    if ref is None or document.view in CHANGES_VIEWS:
         return ""
     if ref.turn is not None:
         if not 1 <= ref.turn <= document.turns_total:

@@ -274,7 +274,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             elif ref and ref.lines:
                 viewport.go_to_source_line(ref.lines[0])
             else:
-                viewport.go_to_block_line(index, block.above, lead=0)
+                # The heading above a list of files is not a line that keys act on, but it is shown.
+                lead = 1 if block.key.startswith("file:") else 0
+                viewport.go_to_block_line(index, block.above, lead)
                 is_fold = block.key in document.fold_kinds
                 if ref and ref.turn and is_fold and not viewport.is_fold_open(block.key):
                     viewport.toggle_fold(block.key)
@@ -339,7 +341,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             more = "+" if len(self.matches) >= MAX_MATCHES else ""
             return [[(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]]
         if self._new_event_count:
-            return [[(f"↓ {format_counted_noun(self._new_event_count, 'new event')}", "found")]]
+            key = find_key_label_of_command("reader.follow", get_configured_keys(self))
+            follow = f" – {key} follows" if key else ""
+            count = format_counted_noun(self._new_event_count, "new event")
+            return [[(f"↓ {count}{follow}", "found")], [(f"↓ {count}", "found")]]
         right: Spans = [("● as the model sees it", "accent")] if self.viewport.is_model_view else []
         for badge in document.badges:
             right += [(" ● " if right else "● ", badge[1]), badge]
