@@ -204,7 +204,7 @@ async def test_home_topics_doctor_and_entries_agree_on_the_subjects(book: Builde
         await tui.until("4 subjects, 1 hidden, 1 pre-loaded")
         await tui.press("E")
         await tui.until("· without hidden, archived and disabled")
-        await tui.until("note 4")
+        await tui.until("4 notes")
         await tui.press("full_stop")
         await tui.until("· with hidden · without archived and disabled")
         await tui.until("note 5")
