@@ -207,4 +207,4 @@ async def test_home_topics_doctor_and_entries_agree_on_the_subjects(book: Builde
         await tui.until("4 notes")
         await tui.press("full_stop")
         await tui.until("· with hidden · without archived and disabled")
-        await tui.until("note 5")
+        await tui.until("5 notes")
