@@ -16,14 +16,14 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kbtui.key_formats import (
+from kbtui.secret_key_formats import (
     MAX_KEY_CHARACTERS,
     DetectedSecret,
     compile_byte_scanner,
     compile_scanner,
     find_keys,
 )
-from kbtui.named_secrets import find_named_secrets, is_random_looking
+from kbtui.secrets_by_context import find_named_secrets, is_random_looking
 from kbtui.text import find_invisible_parts
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         EventJson,
         Turn,
     )
-    from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library.file_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.refs import Ref
@@ -693,7 +693,7 @@ def _make_conversation_read_answer(
     is_single: bool,
     masked: bool,
     citations: Iterable[Citation],
-    marks: TurnMarks,
+    marks: ConversationMarks,
 ) -> ConversationReadAnswer:
     outdated = _map_turns_to_outdated_subjects(citations)
     total = len(conversation.turns)

@@ -1,6 +1,6 @@
 """Citations: which turn used which subject, passage, conversation or file.
 
-The names of the package are imported on first use, because a search needs only `given_text`.
+The names of the package are imported on first use, because a search needs only `citation_state`.
 """
 
 from importlib import import_module

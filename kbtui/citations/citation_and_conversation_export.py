@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations import Citation
-    from kbtui.citations.given_text import UnknownStateReason
+    from kbtui.citations.citation_state import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
     from kbtui.refs import Ref
 
@@ -65,7 +65,7 @@ def format_given_text_remark(cite: Citation) -> str | None:
     return remarks.get(cite.given.extent) if cite.given else None
 
 
-class CitedDifference(NamedTuple):
+class CitationDifference(NamedTuple):
     """The difference between the given and the current text, in the format of `diff -u`, and a remark or None."""
 
     text: str
@@ -257,7 +257,7 @@ def serialize_citations(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
-    differences: Mapping[Citation, CitedDifference] | None = None,
+    differences: Mapping[Citation, CitationDifference] | None = None,
     make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.

@@ -66,7 +66,7 @@ MAX_COMPARED_PLACES = 200
 """`list_substring_offsets` returns at most this many places."""
 
 
-def apply_edit(text: str, edit: FileEdit) -> str | None:
+def apply_file_edit(text: str, edit: FileEdit) -> str | None:
     """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
     if not edit.old or text.count(edit.old) == 0:
         return None
@@ -329,7 +329,7 @@ def _update_known_text(
     known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
 ) -> None:
     """Change `known` to the text of the file after the action."""
-    from kbtui.citations.given_text import find_text_given_by_file_tool
+    from kbtui.citations.citation_state import find_text_given_by_file_tool
 
     text = known.pop(action.old_path or action.path, None)
     if action.kind == "deleted":
@@ -346,7 +346,7 @@ def _update_known_text(
         if edit.is_whole_file:
             text = edit.new
         else:
-            text = None if text is None else apply_edit(text, edit)
+            text = None if text is None else apply_file_edit(text, edit)
     known[action.path] = text
 
 

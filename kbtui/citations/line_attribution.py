@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.file_changes import MAX_COMPARED_PLACES, apply_edit, list_substring_offsets
+from kbtui.citations.file_changes import (
+    MAX_COMPARED_PLACES,
+    apply_file_edit,
+    list_substring_offsets,
+)
 from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ class _LinesWithText(NamedTuple):
     after: str
 
 
-def attribute_lines(
+def attribute_lines_to_edits(
     lines: Sequence[str], wanted: Iterable[int], edits: Sequence[FileEdit]
 ) -> dict[int, int]:
     """Map the index of each line to the index of the edit that wrote the line.
@@ -108,7 +112,7 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
             continue
         completed.append(edit)
         if text is not None:
-            text = apply_edit(text, edit)
+            text = apply_file_edit(text, edit)
     return completed
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
-    from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks
 
 
 class MaskedSecrets(NamedTuple):
@@ -106,7 +106,7 @@ def prepare_shared_conversation(
     turns: Sequence[Turn],
     kinds: Collection[str],
     citations: Iterable[Citation],
-    marks: TurnMarks | None = None,
+    marks: ConversationMarks | None = None,
     *,
     masks_secrets: bool = True,
 ) -> SharedConversation:

@@ -10,14 +10,14 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
-from kbtui.citations.given_text import (
+from kbtui.citations.citation_state import (
     CitationState,
     GivenText,
     UnknownStateReason,
     find_text_given_by_file_tool,
     make_given_text,
 )
+from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
 from kbtui.refs import (

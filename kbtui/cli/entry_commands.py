@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_and_conversation_export import CitedDifference
+    from kbtui.citations.citation_and_conversation_export import CitationDifference
     from kbtui.cli.command_parser import CommandParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -341,7 +341,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_entry(library: Library, args: Namespace) -> int:
-    from kbtui.cli.mark import print_marks_notice
+    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.index.catalog_query import (
         CITATION_DAYS,
         PREVIEW_CHARACTERS,
@@ -404,8 +404,8 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_changes import print_git_problem
-    from kbtui.cli.mark import format_mark_lines, print_marks_notice
+    from kbtui.cli.file_change_commands import print_git_problem
+    from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
     from kbtui.text_difference import format_unified_difference
 
     ref = library.parse_entered_reference(args.ref)
@@ -569,7 +569,7 @@ declare_show_command_arguments = declare_open_command_arguments
 
 def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
-    from kbtui.cli.mark import report_unreadable_marks
+    from kbtui.cli.mark_command import report_unreadable_marks
     from kbtui.library import open_workspace
     from kbtui.refs import parse_conversation_ref
 
@@ -603,7 +603,7 @@ def run_cites_command(args: Namespace) -> int:
         format_citing_turn,
         serialize_citations,
     )
-    from kbtui.cli.mark import print_marks_notice
+    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
@@ -645,7 +645,7 @@ def run_cites_command(args: Namespace) -> int:
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
     """Yield the lines with the marks on each citation's turn; "" if a citation before has the same turn."""
-    from kbtui.cli.mark import format_mark_lines
+    from kbtui.cli.mark_command import format_mark_lines
 
     seen: set[str] = set()
     for cite in cites:
@@ -653,10 +653,12 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
         seen.add(cite.source)
 
 
-def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, CitedDifference]:
+def _format_differences(
+    library: Library, cites: list[Citation]
+) -> dict[Citation, CitationDifference]:
     """Return for each citation how the cited subject differs from the given text."""
     from kbtui.citations.citation_and_conversation_export import (
-        CitedDifference,
+        CitationDifference,
         format_difference_remark,
     )
 
@@ -672,7 +674,7 @@ def _format_differences(library: Library, cites: list[Citation]) -> dict[Citatio
                     renamed_to=texts.renamed_to,
                     is_disabled=texts.is_disabled,
                 )
-                differences[cite] = CitedDifference(texts.format_as_unified_difference(), remark)
+                differences[cite] = CitationDifference(texts.format_as_unified_difference(), remark)
     return differences
 
 

@@ -28,45 +28,48 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui_commands", "browse the workspace in the terminal (the default)"),
     "demo": ("tui_commands", "browse a fresh copy of the bundled demo workspace"),
-    "search": ("search", "search subjects and conversations"),
-    "index": ("engine", "bring the index up to date"),
+    "search": ("search_command", "search subjects and conversations"),
+    "index": ("engine_commands", "bring the index up to date"),
     "topics": ("knowledge_commands", "list topics and their subjects"),
     "learn": ("knowledge_commands", "print exactly what the tool `learn` returns"),
     "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
-    "conversation": ("conversation", "list, grep, read and export conversations"),
-    "export": ("export", "write a conversation as HTML, Markdown or JSON for other people"),
-    "keep": ("keep", "keep copies of sessions that their agent will delete"),
-    "mark": ("mark", "mark turns and passages as decided, rejected or superseded"),
-    "data": ("data", "move your bookmarks, marks and other data to another machine"),
+    "conversation": ("conversation_command", "list, grep, read and export conversations"),
+    "export": ("export_command", "write a conversation as HTML, Markdown or JSON for other people"),
+    "keep": ("keep_command", "keep copies of sessions that their agent will delete"),
+    "mark": ("mark_command", "mark turns and passages as decided, rejected or superseded"),
+    "data": ("user_data_command", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
-        "file_changes",
+        "file_change_commands",
         "list the turns that changed or read a file, or that wrote given lines",
     ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),
     "entry": ("entry_commands", "create, edit or remove a subject; inspect an entry"),
     "insights": (
-        "insights",
+        "insights_command",
         "show frequent queries, queries without a good match, citations and activity",
     ),
-    "source": ("source", "fetch pages, files and MCP resources into topics"),
+    "source": ("source_command", "fetch pages, files and MCP resources into topics"),
     "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
     "tool": ("tool_commands", "answer one call of a JP local tool"),
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_commands", "show the TUI in a browser on this machine"),
-    "publish": ("published_library", "publish subjects and their vectors for a team"),
-    "library": ("published_library", "show or fetch the library that this workspace subscribes to"),
-    "engine": ("engine", "show or stop the engine"),
-    "workspaces": ("engine", "list the workspaces that you have opened, or forget some"),
+    "publish": ("published_library_commands", "publish subjects and their vectors for a team"),
+    "library": (
+        "published_library_commands",
+        "show or fetch the library that this workspace subscribes to",
+    ),
+    "engine": ("engine_commands", "show or stop the engine"),
+    "workspaces": ("engine_commands", "list the workspaces that you have opened, or forget some"),
     "doctor": ("diagnostic_commands", "find and explain problems"),
     "paths": ("diagnostic_commands", "print the directories in use"),
     "model": ("diagnostic_commands", "show the embedding model"),
     "log": ("diagnostic_commands", "print the logs for a bug report, without private text"),
     "config": ("diagnostic_commands", "show the settings and where they come from"),
-    "completion": ("completion", "print a completion script for a shell"),
-    "man": ("man", "print the manual page"),
+    "completion": ("shell_completion", "print a completion script for a shell"),
+    "man": ("man_page_command", "print the manual page"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -194,7 +197,7 @@ def _discard_buffered_output() -> None:
 
 def _run_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from kbtui.cli.completion import print_shell_completions
+        from kbtui.cli.shell_completion import print_shell_completions
 
         return print_shell_completions(_find_parser_to_complete)
     workspace, words = _split_off_workspace_option(words)
@@ -256,7 +259,7 @@ def _resolve_library_uri(workspace: str | None) -> str | None:
     """Return the path of the workspace; for the URI of a published library, the root of its mirror."""
     if workspace is None or "://" not in workspace:
         return workspace
-    from kbtui.cli.published_library import find_mirror_of_uri
+    from kbtui.cli.published_library_commands import find_mirror_of_uri
 
     return find_mirror_of_uri(workspace)
 

@@ -16,7 +16,10 @@ from kbtui.conversations.formats.jp import JpFormat
 from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
 from kbtui.conversations.formats.published import PUBLISHED_FORMAT, is_published_conversation
-from kbtui.conversations.session_archive import find_archived_copies, get_archive_records_directory
+from kbtui.conversations.session_archive import (
+    find_conversations_only_in_archive,
+    get_session_records_directory,
+)
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import (
     JP_ID_PREFIX,
@@ -436,7 +439,7 @@ def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
         for one in list_enabled_conversation_formats()
         for path in one.list_watched_directories(workspace)
     ]
-    archive = get_archive_records_directory()
+    archive = get_session_records_directory()
     return [*found, archive] if archive.is_dir() else found
 
 
@@ -478,7 +481,9 @@ def iterate_stored_conversations(
         found.add(one.id)
         yield one
     if conversation_format.has_file_per_conversation and only not in found:
-        yield from find_archived_copies(workspace, conversation_format.name, found, only)
+        yield from find_conversations_only_in_archive(
+            workspace, conversation_format.name, found, only
+        )
 
 
 AgentOffReason = Literal["not_named", "project_unknown"]

@@ -25,7 +25,7 @@ from kbtui.conversations.formats.kept_file import (
     iterate_kept_file_blocks,
     make_kept_file_name,
 )
-from kbtui.conversations.formats.stored_session import StoredSession, make_signature
+from kbtui.conversations.formats.stored_session import StoredSession, make_change_signature
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
@@ -88,7 +88,7 @@ class KeptSession:
     @property
     def path(self) -> Path:
         """The path of the copy."""
-        return get_archive_directory() / "files" / self.file_name
+        return get_session_archive_directory() / "files" / self.file_name
 
     @property
     def is_original_missing(self) -> bool:
@@ -119,21 +119,21 @@ class DamagedArchiveFile(NamedTuple):
     id: str | None = None
 
 
-def get_archive_directory() -> Path:
+def get_session_archive_directory() -> Path:
     """Return the directory of the archive, which may not exist."""
     return Path(paths.get_data_home(), "kept")
 
 
-def get_archive_records_directory() -> Path:
+def get_session_records_directory() -> Path:
     """Return the directory with one file for each kept conversation. It may not exist."""
-    return get_archive_directory() / "records"
+    return get_session_archive_directory() / "records"
 
 
 def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
     """Return the kept conversations of all projects, newest copy first, and the unreadable records."""
     kept: list[KeptSession] = []
     damaged: list[DamagedArchiveFile] = []
-    for entry in _scan_directory(get_archive_records_directory()):
+    for entry in _scan_directory(get_session_records_directory()):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
             found = _read_record(entry.path)
             if isinstance(found, KeptSession):
@@ -150,7 +150,7 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
     return found if isinstance(found, KeptSession) else None
 
 
-def find_archived_copies(
+def find_conversations_only_in_archive(
     workspace: Workspace, agent: str, found: set[str], only: str | None = None
 ) -> Iterator[StoredSession]:
     """Yield the kept conversations of an agent in a workspace whose ids are not in `found`.
@@ -173,7 +173,7 @@ def find_archived_copies(
                 one.id,
                 one.agent,
                 str(one.path),
-                make_signature("kept", one.file_name, one.title),
+                make_change_signature("kept", one.file_name, one.title),
                 modified,
                 modified,
                 one.read_facts,
@@ -201,7 +201,7 @@ def keep_conversation(
     if path is None or path.suffix not in _SUFFIXES:
         raise WorkspaceError("it is not stored in one JSON file of its own", where=info.ref)
     earlier = find_kept_session(info.id)
-    if earlier is not None and find_copy_damage(earlier, verified=verified):
+    if earlier is not None and find_session_copy_damage(earlier, verified=verified):
         earlier = None
     if (
         earlier is not None
@@ -223,7 +223,9 @@ def keep_conversation(
         size=size,
         kept_size=len(compressed.data),
         modified=status.st_mtime,
-        kept_at=max(datetime.now(UTC).timestamp(), read_removal_times().get(info.id, 0.0) + 1e-6),
+        kept_at=max(
+            datetime.now(UTC).timestamp(), read_session_removal_times().get(info.id, 0.0) + 1e-6
+        ),
         working_directory=info.working_directory or str(workspace.root),
         title=info.title,
         created_at=info.created_at.isoformat(),
@@ -232,7 +234,7 @@ def keep_conversation(
         is_archived=info.archived,
         labels=dict(info.labels),
     )
-    with lock_archive():
+    with lock_session_archive():
         try:
             _write_copy(session, compressed.data)
             write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
@@ -242,7 +244,7 @@ def keep_conversation(
                 f"cannot be kept: {reason.lower()}", where=str(session.path)
             ) from error
         if earlier is not None and earlier.file_name != session.file_name:
-            remove_unused_copies()
+            remove_unused_session_copies()
     if earlier is None:
         return "kept"
     return "replaced" if earlier.file_name != session.file_name else "unchanged"
@@ -255,55 +257,55 @@ def forget_kept_sessions(ids: list[str]) -> int:
     nothing is removed, and `NothingFound` is raised.
     """
     records = {one: _make_record_path(one) for one in ids}
-    with lock_archive():
+    with lock_session_archive():
         for one, path in records.items():
             if not path.exists():
                 hint = "`kbtui keep ls` lists the kept conversations"
                 raise NothingFound("this conversation is not kept", where=one, hint=hint)
-        before = measure_archive()
+        before = measure_session_archive()
         _store_removals(ids)
         for path in records.values():
             with suppress(FileNotFoundError):
                 path.unlink()
-        remove_unused_copies()
-        return max(0, before - measure_archive())
+        remove_unused_session_copies()
+        return max(0, before - measure_session_archive())
 
 
-def read_removal_times() -> dict[str, float]:
+def read_session_removal_times() -> dict[str, float]:
     """Map the id of each removed conversation to the time of its last removal from the archive, in Unix seconds.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
     sessions.
     """
     try:
-        found = orjson.loads(read_regular_file(get_removals_file(), _MAX_RECORD_BYTES * 64))
+        found = orjson.loads(read_regular_file(get_session_removals_file(), _MAX_RECORD_BYTES * 64))
         return {str(name): float(removed_at) for name, removed_at in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
-def get_removals_file() -> Path:
-    """Return the path of the file that `read_removal_times` reads. The file may not exist."""
-    return get_archive_directory() / _REMOVALS_FILE
+def get_session_removals_file() -> Path:
+    """Return the path of the file that `read_session_removal_times` reads. The file may not exist."""
+    return get_session_archive_directory() / _REMOVALS_FILE
 
 
 def _store_removals(ids: list[str]) -> None:
     """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
-    times = read_removal_times()
+    times = read_session_removal_times()
     for one in ids:
         kept = find_kept_session(one)
         times[one] = max(now, kept.kept_at + 1e-6 if kept else now)
-    path = get_removals_file()
+    path = get_session_removals_file()
     try:
-        write_file_atomically(path, format_removal_times(times))
+        write_file_atomically(path, format_session_removal_times(times))
     except OSError as error:
         message = f"cannot be written: {(error.strerror or str(error)).lower()}"
         raise WorkspaceError(message, where=str(path)) from error
 
 
-def format_removal_times(times: Mapping[str, float]) -> bytes:
-    """Return the content of the file that `read_removal_times` reads."""
+def format_session_removal_times(times: Mapping[str, float]) -> bytes:
+    """Return the content of the file that `read_session_removal_times` reads."""
     return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
@@ -322,7 +324,7 @@ class ArchiveMerge(NamedTuple):
     removal_times: dict[str, float]
 
 
-def plan_archive_merge(
+def plan_session_archive_merge(
     kept: Iterable[KeptSession],
     removal_times: Mapping[str, float],
     added: Iterable[KeptSession],
@@ -351,7 +353,7 @@ def plan_archive_merge(
             continue
         best = max(alive, key=lambda one: (one.size, one.kept_at, one.file_name, one is here))
         if len(alive) == 2 and alive[0].file_name == alive[1].file_name:
-            best = alive[1] if find_copy_damage(alive[0], verified=False) else alive[0]
+            best = alive[1] if find_session_copy_damage(alive[0], verified=False) else alive[0]
             # The path on another machine is not known here.
             places = [one.working_directory for one in alive]
             existing = [one for one in places if os.path.isdir(one)]  # noqa: PTH112
@@ -364,7 +366,7 @@ def plan_archive_merge(
     return merge
 
 
-def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
+def make_session_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
     """Return the files to write and to remove for a merge.
 
     The result does not include the copies of sessions. The caller must have locked the archive.
@@ -373,12 +375,12 @@ def make_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
         _make_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
     }
     contents |= dict.fromkeys(map(_make_record_path, merge.removed))
-    if merge.removal_times != read_removal_times():
-        contents[get_removals_file()] = format_removal_times(merge.removal_times)
+    if merge.removal_times != read_session_removal_times():
+        contents[get_session_removals_file()] = format_session_removal_times(merge.removal_times)
     return [FileWriteOrRemoval(path, _read_file(path), new) for path, new in contents.items()]
 
 
-def install_copy(session: KeptSession, staged: Path) -> KeptSession:
+def install_session_copy(session: KeptSession, staged: Path) -> KeptSession:
     """Move the staged copy of a session into the archive, unless the archive has an intact copy.
 
     Returns the session with the size of the copy in the archive. The caller must have locked the
@@ -386,7 +388,7 @@ def install_copy(session: KeptSession, staged: Path) -> KeptSession:
     """
     with suppress(OSError):
         known = replace(session, kept_size=session.path.stat().st_size)
-        if find_copy_damage(known) is None:
+        if find_session_copy_damage(known) is None:
             return known
     paths.make_private_directory(session.path.parent)
     staged.replace(session.path)
@@ -400,7 +402,9 @@ def _read_file(path: Path) -> bytes | None:
         return None
 
 
-def find_copy_damage(session: KeptSession, *, verified: bool = True) -> DamagedArchiveFile | None:
+def find_session_copy_damage(
+    session: KeptSession, *, verified: bool = True
+) -> DamagedArchiveFile | None:
     """Return what is wrong with the copy of a conversation; None if the copy is intact.
 
     Without `verified`, only the size of the copy is checked.
@@ -421,11 +425,11 @@ def find_copy_damage(session: KeptSession, *, verified: bool = True) -> DamagedA
     return DamagedArchiveFile(session.path, reason, session.id) if reason else None
 
 
-def measure_archive() -> int:
+def measure_session_archive() -> int:
     """Return the size in bytes of all files of the archive."""
     total = 0
     for directory in ("records", "files"):
-        for entry in _scan_directory(get_archive_directory() / directory):
+        for entry in _scan_directory(get_session_archive_directory() / directory):
             with suppress(OSError):
                 total += entry.stat(follow_symlinks=False).st_size
     return total
@@ -433,34 +437,34 @@ def measure_archive() -> int:
 
 def _write_copy(session: KeptSession, data: bytes) -> None:
     """Write the copy of a session unless an intact one exists. Raises `OSError` or `WorkspaceError`."""
-    if find_copy_damage(session) is None:
+    if find_session_copy_damage(session) is None:
         return
-    for directory in (session.path.parent, get_archive_records_directory()):
+    for directory in (session.path.parent, get_session_records_directory()):
         paths.make_private_directory(directory)
     write_file_atomically(session.path, data)
-    if damage := find_copy_damage(session):
+    if damage := find_session_copy_damage(session):
         session.path.unlink(missing_ok=True)
         raise WorkspaceError(
             f"the disk did not store the copy correctly: {damage.reason}", where=str(damage.path)
         )
 
 
-def remove_unused_copies() -> None:
+def remove_unused_session_copies() -> None:
     """Remove the copies that no record names, unless a record is damaged: it could name any copy."""
     kept, damaged = list_kept_sessions()
     if damaged:
         return
     used = {one.file_name for one in kept}
-    for entry in _scan_directory(get_archive_directory() / "files"):
+    for entry in _scan_directory(get_session_archive_directory() / "files"):
         if entry.name not in used:
             with suppress(OSError):
                 os.unlink(entry.path)  # noqa: PTH108
 
 
 @contextmanager
-def lock_archive() -> Iterator[None]:
+def lock_session_archive() -> Iterator[None]:
     """Wait until no other process or thread changes the archive. Raises `WorkspaceError`."""
-    directory = get_archive_directory()
+    directory = get_session_archive_directory()
     try:
         paths.make_private_directory(directory)
         file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -475,7 +479,7 @@ def lock_archive() -> Iterator[None]:
 
 
 def _make_record_path(conversation_id: str) -> Path:
-    return get_archive_records_directory() / f"{quote(conversation_id, safe='~')}.json"
+    return get_session_records_directory() / f"{quote(conversation_id, safe='~')}.json"
 
 
 _records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}

@@ -322,7 +322,7 @@ class PlacedMark(NamedTuple):
         }
 
 
-class TurnMarks(NamedTuple):
+class ConversationMarks(NamedTuple):
     """The marks on the turns of a conversation.
 
     `by_turn` maps the number of a turn to the marks on the turn, oldest first. If the marks cannot be read,

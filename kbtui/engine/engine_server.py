@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.engine.engine_protocol import EngineStatus, HelloMessage
-    from kbtui.engine.workspace_pool import WorkspaceSlot
+    from kbtui.engine.workspace_pool import PooledWorkspace
 
 
 async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
@@ -239,7 +239,7 @@ class EngineServer:
 
     def _greet_client(
         self, client: ClientConnection, greeting: HelloMessage
-    ) -> WorkspaceSlot | None:
+    ) -> PooledWorkspace | None:
         """Answer a client's hello message. Return the requested workspace, which may not be open yet.
 
         Raises `ConnectionResetError` if another engine must answer.
@@ -277,7 +277,7 @@ class EngineServer:
         return slot
 
     async def _answer_request(
-        self, client: ClientConnection, slot: WorkspaceSlot | None, request: Any
+        self, client: ClientConnection, slot: PooledWorkspace | None, request: Any
     ) -> bytes:
         """Run the operation of a request and return the answer as a frame."""
         number, name = request.get("id"), request.get("op")

@@ -17,7 +17,7 @@ from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
-from kbtui.engine.session_keeper import SessionKeeper
+from kbtui.engine.session_archiver import SessionArchiver
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata.user_data_store import UserData
@@ -223,7 +223,7 @@ class EngineWorkspace:
                 workspace, self._index_worker.request_index_refresh, log
             )
             self._schedule = SourceScheduler(workspace, log, umask)
-            self._session_keeper = SessionKeeper(workspace, settings, log)
+            self._session_keeper = SessionArchiver(workspace, settings, log)
         self.operations: Mapping[
             object, Callable[[ClientConnection, Any], Awaitable[Mapping[str, object]]]
         ] = {

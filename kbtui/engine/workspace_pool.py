@@ -49,7 +49,7 @@ END_SECONDS = 12.0
 """The maximum time in seconds that an ending engine waits for its workspaces to close."""
 
 
-class WorkspaceSlot:
+class PooledWorkspace:
     """A workspace that is open or being opened.
 
     `opening` returns the workspace when it is open. `clients` are its clients.
@@ -122,7 +122,7 @@ class WorkspacePool:
         self._loads_model_early = loads_model_early
         self._socket_path, self._umask, self._log = socket_path, umask, log
         self._cache_home = paths.get_cache_home()
-        self._slots: dict[Path, WorkspaceSlot] = {}
+        self._slots: dict[Path, PooledWorkspace] = {}
         self._closings: dict[Path, asyncio.Task[None]] = {}
         self.models = SharedEmbeddingModels()
 
@@ -150,7 +150,7 @@ class WorkspacePool:
 
     def add_client(
         self, client: ClientConnection, root: str, variables: Mapping[str, str], *, opens: bool
-    ) -> WorkspaceSlot | None:
+    ) -> PooledWorkspace | None:
         """Add a client to the workspace with the path `root`, and return the workspace.
 
         `variables` are the client's environment. A workspace that is open in another environment is
@@ -176,7 +176,7 @@ class WorkspacePool:
         if slot is None:
             if not opens:
                 return None
-            slot = WorkspaceSlot(workspace, index_directory, client_environment)
+            slot = PooledWorkspace(workspace, index_directory, client_environment)
             self._slots[index_directory] = slot
             slot.opening = asyncio.create_task(
                 self._open_workspace(slot, self._closings.get(index_directory))
@@ -191,7 +191,7 @@ class WorkspacePool:
             slot.client_fingerprints[client] = fingerprint
         return slot
 
-    def remove_client(self, slot: WorkspaceSlot, client: ClientConnection) -> None:
+    def remove_client(self, slot: PooledWorkspace, client: ClientConnection) -> None:
         """Remove a client that has disconnected."""
         slot.clients.discard(client)
         slot.client_fingerprints.pop(client, None)
@@ -202,7 +202,7 @@ class WorkspacePool:
         opened = [slot.opened for slot in self._slots.values()]
         return [one.describe_status() for one in opened if one is not None]
 
-    def close_obsolete_workspace(self, slot: WorkspaceSlot) -> None:
+    def close_obsolete_workspace(self, slot: PooledWorkspace) -> None:
         """Close a workspace that must be opened again, and raise `ConnectionResetError`.
 
         Does nothing if the workspace can stay open.
@@ -213,7 +213,7 @@ class WorkspacePool:
             self.close_workspace(slot, reason)
             raise ConnectionResetError(reason)
 
-    def _find_reason_to_close(self, slot: WorkspaceSlot) -> str | None:
+    def _find_reason_to_close(self, slot: PooledWorkspace) -> str | None:
         """Return why a workspace must be closed, or None if it can stay open."""
         if slot.opened is None or slot.lock is None:
             return None
@@ -245,14 +245,14 @@ class WorkspacePool:
             if slot.periodic_work is None or slot.periodic_work.done():
                 slot.periodic_work = asyncio.create_task(self._do_periodic_work(slot, opened))
 
-    async def _do_periodic_work(self, slot: WorkspaceSlot, opened: EngineWorkspace) -> None:
+    async def _do_periodic_work(self, slot: PooledWorkspace, opened: EngineWorkspace) -> None:
         try:
             await opened.do_periodic_work()
         except Exception:
             self.close_workspace(slot, f"an error: {traceback.format_exc()}")
 
     async def _open_workspace(
-        self, slot: WorkspaceSlot, closing: asyncio.Task[None] | None
+        self, slot: PooledWorkspace, closing: asyncio.Task[None] | None
     ) -> EngineWorkspace:
         """Wait until `closing` has closed the same workspace, and open it.
 
@@ -289,14 +289,14 @@ class WorkspacePool:
         log(f"opened '{slot.workspace.root}'")
         return opened
 
-    def _prepare_workspace(self, slot: WorkspaceSlot) -> Settings:
+    def _prepare_workspace(self, slot: PooledWorkspace) -> Settings:
         """Lock the index of a workspace and load its settings; runs in a thread of the workspace."""
         with slot.client_environment.use():
             slot.lock = lock_index(slot.workspace)
             slot.lock.write_engine_facts(self._socket_path)
             return load_settings()
 
-    def close_workspace(self, slot: WorkspaceSlot, reason: str) -> None:
+    def close_workspace(self, slot: PooledWorkspace, reason: str) -> None:
         """Disconnect the clients of a workspace, and begin to close it."""
         if self._slots.get(slot.index_directory) is not slot:
             return
@@ -306,7 +306,7 @@ class WorkspacePool:
             client.close()
         self._closings[slot.index_directory] = asyncio.create_task(self._stop_workspace(slot))
 
-    async def _stop_workspace(self, slot: WorkspaceSlot) -> None:
+    async def _stop_workspace(self, slot: PooledWorkspace) -> None:
         """Stop the threads of a workspace and unlock its index when nothing writes it any more."""
         try:
             opened = await slot.opening
@@ -325,7 +325,7 @@ class WorkspacePool:
                 del self._closings[slot.index_directory]
             return_freed_memory_to_system()
 
-    def _release(self, slot: WorkspaceSlot) -> None:
+    def _release(self, slot: PooledWorkspace) -> None:
         slot.threads.shutdown(wait=False, cancel_futures=True)
         if slot.lock is not None:
             slot.lock.release()
@@ -338,7 +338,7 @@ class WorkspacePool:
         if self._closings:
             await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
 
-    def _make_workspace_log(self, slot: WorkspaceSlot) -> Callable[[str], None]:
+    def _make_workspace_log(self, slot: PooledWorkspace) -> Callable[[str], None]:
         """Return a function that logs with a short name of the workspace."""
         name = slot.index_directory.name[:8]
         return lambda text: self._log(f"workspace {name}: {text}")

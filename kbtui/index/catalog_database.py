@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from kbtui.citations.given_text import GivenTextExtent
+    from kbtui.citations.citation_state import GivenTextExtent
 
 CATALOG_VERSION = 21
 """The version of the tables.
@@ -89,7 +89,7 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 class GivenTextRow(NamedTuple):
     """A row about the text of a subject that was given to a turn.
 
-    `extent` and `given` are None if the text is not known (see `citations/given_text.py`).
+    `extent` and `given` are None if the text is not known (see `citations/citation_state.py`).
     """
 
     conversation: str

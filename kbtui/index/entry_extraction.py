@@ -108,13 +108,13 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
 
 def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrite:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
-    from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
 
     whole = read_subject_text(subject)
     text = split_front_matter(whole)
     entry = _add_front_matter_fields(entry, text)._replace(
-        digests=ComparableText(whole, subject.relative).digests
+        digests=ComparableSubjectText(whole, subject.relative).digests
     )
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, add_vector_hashes(entry, chunks))

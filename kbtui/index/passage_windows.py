@@ -56,7 +56,7 @@ def make_window_id(place: int) -> int:
     return place - (place & _MAX_ORDINAL) % WINDOW_CHUNKS
 
 
-class WindowsAround(NamedTuple):
+class WindowsAroundPassage(NamedTuple):
     """The window that contains a passage, and the adjacent window that is nearer to the passage.
 
     `share` is 0 for a passage in the middle of its window, and nearly 0.5 for one at the edge. The
@@ -75,14 +75,14 @@ _STEPS_AND_SHARES = tuple(
     )
     for at in range(WINDOW_CHUNKS)
 )
-"""For each position in a window: the distance to the start of the adjacent window, and `WindowsAround.share`."""
+"""For each position in a window: the distance to the start of the adjacent window, and `WindowsAroundPassage.share`."""
 
 
-def find_windows_around(place: int) -> WindowsAround:
+def find_windows_around(place: int) -> WindowsAroundPassage:
     """Return the windows that count for the passage at `place`."""
     position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
     step, share = _STEPS_AND_SHARES[position]
-    return WindowsAround(place - position, place - position + step, share)
+    return WindowsAroundPassage(place - position, place - position + step, share)
 
 
 def score_text_around(place: int, scores: Mapping[int, float]) -> float:
@@ -92,7 +92,7 @@ def score_text_around(place: int, scores: Mapping[int, float]) -> float:
     The result is never less than the score of the passage's own window, so that an entry with a
     single passage has no disadvantage.
     """
-    # A search calls this for hundreds of passages, so it makes no `WindowsAround`.
+    # A search calls this for hundreds of passages, so it makes no `WindowsAroundPassage`.
     position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
     step, share = _STEPS_AND_SHARES[position]
     own = scores.get(place - position, 0.0)

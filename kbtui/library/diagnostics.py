@@ -557,10 +557,10 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_archive() -> Iterator[FindingWithoutArea]:
     """Report the content of the archive, its size on disk, and the files in it that cannot be used."""
     from kbtui.conversations.session_archive import (
-        find_copy_damage,
-        get_archive_directory,
+        find_session_copy_damage,
+        get_session_archive_directory,
         list_kept_sessions,
-        measure_archive,
+        measure_session_archive,
     )
 
     kept, damaged = list_kept_sessions()
@@ -569,12 +569,12 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
     values: FindingValues = {
         "kept": len(kept),
         "only_kept": sum(one.is_original_missing for one in kept),
-        "bytes": measure_archive(),
-        "directory": str(get_archive_directory()),
+        "bytes": measure_session_archive(),
+        "directory": str(get_session_archive_directory()),
     }
     yield "ok", "archive_counted", values
     # Reading all copies would take too long here; `kbtui keep check` does.
-    damaged += [one for each in kept if (one := find_copy_damage(each, verified=False))]
+    damaged += [one for each in kept if (one := find_session_copy_damage(each, verified=False))]
     for one in damaged:
         yield "wrong", "archive_damaged", {"file": str(one.path), "detail": one.reason}
 

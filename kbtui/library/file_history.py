@@ -796,11 +796,13 @@ class _EditsToFile:
         For a line from a commit, the committed text is compared with the edits before the commit.
         For any other line, the current text is compared with all edits.
         """
-        from kbtui.citations.line_attribution import attribute_lines
+        from kbtui.citations.line_attribution import attribute_lines_to_edits
 
         edits = [edit for edit, _, _ in self._edits]
         wanted = list(wanted)
-        found = attribute_lines(lines, [one for one in wanted if one not in origins], edits)
+        found = attribute_lines_to_edits(
+            lines, [one for one in wanted if one not in origins], edits
+        )
         by_commit: dict[tuple[str, str, int], dict[int, int]] = {}
         for index in wanted:
             if (origin := origins.get(index)) is not None:
@@ -814,7 +816,7 @@ class _EditsToFile:
             limit = time + CLOCK_SECONDS
             count = sum(self._get_time(action) <= limit for _, _, action in self._edits)
             # Later edits cannot be in the commit, even if they wrote the same text.
-            written = attribute_lines(committed, places, edits[:count])
+            written = attribute_lines_to_edits(committed, places, edits[:count])
             found |= {places[line]: edit for line, edit in written.items()}
         return found
 

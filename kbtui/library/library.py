@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark, TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks, Mark, MarkState, PlacedMark
     from kbtui.engine.all_projects_search import AllProjectsSearch
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
@@ -650,7 +650,7 @@ class Library(ReferenceReader):
 
         return find_marks_of_turns(self.workspace, refs)
 
-    def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
+    def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that they cannot be read."""
         return self._marks.map_marks_by_turn(conversation)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations import Citation, Citations
-    from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
@@ -270,7 +270,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
         from kbtui.citations import Citation
-        from kbtui.citations.given_text import find_citation_state
+        from kbtui.citations.citation_state import find_citation_state
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -430,7 +430,7 @@ def _add_citation_states(
     citations: Iterable[Citation], targets: CitationTargetLookup
 ) -> Iterator[Citation]:
     """Yield the citations; those of subjects with their states."""
-    from kbtui.citations.given_text import find_citation_state
+    from kbtui.citations.citation_state import find_citation_state
 
     read_subject = cache(partial(open_cited_subject, targets.knowledge))
     for cite in citations:
@@ -443,19 +443,19 @@ def _add_citation_states(
         yield cite._replace(state=state, state_reason=reason)
 
 
-def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableText | None:
+def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableSubjectText | None:
     """Return the text of a cited subject. The file is read only when the text is needed.
 
     Returns None if the subject is gone or disabled.
     """
-    from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
 
     topic, _, slug = target.partition("/")
     subject = knowledge.find_subject(topic, slug)
     if subject is None or subject.disabled or not knowledge.topics[topic].enable:
         return None
-    return ComparableText(partial(read_subject_text, subject), subject.relative)
+    return ComparableSubjectText(partial(read_subject_text, subject), subject.relative)
 
 
 def _read_subject_title(subject: Subject) -> str:

@@ -6,14 +6,14 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.citations.files_read_by_calls import list_files_read_by_call
-from kbtui.citations.given_text import (
-    ComparableText,
+from kbtui.citations.citation_state import (
+    ComparableSubjectText,
     find_current_part_of_given_text,
     find_state_of_given_text,
     find_text_given_by_file_tool,
     normalize_text,
 )
+from kbtui.citations.files_read_by_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_reader import open_cited_subject
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations import Citation
-    from kbtui.citations.given_text import GivenText
+    from kbtui.citations.citation_state import GivenText
     from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.conversations.models import Conversation
     from kbtui.knowledge.models import Subject
@@ -197,7 +197,7 @@ class _VersionHistory:
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
         self._relative = relative
         self._versions = list(versions)
-        self._texts = [ComparableText(one.text, relative or "") for one in versions]
+        self._texts = [ComparableSubjectText(one.text, relative or "") for one in versions]
         self._given: list[list[str]] = [[] for _ in versions]
         self._latest: int | None = None
         """The index of the version that the subject had before the turn that is added next."""
@@ -217,7 +217,7 @@ class _VersionHistory:
             text = self._get_text_of_subject(given)
             found = len(self._versions)
             self._versions.append(SubjectVersion(text, time))
-            self._texts.append(ComparableText(text, self._relative or ""))
+            self._texts.append(ComparableSubjectText(text, self._relative or ""))
             self._given.append([])
         self._given[found].append(source)
         if time is not None and given.extent == "whole":
@@ -263,7 +263,8 @@ class _VersionHistory:
     def _get_text_of_subject(self, given: GivenText) -> str:
         """Return the text of the subject in a given text, without what `learn` added."""
         is_prose = (
-            self._relative is not None and ComparableText(given.text, self._relative).is_prose
+            self._relative is not None
+            and ComparableSubjectText(given.text, self._relative).is_prose
         )
         return normalize_text(given.text) if is_prose else given.text_without_fence
 
@@ -326,7 +327,9 @@ def _list_current_and_committed_versions(
         versions, refs = _list_committed_versions(history, committed, directory, subject.topic)
         is_committed = problem is not None and history.is_file_committed(path)
     if problem is None and versions and versions[0].has_text:
-        is_committed = ComparableText(versions[0].text).plain == ComparableText(text).plain
+        is_committed = (
+            ComparableSubjectText(versions[0].text).plain == ComparableSubjectText(text).plain
+        )
     if is_committed and versions:
         versions[0] = versions[0]._replace(is_current=True)
     else:

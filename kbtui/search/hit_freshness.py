@@ -24,7 +24,7 @@ from kbtui.workspace.published_mirror import find_mirror
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.conversations.models import Conversation
     from kbtui.index.catalog_database import GivenTextRow
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
@@ -198,7 +198,7 @@ def group_outdated_turns(
 
     Hidden subjects count only if `hidden` is true.
     """
-    from kbtui.citations.given_text import find_citation_state
+    from kbtui.citations.citation_state import find_citation_state
 
     rows = list(rows)
     ids = {
@@ -223,10 +223,10 @@ def group_outdated_turns(
     return list(turns.values())
 
 
-def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableText:
+def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableSubjectText:
     """Return the text of a subject, with its hashes from the catalog. The file is read only when needed."""
 
-    from kbtui.citations.given_text import ComparableText
+    from kbtui.citations.citation_state import ComparableSubjectText
 
     def read_text() -> str:
         text = read_subject_file(root, entry.path)
@@ -234,4 +234,4 @@ def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableText:
             raise KbtuiError("the subject cannot be read", where=entry.path)
         return text
 
-    return ComparableText(read_text, entry.path, entry.digests)
+    return ComparableSubjectText(read_text, entry.path, entry.digests)

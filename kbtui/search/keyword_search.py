@@ -37,7 +37,7 @@ from kbtui.index.passage_windows import (
     score_text_around,
 )
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
-from kbtui.search.query_words import (
+from kbtui.search.query_word_analysis import (
     QueryToken,
     QueryWord,
     StemmingAnalyzer,

@@ -22,11 +22,11 @@ from kbtui.index.entries_and_chunks import (
 from kbtui.notices import Notice
 from kbtui.search.combined_term_statistics import CombinedTermStatistics, PassageAndWindowStatistics
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.query_words import FEW_KEYWORD_HITS, QueryMatchFinder
+from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.search_pipeline import (
     HitCounts,
-    LegFusion,
+    SearchLegScoreFusion,
     SearchRun,
     add_context_to_hits,
     format_filters_in_effect,
@@ -179,7 +179,9 @@ class _MultiIndexSearch:
                 notices.append(Notice("nothing_to_look_for"))
             elif by_keywords:
                 notices.append(Notice("newest_first"))
-        fusion = LegFusion(self._legs, depth=request.depth, coverage=coverage, pending=pending)
+        fusion = SearchLegScoreFusion(
+            self._legs, depth=request.depth, coverage=coverage, pending=pending
+        )
         scores = self._fuse_rankings(fusion)
         hits, counts = self._make_hits(scores, fusion)
         runs_in_use = [*self._runs.values()]
@@ -355,7 +357,7 @@ class _MultiIndexSearch:
         best = select_best_chunks(list(merged.values()), self._request.depth)
         return [(row.number, row.score) for row in best]
 
-    def _fuse_rankings(self, fusion: LegFusion) -> dict[int, float]:
+    def _fuse_rankings(self, fusion: SearchLegScoreFusion) -> dict[int, float]:
         """Return the score of each passage. The best passages are reranked."""
         scores = fusion.fuse_leg_scores()
         for position, run in self._runs.items():
@@ -391,7 +393,7 @@ class _MultiIndexSearch:
         return [place for _, place in sorted(self._places[chunk].items())]
 
     def _make_hits(
-        self, scores: dict[int, float], fusion: LegFusion
+        self, scores: dict[int, float], fusion: SearchLegScoreFusion
     ) -> tuple[list[Hit], HitCounts]:
         """Return the best hits up to the limit, and how many others there are."""
         request = self._request
@@ -419,7 +421,7 @@ class _MultiIndexSearch:
             total += 1
         return self._add_context_to_hits(hits, fusion), HitCounts(total, omitted, left_out)
 
-    def _add_context_to_hits(self, hits: list[Hit], fusion: LegFusion) -> list[Hit]:
+    def _add_context_to_hits(self, hits: list[Hit], fusion: SearchLegScoreFusion) -> list[Hit]:
         """Return the hits with answers, later turns and outdated subjects, each from its own index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():

@@ -487,7 +487,7 @@ class _QueryFilterApplier:
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode
-        from kbtui.search.query_words import StemmingAnalyzer
+        from kbtui.search.query_word_analysis import StemmingAnalyzer
 
         name = name.removeprefix("./")
         stems = StemmingAnalyzer(self._reader.language).stem_text(normalize_unicode(name))
@@ -556,7 +556,7 @@ class _QueryFilterApplier:
             normalize_unicode,
         )
         from kbtui.index.passage_windows import get_entry_number_of_place
-        from kbtui.search.query_words import StemmingAnalyzer
+        from kbtui.search.query_word_analysis import StemmingAnalyzer
 
         text = normalize_unicode(text)
         stems = StemmingAnalyzer(self._reader.language).stem_text(text)

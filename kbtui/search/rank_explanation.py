@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.index.passage_windows import WindowsAround
+    from kbtui.index.passage_windows import WindowsAroundPassage
     from kbtui.refs import Ref
     from kbtui.search.keyword_search import ChunkRanking, QueryTerm, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
@@ -70,7 +70,7 @@ class SearchExplainer:
         }
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
         self._term_scores: list[_IndexTermScores] = []
-        self._windows: dict[int, WindowsAround] = {}
+        self._windows: dict[int, WindowsAroundPassage] = {}
         self._hit_ids = {hit.chunk_id for hit in self.answer.hits}
 
     def explain_hits(self) -> list[RankExplanation]:
@@ -287,7 +287,7 @@ def find_passages_of_reference(
 
 
 def _score_terms_around(
-    terms: list[TermScores], windows: WindowsAround
+    terms: list[TermScores], windows: WindowsAroundPassage
 ) -> list[tuple[QueryTerm, float]]:
     """Return what each term in the windows around a chunk adds to the chunk's score."""
     own, adjacent = (

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.search.query_words import list_content_tokens
+from kbtui.search.query_word_analysis import list_content_tokens
 from kbtui.search.search_request_and_answer import SCORE_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.search.query_words import QueryWord, StemmingAnalyzer
+    from kbtui.search.query_word_analysis import QueryWord, StemmingAnalyzer
 
 
 RERANKED_PASSAGES = 100

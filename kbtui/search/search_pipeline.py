@@ -19,7 +19,7 @@ from kbtui.search.hit_freshness import (
 )
 from kbtui.search.near_spellings import measure_spelling_distance
 from kbtui.search.query_parser import apply_query_filters, parse_query
-from kbtui.search.query_words import (
+from kbtui.search.query_word_analysis import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
     count_passages_with_token,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
-    from kbtui.search.query_words import QueryWord
+    from kbtui.search.query_word_analysis import QueryWord
     from kbtui.workspace import Workspace
 
 
@@ -307,9 +307,9 @@ class SearchRun:
             self.visible_chunks = self._sort_chunks_by_score(self.visible_chunks)
 
     @cached_property
-    def fusion(self) -> LegFusion:
+    def fusion(self) -> SearchLegScoreFusion:
         """The object that computes what each leg adds to the score of a chunk."""
-        return LegFusion(
+        return SearchLegScoreFusion(
             self.legs,
             depth=self.request.depth,
             coverage=self.coverage,
@@ -554,7 +554,7 @@ LEG_WEIGHT = 0.5
 """The weight of each leg in the fused score. The two legs together have the weight 1."""
 
 
-class LegScale:
+class SearchLegScoreScale:
     """Scales the scores of a leg, so that those of two legs can be added.
 
     A scaled score is the distance from the last score of the leg, in standard deviations of the
@@ -586,7 +586,7 @@ class LegScale:
         return (self._scores.get(number, self._absent) - self._last) / self._deviation
 
 
-class LegFusion:
+class SearchLegScoreFusion:
     """Adds up the scaled scores of chunks in the legs."""
 
     def __init__(
@@ -609,7 +609,7 @@ class LegFusion:
         self.has_two_rankings = sum(1 for ranked in legs.values() if ranked) > 1
         """Whether both legs have hits. If only one leg has hits, they keep the order of that leg."""
         self._scales = {
-            name: LegScale(ranked, depth=depth, is_lexical=name == "lexical")
+            name: SearchLegScoreScale(ranked, depth=depth, is_lexical=name == "lexical")
             for name, ranked in legs.items()
         }
 

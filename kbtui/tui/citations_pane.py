@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.citations import Citation
+    from kbtui.citations.citation_state import UnknownStateReason
     from kbtui.citations.file_changes import TurnActivity
-    from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library

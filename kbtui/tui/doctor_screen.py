@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class RunInThread(Protocol):
+class ThreadRunner(Protocol):
     """Runs a function in a background thread, and passes the result to a second function.
 
     If the first function raises an error, shows the error.
@@ -43,7 +43,7 @@ class RunInThread(Protocol):
 def offer_tool_update(
     app: App[None],
     library: Library,
-    run_in_thread: RunInThread,
+    run_in_thread: ThreadRunner,
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:

@@ -22,7 +22,7 @@ from kbtui.tui.command_table import (
     list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, NEW
-from kbtui.tui.library_snapshot import find_news, list_running_conversations
+from kbtui.tui.library_snapshot import find_news_since_visit, list_running_conversations
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -147,7 +147,7 @@ def _make_news_blocks(
             yield _make_link_row(f"running:{info.id}", info.name, info.short_agent_name, info.ref)
     if visit is None:
         return
-    news = find_news(contents, visit)
+    news = find_news_since_visit(contents, visit)
     yield _make_heading("news", "Since your last visit", format_time_with_date(visit.at, now))
     if not news.conversations and not news.subjects:
         yield _make_paragraph("no-news", "Nothing has changed.", "dim", lead=[("  ", "")])

@@ -310,7 +310,7 @@ class NewsSinceVisit(NamedTuple):
     subjects: list[Subject]
 
 
-def find_news(contents: LibrarySnapshot, visit: LastVisit) -> NewsSinceVisit:
+def find_news_since_visit(contents: LibrarySnapshot, visit: LastVisit) -> NewsSinceVisit:
     """Return the conversations and visible subjects that are new or have changed since the last visit."""
     found = [info for info in contents.main_conversations if visit.has_new_events(info)]
     found.sort(key=lambda info: info.last_activity_at, reverse=True)

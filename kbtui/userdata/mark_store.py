@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.turn_marks import (
     MARK_STATES,
+    ConversationMarks,
     Mark,
     MarkPlace,
     PlacedMark,
-    TurnMarks,
     find_mark_places,
     find_target_places,
     make_mark,
@@ -27,7 +27,7 @@ from kbtui.userdata.sqlite_file import (
     REMOVALS_TABLE,
     SqliteFile,
     choose_change_time,
-    record_removals,
+    record_removal_times,
 )
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class MarkStore:
         """Remove a mark by its id; return False if there is none."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT id, changed FROM marks WHERE id = ?", (mark_id,)).fetchall()
-            record_removals(db, "mark", found)
+            record_removal_times(db, "mark", found)
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
 
     def find_marks(self, text: str) -> list[PlacedMark]:
@@ -274,7 +274,7 @@ class MarkStore:
             if one.place
         ]
 
-    def map_marks_by_turn(self, conversation: Conversation) -> TurnMarks:
+    def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation.
 
         If the marks cannot be read, the result has a notice. No error is raised, so that the conversation can
@@ -283,8 +283,10 @@ class MarkStore:
         try:
             marks = self.list_marks(conversation.info.id)
         except KbtuiError as error:
-            return TurnMarks(notice=_make_unreadable_notice(error))
-        return TurnMarks(self._group_marks_by_turn(marks, find_mark_places(conversation, marks)))
+            return ConversationMarks(notice=_make_unreadable_notice(error))
+        return ConversationMarks(
+            self._group_marks_by_turn(marks, find_mark_places(conversation, marks))
+        )
 
     def map_marks_of_conversations(
         self, conversations: Iterable[str]

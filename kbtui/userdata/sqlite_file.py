@@ -177,7 +177,7 @@ _MOMENT = 1e-6
 """A microsecond, in seconds. A `float` with a Unix time cannot express much shorter intervals."""
 
 
-def record_removals(
+def record_removal_times(
     db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
 ) -> None:
     """Store the current time as the time of removal of records.

@@ -13,7 +13,7 @@ from kbtui.userdata.sqlite_file import (
     REMOVALS_TABLE,
     SqliteFile,
     choose_change_time,
-    record_removals,
+    record_removal_times,
 )
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ class UserData:
         """Remove a source's approvals, run and fetched addresses."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))
-            record_removals(db, "approval", found.fetchall())
+            record_removal_times(db, "approval", found.fetchall())
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
 
@@ -352,5 +352,5 @@ def _remove_rows(
     name = replace_surrogates(name)
     select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
     found = db.execute(select, (name,)).fetchall()
-    record_removals(db, kind, found)
+    record_removal_times(db, kind, found)
     return db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,)).rowcount > 0

@@ -1,6 +1,6 @@
 """Exports the user's data of all workspaces, and merges such an export into the data on this machine.
 
-The format of the file is in `user_data_file.py`. The rules of the merge are in `user_records.py`
+The format of the file is in `user_data_export_file.py`. The rules of the merge are in `user_records.py`
 and `session_archive.py`.
 """
 
@@ -24,14 +24,14 @@ from kbtui.conversations.project_directories import (
     read_remembered_worktrees,
 )
 from kbtui.conversations.session_archive import (
-    get_archive_records_directory,
-    install_copy,
+    get_session_records_directory,
+    install_session_copy,
     list_kept_sessions,
-    lock_archive,
-    make_archive_changes,
-    plan_archive_merge,
-    read_removal_times,
-    remove_unused_copies,
+    lock_session_archive,
+    make_session_archive_changes,
+    plan_session_archive_merge,
+    read_session_removal_times,
+    remove_unused_session_copies,
 )
 from kbtui.conversations.turn_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
@@ -39,7 +39,7 @@ from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.refs import make_conversation_ref
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.sqlite_file import commit_all_or_none
-from kbtui.userdata.user_data_file import (
+from kbtui.userdata.user_data_export_file import (
     ExportedData,
     ExportOmission,
     WorkspaceData,
@@ -48,9 +48,9 @@ from kbtui.userdata.user_data_file import (
 from kbtui.userdata.user_data_store import Bookmark, UserData
 from kbtui.userdata.user_records import (
     SourceApproval,
-    make_record_files,
-    merge_records,
-    write_record,
+    make_user_record_files,
+    merge_user_records,
+    write_user_record,
 )
 from kbtui.userdata.workspace_registry import (
     is_workspace_registered,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.session_archive import ArchiveMerge, KeptSession
     from kbtui.userdata.sqlite_file import SqliteFile
-    from kbtui.userdata.user_records import RecordFile, RecordKind, UserRecord
+    from kbtui.userdata.user_records import RecordKind, UserRecord, UserRecordFile
     from kbtui.workspace import Settings
 
 BACKUP_COUNT = 5
@@ -91,12 +91,12 @@ def collect_user_data(
     left_out = [ExportOmission(str(one.path), one.reason) for one in damaged]
     data = ExportedData()
     if not is_only_here:
-        data.kept, data.kept_removals = kept, read_removal_times()
+        data.kept, data.kept_removals = kept, read_session_removal_times()
         left_out += _list_unknown_directories([one.data_dir for one, _ in found.values()])
     for workspace, project_key in found.values():
         records = [
             record
-            for file in make_record_files(workspace)
+            for file in make_user_record_files(workspace)
             if with_searches or "search" not in file.kinds
             for record in file.read_records()
         ]
@@ -145,7 +145,7 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
         try:
             kinds = {
                 one.kind
-                for file in make_record_files(_UnknownWorkspace(folder))
+                for file in make_user_record_files(_UnknownWorkspace(folder))
                 for one in file.read_records()
                 if one.value is not None
             }
@@ -242,7 +242,7 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 
 
 @dataclass
-class RecordCounts:
+class ImportedRecordCounts:
     """What an import does with the records of one kind.
 
     `skipped` counts the records that the options exclude.
@@ -261,7 +261,7 @@ class WorkspaceImport:
 
     root: str
     imported_from: list[str]
-    counts: dict[RecordKind, RecordCounts] = field(default_factory=dict)
+    counts: dict[RecordKind, ImportedRecordCounts] = field(default_factory=dict)
     references: list[str] = field(default_factory=list)
 
 
@@ -271,7 +271,7 @@ class ImportReport:
 
     workspaces: list[WorkspaceImport]
     missing: list[WorkspaceMatch]
-    kept_sessions: RecordCounts
+    kept_sessions: ImportedRecordCounts
     backup: Path | None = None
 
     @property
@@ -358,7 +358,7 @@ class _Import:
             for root, sections in self._matches.items()
         ]
         missing = [one for one in matches if one.workspace is None]
-        self._report = ImportReport(imports, missing, RecordCounts())
+        self._report = ImportReport(imports, missing, ImportedRecordCounts())
         self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._backup = Path(paths.get_data_home(), _BACKUPS, self._stamp)
         self._has_backup = False
@@ -386,7 +386,7 @@ class _Import:
     def _change_files(self) -> None:
         """Merge everything into the files. If an error occurs, restore the files."""
         with ExitStack() as stack:
-            stack.enter_context(lock_archive())
+            stack.enter_context(lock_session_archive())
             transactions: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
             for number, (workspace, file, added, counted) in enumerate(
                 self._iterate_record_files()
@@ -398,7 +398,7 @@ class _Import:
                     db.execute("BEGIN IMMEDIATE")
                     changed = self._merge(file.read_records_in(db), added, counted)
                     for record in changed:
-                        write_record(db, record)
+                        write_user_record(db, record)
                 if changed:
                     copy = self._staging / f"database-{number}"
                     # The user can erase the log of searches, and its rows expire. So no backup of it is made.
@@ -418,12 +418,12 @@ class _Import:
                     [FileWriteOrRemoval(one.path, one.new, one.old) for one in changes]
                 )
                 raise
-            remove_unused_copies()
+            remove_unused_session_copies()
         self._add_bookmark_anchors()
 
     def _iterate_record_files(
         self,
-    ) -> Iterator[tuple[Workspace, RecordFile, list[UserRecord], WorkspaceImport]]:
+    ) -> Iterator[tuple[Workspace, UserRecordFile, list[UserRecord], WorkspaceImport]]:
         """Yield each file for which the import has records.
 
         The other values are the file's workspace, the imported records, and the counts of the
@@ -434,7 +434,7 @@ class _Import:
             records = [record for data in self._matches[one.root] for record in data.records]
             if not self._options.with_searches:
                 records = [record for record in records if record.kind != "search"]
-            for file in make_record_files(workspace):
+            for file in make_user_record_files(workspace):
                 if added := [record for record in records if record.kind in file.kinds]:
                     yield workspace, file, added, one
 
@@ -442,11 +442,11 @@ class _Import:
         self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
     ) -> list[UserRecord]:
         """Merge records, add what the merge does to `counted`, and return the records to write."""
-        changed, replaced = merge_records(known, added)
+        changed, replaced = merge_user_records(known, added)
         earlier = {one.key: one for one in replaced}
         allowed = []
         for kind in {one.kind for one in added}:
-            counted.counts[kind] = RecordCounts(
+            counted.counts[kind] = ImportedRecordCounts(
                 unchanged=len(
                     {one.key for one in added if one.kind == kind and one.value is not None}
                 )
@@ -467,13 +467,15 @@ class _Import:
             counts.added += not is_known
             allowed.append(record)
             if isinstance(record.value, Bookmark | Mark):
-                counted.references.append(get_reference(record.value))
+                counted.references.append(get_reference_of_record(record.value))
         return allowed
 
     def _plan_archive_merge(self) -> ArchiveMerge:
         kept = list_kept_sessions()[0]
         added = [self._move_session(one) for one in self._data.kept]
-        return plan_archive_merge(kept, read_removal_times(), added, self._data.kept_removals)
+        return plan_session_archive_merge(
+            kept, read_session_removal_times(), added, self._data.kept_removals
+        )
 
     def _move_session(self, session: KeptSession) -> KeptSession:
         """Adapt a session's directory to this machine: replace the exported workspace's path at its start."""
@@ -505,10 +507,10 @@ class _Import:
         written = []
         for one in merge.written:
             staged = self._staging / one.file_name
-            written.append(install_copy(one, staged) if staged.exists() else one)
+            written.append(install_session_copy(one, staged) if staged.exists() else one)
         if written:
-            paths.make_private_directory(get_archive_records_directory())
-        return make_archive_changes(merge._replace(written=written))
+            paths.make_private_directory(get_session_records_directory())
+        return make_session_archive_changes(merge._replace(written=written))
 
     def _change_worktrees(self) -> list[FileWriteOrRemoval]:
         changes = []
@@ -553,7 +555,7 @@ class _Import:
                 self._make_backup_path(str(path.relative_to(home))).write_bytes(old)
 
 
-def get_reference(value: Bookmark | Mark) -> str:
+def get_reference_of_record(value: Bookmark | Mark) -> str:
     """Return the reference of a bookmark or mark."""
     if isinstance(value, Bookmark):
         return value.ref

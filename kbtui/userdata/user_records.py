@@ -92,7 +92,7 @@ class UserRecord(NamedTuple):
         return {"kind": self.kind, **shape}
 
 
-def make_record(value: RecordValue) -> UserRecord:
+def make_user_record(value: RecordValue) -> UserRecord:
     """Return a record with this value; the value determines the kind, the id and the time."""
     if isinstance(value, Bookmark):
         return UserRecord("bookmark", value.ref, value.changed, value)
@@ -110,7 +110,7 @@ def make_record(value: RecordValue) -> UserRecord:
     return UserRecord("search", json.dumps(value), value.at, value)
 
 
-def merge_records(
+def merge_user_records(
     known: Iterable[UserRecord], added: Iterable[UserRecord]
 ) -> tuple[list[UserRecord], list[UserRecord]]:
     """Merge the added records into the known ones.
@@ -131,7 +131,7 @@ def _make_version_key(record: UserRecord) -> tuple[float, bool, str]:
     return record.at, record.value is None, text
 
 
-def is_identifier(value: object) -> bool:
+def is_record_identifier(value: object) -> bool:
     """Return whether a value can be an id: a text on one line that a terminal shows as it is."""
     return (
         isinstance(value, str)
@@ -140,7 +140,7 @@ def is_identifier(value: object) -> bool:
     )
 
 
-def is_time(value: object) -> bool:
+def is_unix_time(value: object) -> bool:
     """Return whether a value is a time in Unix seconds, before the year 10000."""
     # Python accepts NaN in JSON, but NaN is in no range.
     return type(value) in (int, float) and 0 <= value <= _LATEST_TIME  # type: ignore[operator]
@@ -173,7 +173,7 @@ def _is_plain_value(value: object, depth: int) -> bool:
     """
     if isinstance(value, dict):
         return depth > 0 and all(
-            _is_plain_value(one, depth - 1) or (key == "at" and is_time(one))
+            _is_plain_value(one, depth - 1) or (key == "at" and is_unix_time(one))
             for key, one in value.items()
         )
     if isinstance(value, list):
@@ -190,21 +190,21 @@ _is_mode = _is_one_of("hybrid", "lexical", "semantic")
 _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
     "bookmark": (
         Bookmark,
-        {"ref": is_identifier, "title": _is_text, "note": _is_text, "created": is_time, "changed": is_time},
+        {"ref": is_record_identifier, "title": _is_text, "note": _is_text, "created": is_unix_time, "changed": is_unix_time},
     ),
     "saved_search": (
         SavedSearch,
         {
-            "name": is_identifier, "query": _is_text, "mode": _is_mode, "archived": _is_flag,
-            "hidden": _is_flag, "all_projects": _is_flag, "created": is_time,
+            "name": is_record_identifier, "query": _is_text, "mode": _is_mode, "archived": _is_flag,
+            "hidden": _is_flag, "all_projects": _is_flag, "created": is_unix_time,
         },
     ),
-    "approval": (SourceApproval, {"hash": _is_hash, "source": is_identifier, "at": is_time}),
-    "session": (FrontEndState, {"name": is_identifier, "state": _is_state, "at": is_time}),
+    "approval": (SourceApproval, {"hash": _is_hash, "source": is_record_identifier, "at": is_unix_time}),
+    "session": (FrontEndState, {"name": is_record_identifier, "state": _is_state, "at": is_unix_time}),
     "search": (
         LoggedSearch,
         {
-            "at": is_time, "query": _is_text, "mode": is_identifier, "filters": _is_text,
+            "at": is_unix_time, "query": _is_text, "mode": is_record_identifier, "filters": _is_text,
             "result_count": _is_count, "is_gap": _is_flag,
             "origin": _is_one_of("sdk", "dashboard", "cli", "mcp"),
             "caller": lambda value: value is None or _is_text(value),
@@ -227,17 +227,19 @@ def parse_record(shape: Mapping[str, Any]) -> UserRecord:
     if "removed_at" in values:
         if kind not in REMOVABLE_KINDS or values.keys() != {"id", "removed_at"}:
             raise ValueError(f"this is not the removal of a {kind}")
-        check_fields(values, {"id": is_identifier, "removed_at": is_time}, f"removal of a {kind}")
+        check_record_fields(
+            values, {"id": is_record_identifier, "removed_at": is_unix_time}, f"removal of a {kind}"
+        )
         return UserRecord(kind, values["id"], float(values["removed_at"]), None)
     if kind == "mark":
-        return make_record(parse_exported_mark(values))
+        return make_user_record(parse_exported_mark(values))
     made, checks = _CHECKS[kind]
-    check_fields(values, checks, kind)
+    check_record_fields(values, checks, kind)
     value: RecordValue = made(**values)
-    return make_record(value)
+    return make_user_record(value)
 
 
-def check_fields(
+def check_record_fields(
     values: Mapping[str, Any], checks: Mapping[str, Callable[[object], bool]], noun: str
 ) -> None:
     """Raise `ValueError` unless the keys of `values` are those of `checks`, and each value passes its check."""
@@ -250,7 +252,7 @@ def check_fields(
             raise ValueError(f"the {noun} has an invalid {name!r}")
 
 
-class RecordFile(NamedTuple):
+class UserRecordFile(NamedTuple):
     """An SQLite file with records of a workspace, the kinds of these records, and how to read them."""
 
     file: SqliteFile
@@ -271,34 +273,36 @@ class RecordFile(NamedTuple):
             raise self.file.make_damage_error(str(error)) from error
 
 
-def make_record_files(workspace: Workspace) -> list[RecordFile]:
+def make_user_record_files(workspace: Workspace) -> list[UserRecordFile]:
     """Return the files with records of a workspace. They may not exist yet."""
     data = UserData(workspace)
     return [
-        RecordFile(data.file, ("bookmark", "saved_search", "approval", "session"), _read_user_data),
-        RecordFile(MarkStore(workspace).file, ("mark",), _read_marks),
-        RecordFile(data.query_log.file, ("search",), _read_searches),
+        UserRecordFile(
+            data.file, ("bookmark", "saved_search", "approval", "session"), _read_user_data
+        ),
+        UserRecordFile(MarkStore(workspace).file, ("mark",), _read_marks),
+        UserRecordFile(data.query_log.file, ("search",), _read_searches),
     ]
 
 
 def _read_user_data(db: sqlite3.Connection) -> Iterator[UserRecord]:
     for row in db.execute("SELECT ref, title, note, created, changed FROM bookmarks"):
-        yield make_record(Bookmark(*row))
+        yield make_user_record(Bookmark(*row))
     columns = "name, query, mode, archived, hidden, all_projects, created"
     for row in db.execute(f"SELECT {columns} FROM saved_searches"):
         name, query, mode, archived, hidden, all_projects, created = row
         flags = bool(archived), bool(hidden), bool(all_projects)
-        yield make_record(SavedSearch(name, query, mode, *flags, created=created))
+        yield make_user_record(SavedSearch(name, query, mode, *flags, created=created))
     for row in db.execute("SELECT hash, source, at FROM approvals"):
-        yield make_record(SourceApproval(*row))
+        yield make_user_record(SourceApproval(*row))
     for name, state, at in db.execute("SELECT name, state, at FROM sessions"):
-        yield make_record(FrontEndState(name, json.loads(state), at))
+        yield make_user_record(FrontEndState(name, json.loads(state), at))
     yield from _read_removals(db)
 
 
 def _read_marks(db: sqlite3.Connection) -> Iterator[UserRecord]:
     for (text,) in db.execute("SELECT mark FROM marks"):
-        yield make_record(Mark.from_json(json.loads(text)))
+        yield make_user_record(Mark.from_json(json.loads(text)))
     yield from _read_removals(db)
 
 
@@ -317,10 +321,10 @@ def _read_searches(db: sqlite3.Connection) -> Iterator[UserRecord]:
         found = found._replace(
             is_gap=bool(found.is_gap), is_meaning_only=bool(found.is_meaning_only)
         )
-        yield make_record(found)
+        yield make_user_record(found)
 
 
-def write_record(db: sqlite3.Connection, record: UserRecord) -> None:
+def write_user_record(db: sqlite3.Connection, record: UserRecord) -> None:
     """Write a record into a file for records of its kind. An earlier version of the record is replaced."""
     kind, name, at, value = record
     tables = {

@@ -9,7 +9,7 @@ import pytest
 
 from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
-from kbtui.citations.given_text import make_given_text
+from kbtui.citations.citation_state import make_given_text
 from kbtui.citations.tool_call_citations import parse_kbtui_tool_name
 from kbtui.conversations.models import (
     Conversation,

@@ -12,8 +12,8 @@ from test_citing import make_call, make_conversation
 
 from kbtui.assistant.assistant_tools import escape_citation_headers
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.given_text import (
-    ComparableText,
+from kbtui.citations.citation_state import (
+    ComparableSubjectText,
     find_citation_state,
     find_current_part_of_given_text,
 )
@@ -52,7 +52,7 @@ def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arg
     assert found is not None
     subject = knowledge.find_subject("guide", "a")
     assert subject is not None
-    text = ComparableText(now, subject.relative)
+    text = ComparableSubjectText(now, subject.relative)
     return find_citation_state(found.extent, found.make_stored_form(), text)
 
 
@@ -196,7 +196,7 @@ def test_each_part_that_a_turn_was_given_is_compared(tmp_path: Path) -> None:
         )
     ]
     cites = extract_citations(make_conversation(calls), targets)
-    now = ComparableText("one\n2\nthree\n", "a.md")
+    now = ComparableSubjectText("one\n2\nthree\n", "a.md")
     states = [
         find_citation_state(cite.given.extent, cite.given.make_stored_form(), now).state
         for cite in cites

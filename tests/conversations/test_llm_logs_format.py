@@ -485,10 +485,10 @@ def test_a_damaged_database_raises_nothing(logs: Logs, workspace: Workspace) -> 
 def test_the_default_directory_is_that_of_llm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_USER_PATH", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert llm_logs.get_database_path() == f"{home}/config/io.datasette.llm/logs.db"
+    assert llm_logs.get_llm_database_path() == f"{home}/config/io.datasette.llm/logs.db"
     monkeypatch.setattr("sys.platform", "darwin")
     folder = f"{home}/home/Library/Application Support/io.datasette.llm"
-    assert llm_logs.get_database_path() == f"{folder}/logs.db"
+    assert llm_logs.get_llm_database_path() == f"{folder}/logs.db"
 
 
 VALUES = st.none() | st.integers(-9, 9) | st.floats() | st.text(max_size=9) | st.binary(max_size=9)

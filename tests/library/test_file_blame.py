@@ -19,7 +19,7 @@ from support import Builder, asked, called, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.citations.file_changes import FileEdit
-from kbtui.citations.line_attribution import attribute_lines
+from kbtui.citations.line_attribution import attribute_lines_to_edits
 from kbtui.cli.main import main
 from kbtui.library import Library, open_workspace
 from kbtui.workspace.git_history import GitHistory
@@ -130,7 +130,7 @@ def test_undoing_known_edits_finds_the_writer_of_every_line(versions: list[list[
     for number, text in enumerate(texts):
         labels = carry_labels(texts[number - 1] if number else "", text, labels, number)
     lines = texts[-1].splitlines()
-    assert attribute_lines(lines, range(len(lines)), edits) == dict(enumerate(labels))
+    assert attribute_lines_to_edits(lines, range(len(lines)), edits) == dict(enumerate(labels))
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_a_wheel_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_build_needs_no_dependency_of_kbtui() -> None:
     """pip builds the manual page in an environment that has none of kbtui's dependencies."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from kbtui.cli.man import format_man_page; print(format_man_page())"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from kbtui.cli.man_page_command import format_man_page; print(format_man_page())"
     page = subprocess.run(
         [sys.executable, "-S", "-c", code, str(ROOT)], capture_output=True, text=True, check=False
     )

@@ -10,7 +10,7 @@ import pytest
 from running import complete_line
 from support import Builder, asked, said
 
-from kbtui.cli import search
+from kbtui.cli import search_command
 from kbtui.cli.command_parser import CommandParser, parse_filter_options
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
@@ -68,7 +68,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
 ) -> None:
     def searched(*words: str) -> set[str]:
         parser = CommandParser(prog="kbtui search")
-        search.declare_search_command_arguments(parser)
+        search_command.declare_search_command_arguments(parser)
         args = parser.parse_args(words)
         fields = {"query": " ".join(args.query), "mode": "lexical", **parse_filter_options(args)}
         question = parse_search_request(fields)

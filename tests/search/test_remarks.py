@@ -6,7 +6,7 @@ from pathlib import Path
 from support import Builder
 
 from kbtui.assistant.assistant_tools import format_search_answer
-from kbtui.cli.search import format_hits_with_explanations, format_search_messages
+from kbtui.cli.search_command import format_hits_with_explanations, format_search_messages
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader

@@ -12,7 +12,7 @@ from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
-from kbtui.search.query_words import QueryWord, StemmingAnalyzer
+from kbtui.search.query_word_analysis import QueryWord, StemmingAnalyzer
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.reranker import RankBonuses, Reranker, ScoredPassage
 from kbtui.search.search_pipeline import SemanticRanker, search_index

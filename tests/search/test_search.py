@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.cli.search import format_search_messages
+from kbtui.cli.search_command import format_search_messages
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import NOTHING_INDEXED

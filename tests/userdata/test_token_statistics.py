@@ -8,7 +8,7 @@ from claude_sessions import answered, call, result, session_id, typed, write_ses
 from index_without_engine import indexed
 from support import Builder, asked
 
-from kbtui.cli.insights import format_insights_report
+from kbtui.cli.insights_command import format_insights_report
 from kbtui.conversations.conversation_statistics import ModelPrices
 from kbtui.userdata.insights import (
     Insights,

@@ -29,13 +29,18 @@ from kbtui.conversations.session_archive import (
     forget_kept_sessions,
     keep_conversation,
     list_kept_sessions,
-    plan_archive_merge,
+    plan_session_archive_merge,
 )
 from kbtui.library import open_workspace
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.mark_store import MarkStore
 from kbtui.userdata.user_data_store import Bookmark, SavedSearch, UserData
-from kbtui.userdata.user_records import SourceApproval, UserRecord, make_record, merge_records
+from kbtui.userdata.user_records import (
+    SourceApproval,
+    UserRecord,
+    make_user_record,
+    merge_user_records,
+)
 from kbtui.userdata.workspace_registry import register_workspace
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 
@@ -210,9 +215,9 @@ _NAMES = st.sampled_from(["a", "b"])
 _TIMES = st.integers(1, 4).map(float)
 _RECORDS = st.one_of(
     st.builds(
-        lambda ref, note, at: make_record(Bookmark(ref, "", note, at, at)), _NAMES, _NAMES, _TIMES
+        lambda ref, note, at: make_user_record(Bookmark(ref, "", note, at, at)), _NAMES, _NAMES, _TIMES
     ),
-    st.builds(lambda name, at: make_record(SourceApproval(name, "s", at)), _NAMES, _TIMES),
+    st.builds(lambda name, at: make_user_record(SourceApproval(name, "s", at)), _NAMES, _TIMES),
     st.builds(
         lambda kind, name, at: UserRecord(kind, name, at, None),
         st.sampled_from(["bookmark", "approval"]), _NAMES, _TIMES,
@@ -222,7 +227,7 @@ _FILES = st.lists(_RECORDS, max_size=8, unique_by=lambda one: one.key)
 
 
 def merge(known: Sequence[UserRecord], added: Sequence[UserRecord]) -> list[UserRecord]:
-    changed, replaced = merge_records(known, added)
+    changed, replaced = merge_user_records(known, added)
     return sorted([one for one in known if one not in replaced] + changed)
 
 
@@ -254,7 +259,7 @@ Archive = tuple[list[KeptSession], dict[str, float]]
 
 
 def merge_archives(here: Archive, other: Archive) -> Archive:
-    found = plan_archive_merge(*here, *other)
+    found = plan_session_archive_merge(*here, *other)
     kept = {one.id: one for one in here[0]} | {one.id: one for one in found.written}
     alive = [one for name, one in sorted(kept.items()) if name not in found.removed]
     return alive, found.removal_times

@@ -26,7 +26,7 @@ from kbtui.conversations.formats.conversation_format import (
 from kbtui.conversations.formats.jp.json_reader import open_regular_file
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    make_signature,
+    make_change_signature,
     make_title_from_request,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
@@ -303,7 +303,7 @@ def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, s
 def _make_session_signature(file: int, path: str, start: int, end: int) -> str:
     size = min(_EDGE_BYTES, end - start)
     first, last = os.pread(file, size, start), os.pread(file, size, end - size)
-    return make_signature(path, start, end, first, last)
+    return make_change_signature(path, start, end, first, last)
 
 
 def _make_stored_session(

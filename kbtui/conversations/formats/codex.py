@@ -33,8 +33,8 @@ from kbtui.conversations.formats.stored_session import (
     describe_conversation_reading_error,
     find_last_record_time,
     list_directory,
+    make_change_signature,
     make_session_of_file,
-    make_signature,
     make_title_from_request,
     stat_session_file,
 )
@@ -271,7 +271,7 @@ class CodexFormat(JsonlConversationFormat):
                 parent=f"{ID_PREFIX}{head.parent}" if head.parent else None,
             )
             if title is not None:
-                session.signature = make_signature(session.signature, title)
+                session.signature = make_change_signature(session.signature, title)
             found[conversation_id] = session
 
     def _read_thread_names(self, path: str) -> dict[str, str]:

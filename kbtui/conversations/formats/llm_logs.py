@@ -25,15 +25,15 @@ from kbtui.conversations.formats.conversation_format import (
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     format_select_columns,
-    list_columns,
+    list_table_columns,
     open_database,
     read_database_state,
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     decode_agents_own_id,
+    make_change_signature,
     make_conversation_id,
-    make_signature,
     make_title_from_request,
 )
 from kbtui.conversations.formats.turn_builder import (
@@ -110,7 +110,7 @@ class LlmFormat(ConversationFormat):
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all conversations of the user, or only the one with the id `only`."""
-        path = get_database_path()
+        path = get_llm_database_path()
         state = read_database_state(path)
         if state[0] is None:
             return [], []
@@ -136,7 +136,7 @@ class LlmFormat(ConversationFormat):
                 make_conversation_id(self.id_prefix, row.id),
                 self.name,
                 path,
-                make_signature(path, *row),
+                make_change_signature(path, *row),
                 parse_timestamp(row.first) or modified,
                 parse_timestamp(row.last) or modified,
                 partial(_read_conversation_facts, path, row),
@@ -144,7 +144,7 @@ class LlmFormat(ConversationFormat):
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directory in which llm keeps the user's database."""
-        return [Path(get_database_path()).parent]
+        return [Path(get_llm_database_path()).parent]
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are in `problems` of the result."""
@@ -185,7 +185,7 @@ class _LlmConversationRecord(NamedTuple):
     last_id: str | None
 
 
-def get_database_path() -> str:
+def get_llm_database_path() -> str:
     """Return the path of llm's database, which may not exist."""
     directory = paths.read_variable("LLM_USER_PATH")
     if not directory and sys.platform == "darwin":
@@ -199,15 +199,17 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
     """Read the name, times and other facts of each conversation of a database. Raises `WorkspaceError`."""
     rows: dict[str, _LlmConversationRecord] = {}
     with open_database(path) as database:
-        if not list_columns(database, "responses") and not list_columns(database, "turns"):
+        if not list_table_columns(database, "responses") and not list_table_columns(
+            database, "turns"
+        ):
             raise WorkspaceError("the database has no table of responses", where=path)
         for table, key, names in (
             ("responses", "conversation_id", "conversations"),
             ("turns", "thread_id", "threads"),
         ):
-            if not {"id", key, "datetime_utc"} <= list_columns(database, table):
+            if not {"id", key, "datetime_utc"} <= list_table_columns(database, table):
                 continue
-            has_names = {"id", "name"} <= list_columns(database, names)
+            has_names = {"id", "name"} <= list_table_columns(database, names)
             name = f"(SELECT name FROM {names} WHERE id = {key})" if has_names else "NULL"
             query = (
                 f"SELECT {key}, {name}, min(datetime_utc), max(datetime_utc), count(*), max(id)"
@@ -256,7 +258,7 @@ def _iterate_responses(
         ("responses", "conversation_id", _RESPONSE_COLUMNS),
         ("turns", "thread_id", _TURN_COLUMNS),
     ):
-        columns = list_columns(database, table)
+        columns = list_table_columns(database, table)
         if {"id", key} <= columns:
             query = (
                 f"SELECT {format_select_columns(table, wanted, columns)} FROM {table}"
@@ -290,7 +292,7 @@ class _LlmConversationReader:
     def _has_table_columns(self, table: str, *names: str) -> bool:
         """Return whether a table of the database has all columns `names`; false if the table is missing."""
         if table not in self._columns:
-            self._columns[table] = list_columns(self._database, table)
+            self._columns[table] = list_table_columns(self._database, table)
         return self._columns[table].issuperset(names)
 
     def _fetch_rows(self, query: str, *values: Any) -> list[sqlite3.Row]:

@@ -25,7 +25,7 @@ from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     FileState,
     format_select_columns,
-    list_columns,
+    list_table_columns,
     open_database,
     read_database_state,
     read_file_state,
@@ -36,8 +36,8 @@ from kbtui.conversations.formats.stored_session import (
     decode_agents_own_id,
     describe_conversation_reading_error,
     list_directory,
+    make_change_signature,
     make_conversation_id,
-    make_signature,
     make_title_from_request,
 )
 from kbtui.conversations.formats.turn_builder import (
@@ -147,7 +147,7 @@ class OpencodeFormat(ConversationFormat):
                 row,
                 path,
                 projects,
-                make_signature(path, *row.values(), *listing.contents[row["id"]]),
+                make_change_signature(path, *row.values(), *listing.contents[row["id"]]),
                 partial(_read_database_facts, path, row),
             )
             for row in rows
@@ -179,7 +179,7 @@ class OpencodeFormat(ConversationFormat):
                     row,
                     path,
                     projects,
-                    make_signature(path, *row.values(), *files.list_change_markers()),
+                    make_change_signature(path, *row.values(), *files.list_change_markers()),
                     partial(_read_session_file_facts, files, row),
                 )
 
@@ -274,7 +274,7 @@ class OpencodeFormat(ConversationFormat):
                 parser.parse_messages(files.iterate_messages(with_parts), row["revert"])
                 return None
             with open_database(path) as database:
-                columns = list_columns(database, "session")
+                columns = list_table_columns(database, "session")
                 revert = database.execute(
                     f"SELECT {format_select_columns('session', ('revert',), columns)}"
                     " FROM session WHERE id = ?",
@@ -354,7 +354,7 @@ def _list_names_in_directory(directory: str) -> list[str]:
 def _read_session_rows(path: str) -> list[dict[str, Any]]:
     """Read the sessions of a database; raises `WorkspaceError`."""
     with open_database(path) as database:
-        columns = list_columns(database, "session")
+        columns = list_table_columns(database, "session")
         if not {"id", "directory"} <= columns:
             raise WorkspaceError("the database has no table of sessions", where=path)
         rows = database.execute(
@@ -373,7 +373,7 @@ def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
-            columns = list_columns(database, table)
+            columns = list_table_columns(database, table)
             if "session_id" not in columns:
                 continue
             time = "max(time_updated)" if "time_updated" in columns else "NULL"
@@ -388,7 +388,7 @@ def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFact
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
-            if {"session_id", "data"} <= list_columns(database, table):
+            if {"session_id", "data"} <= list_table_columns(database, table):
                 query = f"SELECT sum(length(data)) FROM {table} WHERE session_id = ?"
                 size += database.execute(query, (row["id"],)).fetchone()[0] or 0
         messages = _iterate_database_messages(database, row["id"], with_parts=True)
@@ -398,10 +398,12 @@ def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFact
 def _iterate_database_messages(
     database: sqlite3.Connection, own_id: str, with_parts: bool
 ) -> Iterator[_StoredMessage]:
-    columns = list_columns(database, "message")
+    columns = list_table_columns(database, "message")
     is_empty = True
     if {"id", "session_id", "data"} <= columns:
-        has_parts = with_parts and {"id", "message_id", "data"} <= list_columns(database, "part")
+        has_parts = with_parts and {"id", "message_id", "data"} <= list_table_columns(
+            database, "part"
+        )
         order = "time_created, id" if "time_created" in columns else "id"
         query = f"SELECT id, data FROM message WHERE session_id = ? ORDER BY {order}"
         for message in database.execute(query, (own_id,)):
@@ -410,7 +412,9 @@ def _iterate_database_messages(
             rows = database.execute(part_query, (message["id"],)) if has_parts else ()
             parts = (row["data"] for row in rows)
             yield _StoredMessage(str(message["id"]), message["data"], parts)
-    if is_empty and {"session_id", "type", "data"} <= list_columns(database, "session_message"):
+    if is_empty and {"session_id", "type", "data"} <= list_table_columns(
+        database, "session_message"
+    ):
         yield from _iterate_session_message_table(database, own_id)
 
 
@@ -418,7 +422,7 @@ def _iterate_session_message_table(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[_StoredMessage]:
     """Yield the messages of a session that opencode 2 stores in the table `session_message`."""
-    columns = list_columns(database, "session_message")
+    columns = list_table_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
     query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"
     for row in database.execute(query, (own_id,)):

@@ -18,7 +18,7 @@ from kbtui.conversations.formats.stored_session import (
     StoredSession,
     convert_unix_time_to_datetime,
     list_directory,
-    make_signature,
+    make_change_signature,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import READ_ERRORS
@@ -176,7 +176,7 @@ def _make_session(id_: str, path: str) -> StoredSession | None:
         id_,
         agent,
         path,
-        make_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
+        make_change_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
         parse_timestamp(facts.get("created_at")) or modified,
         parse_timestamp(facts.get("updated_at")) or modified,
         partial(_read_facts, path),

@@ -93,7 +93,7 @@ def _check_and_make_read_only_uri(path: str) -> str:
     return f"{uri}&immutable=1"
 
 
-def list_columns(database: sqlite3.Connection, table: str) -> set[str]:
+def list_table_columns(database: sqlite3.Connection, table: str) -> set[str]:
     """Return the names of a table's columns; the set is empty if there is no such table."""
     return {row["name"] for row in database.execute(f'PRAGMA table_info("{table}")')}
 

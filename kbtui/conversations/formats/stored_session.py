@@ -117,7 +117,7 @@ def make_session_of_file(
         id,
         agent,
         path,
-        make_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
+        make_change_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
         modified,
         modified,
         read_facts,
@@ -198,7 +198,7 @@ def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
     return unquote(conversation_id.removeprefix(prefix), errors="surrogateescape")
 
 
-def make_signature(*values: object) -> str:
+def make_change_signature(*values: object) -> str:
     """Return a digest that differs if one of the values differs."""
     text = "\0".join(map(str, values))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()

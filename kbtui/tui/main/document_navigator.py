@@ -17,7 +17,7 @@ from kbtui.tui.home_and_help_pages import (
     build_problem_document,
     build_topic_document,
 )
-from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, find_news
+from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, find_news_since_visit
 from kbtui.tui.navigation_target import (
     HOME,
     NavigationTarget,
@@ -409,7 +409,7 @@ class DocumentNavigator:
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
-        for subject in find_news(contents, self.visit).subjects[:MAX_NEWS]:
+        for subject in find_news_since_visit(contents, self.visit).subjects[:MAX_NEWS]:
             with suppress(KbtuiError, OSError):
                 cites = self._library.find_citing_turns(subject.ref)
                 counts[subject.ref] = len({one.source for one in cites if one.state == "changed"})

@@ -16,7 +16,7 @@ from kbtui.conversations.models import (
     format_event_text,
 )
 from kbtui.conversations.patches import find_unified_diffs
-from kbtui.conversations.turn_marks import TurnMarks
+from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.refs import is_conversation_id
@@ -331,7 +331,7 @@ def build_conversation_document(
     *,
     partial: bool = False,
     titles: Mapping[str, str] | None = None,
-    marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
+    marks: ConversationMarks = ConversationMarks(),  # noqa: B008  (nobody changes it)
     outdated: Mapping[int, Sequence[Citation]] | None = None,
     seen_at: datetime | None = None,
 ) -> ReaderDocument:
@@ -408,7 +408,7 @@ class _ConversationReaderDocumentBuilder:
         conversation: Conversation,
         present: datetime,
         titles: Mapping[str, str],
-        marks: TurnMarks,
+        marks: ConversationMarks,
         outdated: Mapping[int, Sequence[Citation]],
     ) -> None:
         self.conversation = conversation

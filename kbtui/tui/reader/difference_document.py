@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.turn_marks import TurnMarks
+from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_unix_time_as_day
 from kbtui.text import format_counted_noun, sanitize_text_and_move_ranges, sanitize_to_one_line
 from kbtui.text_difference import compare_paragraphs
@@ -187,7 +187,7 @@ def build_changes_document(
     ref: str,
     title: str,
     changes: Sequence[tuple[str, int, TurnFileAction]],
-    marks: TurnMarks = TurnMarks(),  # noqa: B008  (nobody changes it)
+    marks: ConversationMarks = ConversationMarks(),  # noqa: B008  (nobody changes it)
     *,
     is_by_file: bool = False,
 ) -> ReaderDocument:

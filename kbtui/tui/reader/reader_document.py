@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.conversations.models import ConversationUsage, Turn
-    from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
@@ -62,7 +62,7 @@ class ReaderDocument:
     short_size: str = ""
     """The text that a narrow header shows instead of `size`."""
     record: Any = None
-    marks: TurnMarks | None = None
+    marks: ConversationMarks | None = None
     """The marks on the turns of a conversation."""
     outdated: Mapping[int, Sequence[Citation]] = field(default_factory=dict)
     """Number of an outdated turn of a conversation -> its outdated citations."""

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.key_formats import DetectedSecret, compile_scanner, join_words
+from kbtui.secret_key_formats import DetectedSecret, compile_scanner, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -28,7 +28,7 @@ sessions only after days.
 """
 
 
-class SessionKeeper:
+class SessionArchiver:
     """A thread that copies new and changed sessions of a workspace into the archive.
 
     If the settings name no agent, there is no thread.

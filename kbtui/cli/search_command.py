@@ -83,14 +83,14 @@ def run_search_command(args: Namespace) -> int:
     If a query begins with a dash, write `--` before it.
     """
     if args.saved is not None or args.remove_saved is not None:
-        from kbtui.cli import saved_searches
+        from kbtui.cli import saved_search_commands
 
         _check_no_query_is_given(args)
         if args.remove_saved is not None:
-            return saved_searches.remove_saved_search(args)
+            return saved_search_commands.remove_saved_search(args)
         if not args.saved:
-            return saved_searches.list_saved_searches(args)
-        saved_searches.load_search_into_arguments(args)
+            return saved_search_commands.list_saved_searches(args)
+        saved_search_commands.load_search_into_arguments(args)
     _check_search_arguments(args)
     expression = extract_line_expression(" ".join(args.query))
     if expression is not None:
@@ -118,7 +118,7 @@ def run_search_command(args: Namespace) -> int:
         answer = search()
     _raise_first_query_mistake(answer)
     if args.save is not None:
-        from kbtui.cli.saved_searches import save_search_of_arguments
+        from kbtui.cli.saved_search_commands import save_search_of_arguments
 
         save_search_of_arguments(args)
     found = bool(answer["hits"] or answer.get("why"))

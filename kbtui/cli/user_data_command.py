@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import IO
 
-    from kbtui.userdata.user_data_file import ExportedData, ExportOmission
+    from kbtui.userdata.user_data_export_file import ExportedData, ExportOmission
     from kbtui.userdata.user_data_transfer import (
+        ImportedRecordCounts,
         ImportReport,
-        RecordCounts,
         WorkspaceImport,
         WorkspaceMatch,
     )
@@ -117,7 +117,7 @@ def _export_data(args: Namespace) -> int:
 
 def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[ExportOmission]:
     """Write the file. An existing file is replaced only when the new one is complete."""
-    from kbtui.userdata.user_data_file import write_user_data_file
+    from kbtui.userdata.user_data_export_file import write_user_data_file
     from kbtui.workspace.workspace import check_export_path
 
     if target == "-":
@@ -279,7 +279,7 @@ def _describe_import(report: ImportReport, *, is_dry_run: bool) -> str:
     return "".join(lines)
 
 
-def _format_counts(counts: RecordCounts) -> str:
+def _format_counts(counts: ImportedRecordCounts) -> str:
     texts = [f"{count:,} {name}" for name, count in vars(counts).items() if count]
     return ", ".join(texts)
 

@@ -44,7 +44,7 @@ def run_insights_command(args: Namespace) -> int:
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
-    from kbtui.cli.mark import print_marks_notice
+    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_statistics import ModelPrices
     from kbtui.library import open_workspace
     from kbtui.userdata.insights import collect_insights
@@ -160,7 +160,7 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
 
 
 def _format_outdated_turn(turn: OutdatedTurnWithTitle, marks: Iterable[str]) -> str:
-    from kbtui.cli.mark import format_mark_lines
+    from kbtui.cli.mark_command import format_mark_lines
 
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
     title = cut_to_width(sanitize_to_one_line(turn.title), 60)

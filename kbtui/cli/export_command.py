@@ -78,7 +78,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
         get_export_format_of_path,
         prepare_shared_conversation,
     )
-    from kbtui.cli.mark import report_unreadable_marks
+    from kbtui.cli.mark_command import report_unreadable_marks
     from kbtui.conversations.conversation_repository import (
         find_conversation,
         load_conversation,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.citations.file_changes import TurnActivity, TurnFileAction
-    from kbtui.conversations.turn_marks import TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library import Library
     from kbtui.library.file_history import TurnTouchingFile
     from kbtui.workspace import Workspace
@@ -52,7 +52,7 @@ def run_blame_command(args: Namespace) -> int:
     """
     from pathlib import Path
 
-    from kbtui.cli.mark import print_marks_notice
+    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
@@ -115,7 +115,7 @@ def _format_file_turn(
 
     Indented lines below have the user's marks, the request, and what the turn did.
     """
-    from kbtui.cli.mark import format_mark_lines
+    from kbtui.cli.mark_command import format_mark_lines
 
     id_ = short_ids.get(turn.conversation, turn.conversation)
     time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
@@ -136,7 +136,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     """Print what a conversation, a turn or a call did to files: as a diff, by file, or as JSON."""
     from pathlib import Path
 
-    from kbtui.cli.mark import print_marks_notice
+    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_repository import (
         check_turn_and_call_exist,
         find_conversation,
@@ -236,13 +236,13 @@ def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
 
 
 def _format_files(
-    changes: list[tuple[str, int, TurnFileAction]], marks: TurnMarks
+    changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield a line for each changed file: the path, the actions, the line counts, and the turns.
 
     The marks on these turns follow.
     """
-    from kbtui.cli.mark import format_mark_lines
+    from kbtui.cli.mark_command import format_mark_lines
 
     by_path: dict[str, list[tuple[int, TurnFileAction]]] = {}
     for _, turn, one in changes:
@@ -263,10 +263,10 @@ def _format_files(
 
 
 def _format_changes(
-    changes: list[tuple[str, int, TurnFileAction]], marks: TurnMarks
+    changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield each change as a diff. The marks of a turn precede its first change."""
-    from kbtui.cli.mark import format_mark_lines
+    from kbtui.cli.mark_command import format_mark_lines
 
     shown: set[int] = set()
     for source, turn, one in changes:

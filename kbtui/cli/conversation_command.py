@@ -24,8 +24,8 @@ from kbtui.cli.command_output import (
     print_to_stderr,
 )
 from kbtui.cli.command_parser import reword_error_for_command, split_values_at_commas
-from kbtui.cli.export import declare_export_command_arguments
-from kbtui.cli.mark import cut_mark_label
+from kbtui.cli.export_command import declare_export_command_arguments
+from kbtui.cli.mark_command import cut_mark_label
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import (
@@ -401,7 +401,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
 
 
 def _export_conversation(library: Library, args: Namespace) -> int:
-    from kbtui.cli.export import export_conversation
+    from kbtui.cli.export_command import export_conversation
 
     return export_conversation(library, args)
 
@@ -456,7 +456,7 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
 
 
 def _print_conversation_changes(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_changes import print_conversation_changes
+    from kbtui.cli.file_change_commands import print_conversation_changes
 
     return print_conversation_changes(library, args)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kbtui.conversations.turn_marks import PlacedMark, TurnMarks
+    from kbtui.conversations.turn_marks import ConversationMarks, PlacedMark
     from kbtui.library import Library
     from kbtui.userdata.mark_lookup import MarksOfTurns
 
@@ -165,7 +165,7 @@ def cut_mark_label(label: str) -> str:
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
-def print_marks_notice(marks: MarksOfTurns | TurnMarks) -> None:
+def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
     """Print the notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice

@@ -156,24 +156,24 @@ def _is_part_of(id_: str, chosen: set[str], parents: dict[str, str | None]) -> b
 
 def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import (
-        find_copy_damage,
-        get_archive_directory,
+        find_session_copy_damage,
+        get_session_archive_directory,
         list_kept_sessions,
-        measure_archive,
+        measure_session_archive,
     )
 
     kept, damaged = list_kept_sessions()
     kept = _select_kept_sessions(kept, args, ids)
     shape = {
-        "directory": str(get_archive_directory()),
-        "bytes": measure_archive(),
+        "directory": str(get_session_archive_directory()),
+        "bytes": measure_session_archive(),
         "sessions": [_make_session_json(one) for one in kept],
         "damaged": [{"path": str(one.path), "reason": one.reason} for one in damaged],
     }
     lines = []
     for one in kept:
         state = "only the copy is left" if one.is_original_missing else "the agent has it"
-        if damage := find_copy_damage(one, verified=False):
+        if damage := find_session_copy_damage(one, verified=False):
             state += f"; {damage.reason}"
         title = sanitize_to_one_line(one.title or "Untitled")
         lines.append(f"{one.id}  {title}  ({one.kept_size:,} of {one.size:,} bytes; {state})\n")
@@ -182,7 +182,7 @@ def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
         print_to_stderr(f"{bad.path}: skipped: {bad.reason}")
     if not args.json:
         count = format_counted_noun(len(kept), "kept session")
-        print_to_stderr(f"{count}; the archive takes {measure_archive():,} bytes on disk")
+        print_to_stderr(f"{count}; the archive takes {measure_session_archive():,} bytes on disk")
     return 0 if kept else 1
 
 
@@ -220,12 +220,12 @@ def _select_kept_sessions(
 
 
 def _check_kept_sessions(args: Namespace, ids: list[str]) -> int:
-    from kbtui.conversations.session_archive import find_copy_damage, list_kept_sessions
+    from kbtui.conversations.session_archive import find_session_copy_damage, list_kept_sessions
 
     kept, damaged = list_kept_sessions()
     kept = _select_kept_sessions(kept, args, ids)
     with WaitingLine("checking the kept sessions"):
-        damaged += [damage for one in kept if (damage := find_copy_damage(one)) is not None]
+        damaged += [damage for one in kept if (damage := find_session_copy_damage(one)) is not None]
     shape = {
         "checked": len(kept),
         "damaged": [{"id": one.id, "path": str(one.path), "reason": one.reason} for one in damaged],

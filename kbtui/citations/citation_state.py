@@ -94,7 +94,7 @@ class CitationStateAndReason(NamedTuple):
     reason: UnknownStateReason | None = None
 
 
-class ComparableText:
+class ComparableSubjectText:
     """The text of a subject in the forms in which texts are compared.
 
     `text` can be a function that reads the text; the function is called only if the text is needed.
@@ -164,7 +164,7 @@ def _hash_text(text: str) -> str:
 
 
 def find_citation_state(
-    extent: GivenTextExtent | None, stored: str | None, now: ComparableText | None
+    extent: GivenTextExtent | None, stored: str | None, now: ComparableSubjectText | None
 ) -> CitationStateAndReason:
     """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
 
@@ -182,7 +182,7 @@ def find_citation_state(
 
 
 def find_state_of_given_text(
-    extent: GivenTextExtent, stored: str, now: ComparableText
+    extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
     """Return whether the current text `now` of a subject still has the text that a turn was given.
 

@@ -25,9 +25,9 @@ from kbtui.files import iterate_regular_file_blocks
 from kbtui.userdata.user_records import (
     RECORD_KINDS,
     UserRecord,
-    check_fields,
-    is_identifier,
-    is_time,
+    check_record_fields,
+    is_record_identifier,
+    is_unix_time,
     parse_record,
 )
 
@@ -143,7 +143,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOm
                 writer.write_line(record.as_json())
         for name, anchor in sorted(workspace.anchors.items()):
             line = {"kind": "bookmark_anchor", "ref": name, **anchor._asdict()}
-            if all(one is None or is_identifier(one) for one in line.values()):
+            if all(one is None or is_record_identifier(one) for one in line.values()):
                 writer.write_line(line)
     for name, removed_at in sorted(data.kept_removals.items()):
         writer.write_line({"kind": "kept_removal", "id": name, "removed_at": removed_at})
@@ -339,13 +339,13 @@ class _FileReader:
     def _add_anchor(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
         checks: dict[str, Callable[[object], bool]] = {
-            "ref": is_identifier,
-            "digest": is_identifier,
+            "ref": is_record_identifier,
+            "digest": is_record_identifier,
             "event_id": _is_identifier_or_none,
             "timestamp": _is_identifier_or_none,
-            "history": is_identifier,
+            "history": is_record_identifier,
         }
-        check_fields(shape, checks, "anchor of a bookmark")
+        check_record_fields(shape, checks, "anchor of a bookmark")
         if not self._data.workspaces:
             raise ValueError("an anchor comes before the first workspace")
         self._count_bytes(shape)
@@ -360,7 +360,9 @@ class _FileReader:
 
     def _add_kept_removal(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
-        check_fields(shape, {"id": is_identifier, "removed_at": is_time}, "removal")
+        check_record_fields(
+            shape, {"id": is_record_identifier, "removed_at": is_unix_time}, "removal"
+        )
         self._count_bytes(shape)
         self._check_is_new("kept_removal", shape["id"])
         self._data.kept_removals[shape["id"]] = float(shape["removed_at"])
@@ -417,14 +419,14 @@ class _FileReader:
 
 
 def _is_identifier_or_none(value: object) -> bool:
-    return value is None or is_identifier(value)
+    return value is None or is_record_identifier(value)
 
 
 def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
     """Parse the heading of a workspace. Raises `ValueError`."""
 
     def is_path(value: object) -> bool:
-        return is_identifier(value) and str(value).startswith("/")
+        return is_record_identifier(value) and str(value).startswith("/")
 
     def is_list_of_worktrees(value: object) -> bool:
         return isinstance(value, list) and all(map(is_worktree, value))
@@ -441,8 +443,8 @@ def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
         "root": is_path,
         "jp_id": _is_identifier_or_none,
         "repository": _is_identifier_or_none,
-        "directory": lambda value: value == "" or is_identifier(value),
+        "directory": lambda value: value == "" or is_record_identifier(value),
         "worktrees": is_list_of_worktrees,
     }
-    check_fields(shape, checks, "workspace")
+    check_record_fields(shape, checks, "workspace")
     return WorkspaceData(**shape)
