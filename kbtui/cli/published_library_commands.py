@@ -287,7 +287,7 @@ def _format_counts(counts: dict[str, int]) -> str:
 
 
 def find_mirror_of_uri(uri: str) -> str:
-    """Return the root of a library's mirror for `-w URI`; fetch the library if there is no mirror yet."""
+    """Return the root of the mirror of a library that `-w URI` names. Fetch the library if there is no mirror yet."""
     from kbtui.publishing.library_mirror import pull_library
     from kbtui.workspace.library_settings import SubscriptionSettings
     from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri

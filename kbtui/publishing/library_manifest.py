@@ -1,7 +1,7 @@
-"""The manifest of a published library: which parts make up its current version, and who signed it.
+"""The manifest of a published library: the parts of its current version, and a signature.
 
-The manifest is a small JSON file that is replaced in one step, so a reader sees a whole version. It is
-stored as a string inside a JSON object, next to its signature.
+The manifest is a small JSON file that is replaced in one step, so readers never see a mixture of
+versions. In the file, it is a string inside a JSON object, next to its signature.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class UnusableLibrary(KbtuiError):
-    """The manifest of a library is damaged, foreign, or from a later version of kbtui."""
+    """The manifest of a library is damaged, from a later version of kbtui, or no manifest at all."""
 
 
 class UntrustedLibrary(UnusableLibrary):
@@ -44,7 +44,7 @@ class UntrustedLibrary(UnusableLibrary):
 
 @dataclass(frozen=True)
 class PartReference:
-    """A part of a version. `name` is its SHA-256, and `contents_checksum` that of its first bytes."""
+    """A part of a version. `name` is the SHA-256 of the part, and `contents_checksum` that of its first bytes."""
 
     name: str
     kind: str
@@ -72,11 +72,11 @@ class PublishedTopic:
 class LibraryManifest:
     """One version of a library.
 
-    `number` grows with each version. `published_at` is a time in ISO format by the publisher's clock, and
-    `commit` the commit of the checkout. `chunking` identifies how texts are split into passages, and
-    `model` the model of the vectors. `parts` are in the order in which they apply: a later one replaces
-    entries of an earlier one. `retired` maps parts that this version no longer needs to the store's time
-    at which they became unneeded.
+    `number` grows with each version. `published_at` is a time in ISO format by the publisher's
+    clock, and `commit` the commit of the checkout. `chunking` identifies how texts are split into
+    passages, and `model` the model of the vectors. `parts` are in the order in which they apply: a
+    later one replaces entries of an earlier one. `retired` maps each part that this version no
+    longer needs to the time, by the store's clock, since which it is unneeded.
     """
 
     number: int
@@ -102,7 +102,7 @@ class LibraryManifest:
 
 
 def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
-    """Return the file of a manifest, signed with `key` if there is one."""
+    """Return the bytes of a manifest file, signed with `key` if it is given."""
     text = json.dumps(asdict(manifest), separators=(",", ":"), sort_keys=True)
     signature = base64.b64encode(key.sign(text.encode())).decode() if key else None
     return json.dumps({"manifest": text, "signature": signature}).encode()
@@ -214,10 +214,10 @@ def _encode(data: bytes) -> str:
 
 
 def verify_part(data: bytes, part: PartReference) -> bool:
-    """Return whether these are the bytes of a part."""
+    """Return whether the bytes have the checksum of a part."""
     return len(data) == part.size and sha256(data).hexdigest() == part.name
 
 
 def verify_contents(data: bytes, part: PartReference) -> bool:
-    """Return whether these are the first bytes of a part."""
+    """Return whether the bytes have the checksum of a part's table of contents."""
     return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum

@@ -1,8 +1,8 @@
-"""Mirrors a published library: fetches what changed, verifies all of it, and only then changes files.
+"""Mirrors a published library: fetches what has changed, verifies it, and then changes the files.
 
-Everything that is fetched is checked: the manifest's signature if the workspace has a key, the checksum of
-every part and entry, names, sizes and counts. An error leaves the mirror as it was. If the machine fails
-while files are replaced, the next pull repeats what is missing.
+The checks cover the manifest's signature (if the workspace has a key), the checksum of every part
+and entry, names, sizes and counts. After an error, the mirror is unchanged. If the machine fails
+while files are replaced, the next pull replaces the rest.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.library_settings import SubscriptionSettings
 
 MAX_ATTEMPTS = 3
-"""How often a pull begins again, because parts were deleted while it was reading."""
+"""A pull begins again at most this many times because parts were deleted while it read them."""
 MIRROR_TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
@@ -80,9 +80,11 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 
 @dataclass
 class PullResult:
-    """What a pull changed. `entries` and `removed` count entries, `vectors` new vectors.
+    """What a pull changed.
 
-    `are_vectors_remote` means that the library has more vectors than the workspace mirrors.
+    `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
+    vectors. `are_vectors_remote` means that the library has more vectors than the workspace
+    mirrors.
     """
 
     manifest: LibraryManifest
@@ -100,11 +102,11 @@ class PullResult:
 
 
 class _PartGone(Exception):
-    """A part of the version was deleted while it was read, so there is a newer version."""
+    """A part was deleted while it was read, so there must be a newer version."""
 
 
 class _EntrySource(NamedTuple):
-    """Where an entry of a version is: in which part, at which place."""
+    """The part that contains an entry of a version, and the entry's place in the part."""
 
     part: PartReference
     entry: PartEntry
@@ -117,8 +119,8 @@ def pull_library(
 ) -> PullResult:
     """Bring a mirror up to date with its library; create it first if there is none.
 
-    Raises `StoreError`, `UnusableLibrary`, `DamagedPart` or another `KbtuiError`. The mirror then stays as
-    it was, and `describe_subscription` reports the error.
+    Raises `StoreError`, `UnusableLibrary`, `DamagedPart` or another `KbtuiError`. After an error,
+    the mirror is unchanged, and `describe_subscription` reports the error.
     """
     make_private_directory(mirror.directory)
     with _lock_mirror(mirror), closing(_open_database(mirror)) as db:
@@ -301,7 +303,7 @@ class _LibraryPull:
         self._on_progress(self._done, self._total)
 
     def _fetch_vectors(self, manifest: LibraryManifest) -> None:
-        """Fetch the vectors that the mirror lacks. They belong to no version, because their texts name them."""
+        """Fetch the vectors that the mirror lacks. Vectors belong to texts, not to a version of the library."""
         parts = manifest.list_parts_of_kind("vectors")
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
@@ -345,7 +347,7 @@ class _LibraryPull:
         self._db.execute("COMMIT")
 
     def _locate_entry(self, key: EntryKey) -> Path:
-        """Return the path of an entry in the mirror. `check_entry_key` has checked the names."""
+        """Return the path of an entry in the mirror. `check_entry_key` must have checked the names in the key."""
         kind, *names = key
         if kind == "subject":
             return self._mirror.topics_directory.joinpath(names[0], *names[1].split("/"))
@@ -435,7 +437,7 @@ def _write_if_different(path: Path, data: bytes) -> None:
 
 
 def _format_topics_file(manifest: LibraryManifest) -> bytes:
-    """Return the mirror's `kb.toml`, with which the mirror can be opened as a workspace."""
+    """Return the content of the mirror's `kb.toml`, which makes the mirror a workspace."""
     import tomli_w
 
     topics = {}
@@ -465,8 +467,8 @@ def get_subscription_settings(workspace: Workspace) -> SubscriptionSettings:
 def is_pull_due(workspace: Workspace) -> bool:
     """Return whether the engine should pull now: the mirror exists, and the last check is old enough.
 
-    A library is pulled for the first time only when the user asks for it, because the file that names it
-    may come from someone else.
+    The first pull needs a command of the user, because the file that names the library may come
+    from someone else.
     """
     try:
         mirror = get_subscribed_mirror(workspace)
@@ -487,7 +489,7 @@ def is_pull_due(workspace: Workspace) -> bool:
 
 
 def forget_mirror(mirror: PublishedMirror) -> None:
-    """Delete a mirror. Files in it are private copies, and nothing else is deleted."""
+    """Delete a mirror, which contains only copies."""
     if mirror.directory.is_dir():
         shutil.rmtree(mirror.directory)
 
@@ -496,11 +498,11 @@ def forget_mirror(mirror: PublishedMirror) -> None:
 
 
 class SubscriptionStatus(NamedTuple):
-    """How a workspace compares with the library that it subscribes to.
+    """The differences between a workspace and the library that it subscribes to.
 
-    `differing` counts the subjects that the checkout has in another version, `only_published` the entries
-    that it lacks, and `only_here` the subjects that are not published. `problem` is a code, and `detail`
-    the error behind it. Times are in ISO format.
+    `differing` counts the subjects with another text in the workspace, `only_published` the entries
+    that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a
+    code, and `detail` the error behind it. Times are in ISO format.
     """
 
     remote: str
@@ -581,7 +583,7 @@ def describe_subscription(
 def _compare_with_checkout(
     workspace: Workspace, entries: dict[EntryKey, str]
 ) -> tuple[int, int, int]:
-    """Count what differs, what only the library has, and what only the checkout has."""
+    """Count the entries that differ, those that only the library has, and those that only the workspace has."""
     knowledge = load_knowledge(workspace)
     differing = only_here = seen = 0
     for topic in knowledge.topics.values():

@@ -1,10 +1,12 @@
-"""The parts of a published library: files that never change, and whose names are hashes of their content.
+"""The parts of a published library: files that never change, named by hashes of their content.
 
-A part begins with its table of contents, which can be read alone. All lengths and counts that a part
-claims are checked against limits before they are used, and nothing in a part is executed.
+A part begins with its table of contents, which can be read alone. The lengths and counts in a part
+are checked against limits before they are used, and nothing in a part is executed.
 
-* A part of texts has entries: files of subjects, and conversations. Each is compressed by itself.
-* A part of vectors has the hashes of embedded texts, and their vectors as numbers of 16 bits.
+* A part of texts has entries: files of subjects, and conversations. Each entry is compressed
+  separately.
+* A part of vectors has the hashes of embedded texts, and the vectors of these texts as numbers of
+  16 bits.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class PublishedText(NamedTuple):
 
 
 class PartEntry(NamedTuple):
-    """An entry in a part: its key and checksum, its size, and where its compressed bytes are."""
+    """An entry in a part: its key, its checksum, its size, and the position of its compressed bytes."""
 
     key: EntryKey
     checksum: str
@@ -83,7 +85,7 @@ class VectorContents:
 
 
 class EncodedPart(NamedTuple):
-    """A part as bytes. `contents_bytes` is the length of its beginning with the table of contents."""
+    """A part as bytes. The first `contents_bytes` of them are the table of contents."""
 
     data: bytes
     contents_bytes: int
@@ -112,7 +114,7 @@ def encode_text_part(texts: Sequence[PublishedText], removed: Iterable[EntryKey]
 
 
 def encode_vector_part(model: str, hashes: Sequence[bytes], vectors: np.ndarray) -> EncodedPart:
-    """Return a part with the vectors of the texts with these hashes, one row for each."""
+    """Return a part with vectors. `hashes` are those of the embedded texts, one for each row of `vectors`."""
     contents = {
         "kind": "vectors",
         "model": model,
@@ -129,7 +131,7 @@ def _join_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedPa
 
 
 def decompress_bounded(data: bytes, size: int) -> bytes:
-    """Decompress bytes that must have exactly this size afterwards. Raises `DamagedPart`."""
+    """Decompress bytes. Raises `DamagedPart` if the result does not have exactly `size` bytes."""
     try:
         stream = zlib.decompressobj()
         found = stream.decompress(data, size + 1)
@@ -187,7 +189,7 @@ def _parse_entry(entry: list[Any]) -> PartEntry:
 
 
 def check_entry_key(key: Any) -> EntryKey:
-    """Return a key, if it cannot name a file outside its directory. Raises `DamagedPart`."""
+    """Return a key. Raises `DamagedPart` if it could name a file outside its directory."""
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
         raise DamagedPart("an entry has an invalid name")
     kind, *rest = key or ("",)

@@ -1,7 +1,8 @@
-"""Publishes a workspace: sends what the library lacks, then replaces its manifest in one step.
+"""Publishes a workspace: sends the parts that the library lacks, then replaces the manifest in one step.
 
-A killed publish leaves the library as it was. The parts that it has written are used by the next publish,
-because equal content has the same name, or deleted after the grace period.
+Until then, readers see the old version. If publishing is interrupted, the next publish uses the
+parts that were sent, because equal content has the same name. Unused parts are deleted after a
+grace period.
 """
 
 from __future__ import annotations
@@ -54,14 +55,14 @@ TEXT_PART_BYTES = 8 << 20
 """The approximate size of the files in a part of texts, before compression."""
 VECTORS_PER_PART = 16_384
 SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
-"""If there are more than `MAX_SMALL_PARTS` parts of a kind with fewer bytes, they are joined."""
+"""Parts with fewer than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind."""
 MIN_LIVE_SHARE = 0.5
-"""A part of which less is still needed is replaced."""
+"""A part is replaced if less than this share of it is still needed."""
 EMBEDDED_BATCH = 256
 
 
 class TextEmbedder:
-    """Gets the vectors of texts: from the embedding cache, from the mirror, or else from the model."""
+    """Returns the vectors of texts, from the embedding cache, the mirror or, if they lack one, the model."""
 
     def __init__(
         self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
@@ -89,7 +90,7 @@ class TextEmbedder:
     def embed_texts(
         self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
     ) -> Iterator[tuple[list[bytes], np.ndarray]]:
-        """Yield hashes and their vectors, at most `VECTORS_PER_PART` at a time, in the order of the hashes."""
+        """Yield hashes with the vectors of their texts, at most `VECTORS_PER_PART` at a time, sorted by hash."""
         import numpy as np
 
         hashes = sorted(texts)
@@ -114,7 +115,7 @@ class TextEmbedder:
 
 @dataclass
 class PublishedState:
-    """What a library has now: its manifest with its tag, and the tables of contents of its parts."""
+    """The current state of a library: its manifest, the manifest's tag, and the tables of contents of its parts."""
 
     manifest: LibraryManifest | None = None
     tag: str | None = None
@@ -124,12 +125,13 @@ class PublishedState:
 
 @dataclass
 class PublishResult:
-    """What a publish sends, or with `dry_run` would send.
+    """What publishing has sent, or what it would send (`dry_run`).
 
-    `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send, of which
-    `computed` had to be computed. `sent_bytes` counts the parts and the manifest, and `sent_parts` only
-    parts; both are 0 for a dry run. `deleted` is the number of deleted parts. `version` is the number of
-    the published version, or of the current one if nothing has changed.
+    `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
+    of which the model has computed `computed`. `sent_bytes` is the size of the sent parts and the
+    manifest, and `sent_parts` is the number of sent parts; both are 0 for a dry run. `deleted` is
+    the number of deleted parts. `version` is the number of the published version, or of the current
+    one if nothing has changed.
     """
 
     entries: PublishableEntries
@@ -189,7 +191,7 @@ def read_whole_part(store: LibraryStore, part: PartReference) -> bytes:
 
 
 class LibraryPublisher:
-    """One publish of a workspace to a store."""
+    """Publishes a workspace to a store, once."""
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class LibraryPublisher:
         grace_seconds: float = 86_400.0,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Prepare a publish. Without `embedder`, no vectors are sent, and published ones stay."""
+        """Prepare to publish. If `embedder` is None, no vectors are sent, and those that are published stay."""
         self._workspace, self._store, self._entries = workspace, store, entries
         self._embedder, self._private_key = embedder, private_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
@@ -235,7 +237,7 @@ class LibraryPublisher:
         return result
 
     def _resolve_texts(self, parts: Iterable[PartReference]) -> dict[EntryKey, str]:
-        """Return the entries, with checksums, that readers of these parts have."""
+        """Return the checksums of the entries that these parts make up, by key."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -278,7 +280,7 @@ class LibraryPublisher:
         return self.result
 
     def _update_texts(self) -> list[PartReference]:
-        """Send a part with the texts that readers lack; return the parts of texts of the new version."""
+        """Send parts with new and changed texts; return the parts of texts of the new version."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
         for part in self._list_old_parts("texts"):
@@ -360,12 +362,12 @@ class LibraryPublisher:
 
     @staticmethod
     def _drop_small_parts(parts: list[PartReference]) -> list[PartReference]:
-        """Return the parts without the small ones if there are so many that they must be joined."""
+        """Return the parts without those that are to be joined because there are too many small ones."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 
     def _send_part(self, part: EncodedPart, kind: str) -> PartReference:
-        """Write a part, unless the store has it, for example from a publish that was killed."""
+        """Write a part, unless the store has it already, for example from an interrupted publish."""
         reference = PartReference(
             part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
         )
@@ -410,7 +412,10 @@ class LibraryPublisher:
         )
 
     def _delete_unneeded_parts(self, manifest: LibraryManifest, now: float) -> None:
-        """Delete parts that no reader can still be reading. All times are by the store's clock."""
+        """Delete the parts that were unneeded for so long that no reader uses them.
+
+        All times are by the store's clock.
+        """
         named = {part.name for part in manifest.parts}
         limit = now - self._grace_seconds
         gone = [

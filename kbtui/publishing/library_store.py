@@ -1,7 +1,8 @@
-"""The store of a published library: object storage, or a directory. No other module imports obstore.
+"""Reads and writes the store of a published library: object storage, or a directory.
 
-obstore is the Python binding of the library through which LanceDB speaks to object storage. The store's
-own environment variables have its credentials, such as AWS_ACCESS_KEY_ID.
+This is the only module that imports obstore, the Python binding of the library with which LanceDB
+accesses object storage. The credentials are in the environment variables of the store, such as
+AWS_ACCESS_KEY_ID.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _CLOCK_NAME = "clock"
 _LOCK_NAME = "publish.lock"
 _RETRY_SECONDS = 60
 _MAX_MANIFEST_BYTES = 1 << 30
-"""More than any manifest has. `parse_manifest` has the real limit."""
+"""A file with more bytes than this is no manifest. `parse_manifest` checks the exact limit."""
 
 
 class StoreError(KbtuiError):
@@ -43,7 +44,7 @@ class ManifestReplaced(StoreError):
 
 
 class StoredObject(NamedTuple):
-    """The bytes of an object, and the tag that identifies this version of it."""
+    """The bytes of an object, and the tag that identifies this version of the object."""
 
     data: bytes
     tag: str
@@ -83,7 +84,7 @@ class LibraryStore:
             )
 
     def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
-        """Return an object, or None if it does not exist. A larger one raises `StoreError`."""
+        """Return an object, or None if it does not exist. Raises `StoreError` if it has more than `max_bytes` bytes."""
         with self._word_errors(name):
             try:
                 found = obstore.get(self._store, name)
@@ -111,7 +112,7 @@ class LibraryStore:
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
 
     def replace_manifest(self, data: bytes, tag: str | None) -> None:
-        """Replace the manifest in one step, if it still has this tag; None means that it must not exist.
+        """Replace the manifest in one step if it still has the tag `tag` or, if `tag` is None, does not exist.
 
         Raises `ManifestReplaced` if another writer was faster.
         """
@@ -147,7 +148,7 @@ class LibraryStore:
     def check_conditional_put(self) -> float:
         """Check that the store refuses to create an object twice; return the store's time, in Unix seconds.
 
-        Without conditional puts, two writers would overwrite each other's manifest.
+        A store that does not refuse would let two writers overwrite each other's manifests.
         """
         with self._word_errors(_CLOCK_NAME):
             obstore.put(self._store, _CLOCK_NAME, b"kbtui\n")
@@ -246,7 +247,7 @@ _CAUSES = (
 
 
 def _make_store_error(error: BaseException, where: str) -> StoreError:
-    """Return an error that says what a store's answer means, in the words of people."""
+    """Return an error that explains a store's answer to the user."""
     text = str(error)
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):

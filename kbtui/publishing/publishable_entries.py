@@ -1,8 +1,8 @@
-"""Which entries of a workspace may be published, and the texts whose vectors belong to them.
+"""Finds the entries of a workspace that may be published, and the texts for which vectors are published.
 
-Nothing leaves by accident: only subjects of the topics in `[publish]`, never hidden or disabled ones, and
-only conversations that `[publish]` names. A subject with a secret is left out, because a subject is
-published as its file is. A conversation is published with its secrets masked.
+Publishable are subjects of the topics in `[publish]`, unless they are hidden or disabled, and the
+conversations that `[publish]` names. Subjects with secrets are left out, because subjects are
+published unchanged. In conversations, secrets are masked.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class LeftOutEntry(NamedTuple):
 
 @dataclass
 class PublishableEntries:
-    """What may leave: entries by key, and the texts to embed by hash.
+    """What may be published: entries by key, and the texts to embed by hash.
 
-    `masked` maps the ids of conversations to the number of their masked secrets. `hidden` counts the
-    hidden and disabled subjects of published topics, which stay here.
+    `masked` maps the ids of conversations to the number of their masked secrets. `hidden` counts
+    the hidden and disabled subjects of published topics, which are not published.
     """
 
     topics: list[PublishedTopic] = field(default_factory=list)
@@ -118,7 +118,7 @@ def collect_publishable_entries(
 
 
 def _name_secrets(text: str) -> str:
-    """Return which kinds of secrets a text has, and in which lines: `GitHub token (line 3)`. "" if none."""
+    """Return the kinds and lines of the secrets in a text, such as `GitHub token (line 3)`; "" if there are none."""
     lines: dict[str, list[int]] = {}
     for secret in find_secrets(text):
         lines.setdefault(secret.what, []).append(text.count("\n", 0, secret.start) + 1)
@@ -162,7 +162,7 @@ def _select_conversations(
 
 
 def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
-    """Return whether a value of `conversations` names this conversation."""
+    """Return whether a value in the setting `conversations` names a conversation."""
     if name == "*":
         return True
     kind, colon, label = name.partition(":")

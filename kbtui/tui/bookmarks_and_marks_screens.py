@@ -131,7 +131,10 @@ def _make_mark_form(
 
 
 class SavedItemsScreen(StyledScreen, Generic[ItemT]):
-    """The base class of the screens with a list of bookmarks or marks. When one closes, it returns what to open, or None."""
+    """The base class of the screens with a list of bookmarks or marks.
+
+    When one closes, it returns what to open, or None.
+    """
 
     SCOPE: ClassVar[Scope]
     TITLE: ClassVar[str]
