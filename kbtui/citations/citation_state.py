@@ -98,7 +98,7 @@ class ComparableSubjectText:
     """The text of a subject in the forms in which texts are compared.
 
     `text` can be a function that reads the text; the function is called only if the text is needed.
-    `relative` is the path of the subject, on which the form depends in which `learn` returns the
+    `relative` is the path of the subject, which determines the form in which `learn` returns the
     text. `digests` is the value of the property `digests`, if known.
     """
 

@@ -1,4 +1,4 @@
-"""The commands `engine`, `index` and `workspaces`: the process that keeps the indexes up to date, and what it serves."""
+"""The commands `engine`, `index` and `workspaces`, about the engine and the workspaces that it serves."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _resolve_library_uri(workspace: str | None) -> str | None:
-    """Return the path of the workspace; for the URI of a published library, the root of its mirror."""
+    """Return the value of `-w`. If it is the URI of a published library, return the root of the library's mirror."""
     if workspace is None or "://" not in workspace:
         return workspace
     from kbtui.cli.published_library_commands import find_mirror_of_uri

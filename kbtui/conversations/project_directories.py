@@ -100,7 +100,7 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
     For each of them, return its root, and the path in it that corresponds to `root`.
 
-    This reads Git's files, because starting `git` would take longer.
+    Git's files are read directly, because starting `git` would take longer.
     """
     top = paths.find_git_root(root)
     if top is None:

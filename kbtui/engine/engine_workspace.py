@@ -1,4 +1,4 @@
-"""A workspace that the engine has open: its workers, the connections to its clients, and their answers."""
+"""A workspace that the engine has open: its workers, the connections to its clients, and the answers to them."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class EngineWorkspace:
             self._log(f"sources: {error}")
 
     def _pull_library_if_due(self) -> None:
-        """Fetch the current version of the published library, if it is time to. Log errors."""
+        """Fetch the current version of the published library if a pull is due. Log errors."""
         from kbtui.publishing.library_mirror import is_pull_due, pull_subscribed_library
 
         try:

@@ -232,7 +232,7 @@ class FileWatcher:
         )
         """Whether to watch the files with inotify.
 
-        It is not used on WSL, where it reports no events for Windows drives.
+        WSL does not use inotify, which reports no events for Windows drives there.
         """
         # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (

@@ -37,8 +37,8 @@ def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
 class EmbeddingCache:
     """The cached vectors of one model. Only one thread may use it.
 
-    Texts that the cache lacks are looked up in `published`, the vectors of a published library. They are
-    not copied into the cache.
+    Vectors that the cache lacks are looked up in `published`, the vectors of a published library,
+    without copying them into the cache.
     """
 
     def __init__(self, path: Path, model: str, published: PublishedVectors | None = None) -> None:

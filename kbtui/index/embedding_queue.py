@@ -37,11 +37,10 @@ This time is first `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write
 EMBEDDING_BATCH = 8
 """The number of texts that a model in the engine's own process embeds at a time."""
 BULK_CHUNKS, BULK_TEXTS = 500, 64
-"""When chunks are embedded in bulk, by another process on all cores.
+"""The conditions for embedding chunks in bulk, by another process on all cores.
 
-This requires that at least `BULK_CHUNKS` chunks have no vector, and that at least `BULK_TEXTS`
-texts of a slice are not in the cache. For fewer chunks, starting the process takes longer than it
-saves.
+At least `BULK_CHUNKS` chunks have no vector, and at least `BULK_TEXTS` texts of a slice are not in
+the cache. For fewer chunks, starting the process takes longer than it saves.
 """
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
 """The number of chunks in a slice. The chunks can belong to several entries.

@@ -75,7 +75,11 @@ _STEPS_AND_SHARES = tuple(
     )
     for at in range(WINDOW_CHUNKS)
 )
-"""For each position in a window: the distance to the start of the adjacent window, and `WindowsAroundPassage.share`."""
+"""For each position of a passage in its window: two values about the adjacent window.
+
+These are the distance to its start, and how much of its score counts
+(`WindowsAroundPassage.share`).
+"""
 
 
 def find_windows_around(place: int) -> WindowsAroundPassage:

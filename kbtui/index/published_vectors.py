@@ -1,8 +1,8 @@
-"""The vectors of a published library on this machine: by text and model, like the embedding cache.
+"""The vectors of a published library, stored on this machine by text and model, like the embedding cache.
 
-The pull writes them, and the engine only reads them. Each number has 16 bits: half the bytes to fetch and
-to keep, and rankings stay the same (docs/performance.md). Each row has a checksum. A row that does not
-match it counts as missing, and its text is embedded again.
+A pull writes the vectors, and the engine reads them. Each number has 16 bits, which halves the size
+without changing rankings (docs/performance.md). Each row has a checksum. A row that does not match
+its checksum counts as missing, and its text is embedded again.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes
 class PublishedVectors:
     """Looks up published vectors. Only one thread may use it.
 
-    `find_database` returns the file, or None as long as nothing was pulled. A file that cannot be read
-    counts as empty: the texts are then embedded on this machine.
+    `find_database` returns the file, or None before the first pull. A file that cannot be read
+    counts as empty, so that the texts are embedded on this machine.
     """
 
     def __init__(self, find_database: Callable[[], Path | None]) -> None:
@@ -63,7 +63,7 @@ class PublishedVectors:
         self._db: sqlite3.Connection | None = None
 
     def get_vectors(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Map each hash that has a published vector to it, as bytes of float32 numbers."""
+        """Map each hash that has a published vector to this vector, as bytes of float32 numbers."""
         import numpy as np
 
         found: dict[bytes, bytes] = {}

@@ -320,7 +320,7 @@ class PublishedTopics(NamedTuple):
 def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
     """Load the topics of the mirror that a workspace subscribes to; None if there is no mirror.
 
-    A mirror declares its topics itself, so None is returned for it, too.
+    Returns None for a workspace that is itself a mirror, because it declares its topics itself.
     """
     mirror = find_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
@@ -341,7 +341,7 @@ def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
 
 
 PUBLISHED_DIRECTORY = "(published library)"
-"""What is shown as the directory of a topic that only the published library has."""
+"""The text that is shown in place of a directory for topics that only the published library has."""
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:

@@ -13,8 +13,8 @@ class Topic:
     """A topic, as a table `[kb.topic.<id>]` declares it.
 
     `subjects` is the configured directory, relative to the root. `origin` is the first file that
-    declared the topic. `is_published` means that only the published library declares the topic, so it
-    has no directory in the workspace.
+    declared the topic. `is_published` means that only the published library declares the topic, so
+    the topic has no directory in the workspace.
     """
 
     id: str
@@ -39,8 +39,9 @@ class Subject:
     """One text file of a topic. `relative` is its path in the topic's directory.
 
     If two files would have the same slug, only one gets that slug. The other is `shadowed`, and its
-    slug is its path. `root` is the workspace's root; files outside it are not read. If `is_published`,
-    the file is in the mirror of the published library, `root` is that mirror, and nobody edits the file.
+    slug is its path. `root` is the workspace's root; files outside it are not read. If
+    `is_published` is true, the file is in the mirror of the published library, `root` is the root
+    of the mirror, and the file cannot be edited.
     """
 
     topic: str

@@ -210,7 +210,7 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
 
 
 def check_subject_is_editable(subject: Subject) -> None:
-    """Raise `UsageError` for a subject that is only in the mirror of the published library."""
+    """Raise `UsageError` if a subject cannot be edited, because it is only in the mirror of the published library."""
     if subject.is_published:
         raise UsageError(
             "the subject is only in the published library, which cannot be edited",

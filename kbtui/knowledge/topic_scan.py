@@ -45,7 +45,7 @@ class TopicScan:
         return slug in self.relative_paths
 
     def add_published_files(self, mirror: TopicScan) -> None:
-        """Add the files of a mirror whose slugs no file of the workspace has."""
+        """Add those files of a mirror with slugs that no file of the workspace has."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
                 self.relative_paths[slug] = path

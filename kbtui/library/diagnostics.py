@@ -580,7 +580,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
-    """Say how the workspace compares with the library that it subscribes to, if there is one."""
+    """Report the differences between the workspace and the library that it subscribes to, if any."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
     from kbtui.publishing.library_mirror import PROBLEM_TEXTS, describe_subscription
 

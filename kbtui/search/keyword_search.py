@@ -294,11 +294,11 @@ NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
 MAX_FETCHED_WINDOWS = 300
-"""How many of the best windows have their scores read."""
+"""The scores of this many best windows are read."""
 BEST_WINDOWS = 25
-"""How many of the best windows have their passages ranked, even passages without any word of the query."""
+"""The passages of this many best windows are ranked, even those without any word of the query."""
 MAX_SCORED_PASSAGES = 100
-"""How many of the best passages have their windows scored even if these windows were not fetched."""
+"""The windows of this many best passages are scored, even those that were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
@@ -789,8 +789,8 @@ class WindowQuery:
     ) -> dict[int, float]:
         """Map chunk numbers to the scores of the texts around these chunks.
 
-        Of the windows that are not among the best, only those of the first `MAX_SCORED_PASSAGES`
-        rows are scored; the others count as 0.
+        The windows of the first `MAX_SCORED_PASSAGES` rows are scored even if they are not among
+        the best. All other windows count as 0.
         """
         scores = best.scores
         if not best.is_complete:

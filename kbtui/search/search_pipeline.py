@@ -151,7 +151,7 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a notice if hits were found by near spellings, with the spellings as they are in the hits."""
+    """Return a notice with the near spellings by which hits were found, as the hits spell them; [] if there are none."""
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
     count = 0
@@ -725,7 +725,7 @@ def find_excluding_filters(
     """Return a notice that names the filters because of which a query has no hits.
 
     If removing a single filter gives hits, only this filter is named. Returns None if the search
-    has no filters, or if it would find nothing without them either. `request` is the original
+    has no filters, or if it would also find nothing without them. `request` is the original
     request, and `count_matches` counts the passages that match a request by keywords.
     """
     filters = _list_filters_in_effect(query, request)

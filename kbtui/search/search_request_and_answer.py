@@ -30,7 +30,7 @@ A longer query is cut, and the answer contains a notice about it.
 """
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""The maximum number of hits that each leg fetches. It does not depend on the request's `limit`."""
+"""The maximum number of hits that each leg fetches, whatever the request's `limit` is."""
 SCORE_DIGITS = 4
 """The number of digits to which fused scores are rounded, so that rounding errors of the legs do not change the order."""
 MAX_HITS = 400
@@ -401,7 +401,7 @@ class Hit(NamedTuple):
       the root of the hit's workspace, and the roots of the other workspaces that contain the
       passage.
     * `entry_passages` is how many passages of the entry the search found, this one included.
-    * `answer` is the head of the final answer in the turn, if the hit is a request.
+    * `answer` is the beginning of the final answer in the turn, if the hit is a request.
     * `later_turn` is the last of the later turns that match the query at least half as well as this
       hit, or None.
     """

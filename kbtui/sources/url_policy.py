@@ -41,7 +41,7 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 def is_public_ip_address(address: IpAddress) -> bool:
     """Return whether an address is on the public internet.
 
-    For an IPv6 address that contains an IPv4 address, the latter counts.
+    If an IPv6 address contains an IPv4 address, the IPv4 address is checked.
     """
     for network, at in _IPV4_CARRIERS:
         if address in network:

@@ -197,7 +197,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, unless a screen refuses to close, for example because of unwritten changes. Then show this screen."""
+        """Quit. If a screen refuses to close, for example because of unwritten changes, show this screen instead."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

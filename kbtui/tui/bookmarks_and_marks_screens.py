@@ -1,4 +1,4 @@
-"""The screens that list bookmarks and marks to open, change and remove, and the dialog that edits a mark."""
+"""The screens with lists of bookmarks and marks, and the dialog that edits a mark."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _make_mark_form(
 class SavedItemsScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
-    When one closes, it returns what to open, or None.
+    When such a screen closes, it returns the place to open, or None.
     """
 
     SCOPE: ClassVar[Scope]
@@ -156,11 +156,11 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         raise NotImplementedError
 
     def get_empty_text(self) -> str:
-        """Return what the list says if there are no items."""
+        """Return the text that replaces the list if there are no items."""
         raise NotImplementedError
 
     def get_reference(self, item: ItemT) -> str:
-        """Return the reference that an item is on."""
+        """Return the reference of a bookmark, or of the text of a mark."""
         raise NotImplementedError
 
     def remove_item(self, item: ItemT) -> None:
@@ -168,7 +168,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         raise NotImplementedError
 
     def restore_item(self, item: ItemT) -> None:
-        """Store an item again that was removed. Runs in a background thread."""
+        """Store a removed item again. Runs in a background thread."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
@@ -199,7 +199,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         return self._worker.has_pending_result and key != "escape"
 
     def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
-        """Make a change in a thread, if one is given, and then show the items."""
+        """Call `change`, if given, in a thread, and then show the items."""
 
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
@@ -215,7 +215,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
 
     def close_and_open(self, reference: str) -> None:
-        """Close the screen and open what a reference names."""
+        """Close the screen, and open the place that a reference names."""
         try:
             self.dismiss(make_navigation_target(parse_ref(reference)))
         except KbtuiError as error:

@@ -228,7 +228,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def _citations_in_shown_turn(self) -> list[Citation]:
-        """The citations of the turn in the order of their numbers: those that were read as files come last."""
+        """The citations of the shown turn in the order of their numbers. Citations of files come last."""
         found = (self._used or {}).get(self._shown_turn_number, [])
         return sorted(found, key=lambda cite: cite.how == "file")
 

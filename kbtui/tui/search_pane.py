@@ -1,4 +1,4 @@
-"""The search bar with the search input, and the pane with the hits or, before the user types, with suggestions."""
+"""The search bar with the search input, and the pane with the hits, or with suggestions while the input is empty."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
-    """Add a source to the sources file and approve it. It needs no review, because the user has just entered it.
+    """Add a source to the sources file, and approve it, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
     """

@@ -1,6 +1,7 @@
-"""The file `kb-library.toml`: which published library a workspace subscribes to, and what it publishes.
+"""The file `kb-library.toml`: the published library that a workspace subscribes to, and what the workspace publishes.
 
-The team commits this file. It contains no credentials: the store's own environment variables have them.
+The file is part of the repository. Credentials are not in it, but in the environment variables of
+the store.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 class SubscriptionSettings:
     """The table `[library]`.
 
-    `remote` is the URI of the published library, or "". `key` is the public key that its manifest must
-    be signed with, or "". A library with more than `mirror_megabytes` of vectors is mirrored without
-    them.
+    `remote` is the URI of the published library, or "". `key` is the public key that verifies the
+    signature of the library's manifest, or "". A library with more than `mirror_megabytes` of
+    vectors is mirrored without vectors.
     """
 
     remote: str = ""
@@ -35,11 +36,11 @@ class SubscriptionSettings:
 
 @dataclass(frozen=True)
 class PublishSettings:
-    """The table `[publish]`: what may leave this machine.
+    """The table `[publish]`: what may be published.
 
     `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
-    `label:KEY`, `label:KEY=VALUE`, or `*`; by default, none are published. Parts that are no longer
-    needed are deleted after `grace_hours`.
+    `label:KEY`, `label:KEY=VALUE`, or `*` for all; by default, no conversation is published. Parts
+    that are no longer needed are deleted after `grace_hours`.
     """
 
     topics: tuple[str, ...] = ("*",)

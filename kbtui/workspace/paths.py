@@ -59,12 +59,13 @@ CLIENT_VARIABLES = (
 )
 """The environment variables that `read_variable` reads: they decide what kbtui reads and answers."""
 STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
-"""The beginnings of the variables of stores of published libraries.
+"""The beginnings of the names of environment variables with credentials for stores of published libraries.
 
-The engine needs them to refresh a library. It does not pass them on to programs of sources.
+The engine needs these variables to pull a library, and does not pass them on to programs of
+sources.
 """
 PUBLISH_KEY_VARIABLE = "KBTUI_PUBLISH_KEY"
-"""The environment variable with the private key of the job that publishes. The engine does not get it."""
+"""The environment variable with the private key for publishing. The engine does not receive this variable."""
 
 
 def _get_process_variables() -> Mapping[str, str]:

@@ -1,8 +1,8 @@
-"""The mirror of a published library on this machine: where it is, and what it says about itself.
+"""The mirror of a published library on this machine: its directories, and facts about the mirrored version.
 
-The mirror is a workspace of its own in the data directory. It has the published subjects as files, and
-the published conversations. `kbtui/publishing/library_mirror.py` writes it. A workspace that subscribes
-to the library adds to its own entries those that only the mirror has.
+The mirror is a separate workspace in the data directory, with the published subjects and
+conversations as files. `kbtui/publishing/library_mirror.py` writes the mirror. A workspace that
+subscribes to the library has, in addition to its own entries, those that only the mirror has.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
 
 @dataclass(frozen=True)
 class PublishedMirror:
-    """The place of a library's mirror. It exists after the first pull."""
+    """The place of a library's mirror. The mirror exists after the first pull."""
 
     uri: str
 
     @property
     def directory(self) -> Path:
-        """The directory of the mirror and of what belongs to it."""
+        """The directory of the mirror and its files."""
         key = sha256(self.uri.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         return Path(get_data_home(), "published", key)
 
@@ -65,7 +65,7 @@ class PublishedMirror:
 
     @property
     def facts_file(self) -> Path:
-        """The file with the facts about the mirrored version. Without it, there is no mirror."""
+        """The file with the facts about the mirrored version, which exists if there is a mirror."""
         return self.root / KBTUI_DIRECTORY / FACTS_FILE
 
     @property
@@ -87,7 +87,7 @@ class PublishedMirror:
 
 
 def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
-    """Return the mirror that a workspace subscribes to, or None. It may not exist yet.
+    """Return the mirror of the library that a workspace subscribes to, which may not exist yet, or None.
 
     A workspace that is itself a mirror subscribes to itself. Raises `ConfigError`.
     """
@@ -98,9 +98,9 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
 
 
 def find_mirror(workspace: Workspace) -> PublishedMirror | None:
-    """Return the existing mirror that a workspace subscribes to, or None.
+    """Return the mirror of the library that a workspace subscribes to, if it exists, or None.
 
-    Never raises: `kbtui doctor` reports a mistake in the settings.
+    Never raises. A mistake in the settings is reported by `kbtui doctor` instead.
     """
     try:
         mirror = get_subscribed_mirror(workspace)
@@ -110,7 +110,7 @@ def find_mirror(workspace: Workspace) -> PublishedMirror | None:
 
 
 def get_mirror_of_root(root: Path) -> PublishedMirror | None:
-    """Return the mirror whose root this is, or None."""
+    """Return the mirror with this root, or None if the directory is no mirror."""
     if root.name != "library" or root.parent.parent.name != "published":
         return None
     try:

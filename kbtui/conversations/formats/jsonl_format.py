@@ -86,8 +86,8 @@ def iterate_jsonl_records(
 
     Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
 
-    If the last line has no line end, the agent may still be writing the line. It is yielded if it
-    is a complete object. An incomplete line is reported if the file has not changed for
+    If the last line has no line end, the agent may still be writing the line. The line is yielded
+    if it is a complete object. An incomplete line is reported if the file has not changed for
     `ABANDONED_SECONDS`, and left out otherwise.
     """
     rest, at, position = b"", start, start

@@ -1,7 +1,8 @@
-"""Conversations of a published library: JSON Lines that kbtui itself writes, for any agent.
+"""The format of conversations in a published library: JSON Lines that kbtui writes, for all agents.
 
-The first line has the metadata, each further line a turn. The agents' own files are not published: they
-contain more than the conversation, such as prompts of the system, and secrets that are not masked.
+The first line has the metadata, and each further line has a turn. The agents' own files are not
+published, because they contain more than the conversation, such as system prompts, and secrets that
+are not masked.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ def is_published_conversation(info: ConversationInfo) -> bool:
 
 
 def encode_published_conversation(original: Conversation, masked: Conversation) -> bytes:
-    """Return the file of a conversation. `masked` has the same events as `original`, without secrets.
+    """Return the content of a conversation's file. `masked` has the same events as `original`, without secrets.
 
-    The events of `masked` no longer say which call they answer; those of `original` do.
+    `original` is needed because only its events say which call they answer.
     """
     info = masked.info
     facts = {
@@ -128,7 +129,7 @@ def read_published_facts(path: str) -> dict[str, Any]:
 
 
 class PublishedFormat(ConversationFormat):
-    """The conversations in the mirror that a workspace subscribes to, of all agents."""
+    """Finds and reads the conversations in the mirror of the library that a workspace subscribes to."""
 
     name = "published"
     label = "Published"
@@ -253,4 +254,4 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
 
 
 PUBLISHED_FORMAT = PublishedFormat()
-"""The one format of published conversations. It is not in the list of agents."""
+"""The format of published conversations, which is not in the list of agents."""

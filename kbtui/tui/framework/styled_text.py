@@ -89,13 +89,14 @@ def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) 
 
 
 MIN_PATH_CELLS = 8
-"""A path is cut at its start only if at least this many cells of it stay."""
+"""A path is cut at its start only if at least this many cells of the path are left."""
 
 
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
     """Cut `spans` to at most `width` cells; `…` marks the cut.
 
-    Spans with the role `path` are cut first, at their start, because the end of a path says more.
+    Spans with the role `path` are cut first, at their start, because the end of a path tells the
+    user more.
     """
     if width <= 0:
         return []

@@ -140,9 +140,9 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         This property first applies the keys from the settings. Then it removes the letters that are
-        typed into a focused input. Textual does this in the reverse order. Then a command whose
-        default key is a letter would have no key, even if the settings give it another one, and a
-        letter from the settings would call a command instead of being typed.
+        typed into a focused input. Textual does this in the reverse order, with two faults. A
+        command whose default key is a letter has no key, even if the settings give it another one.
+        A letter from the settings calls a command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

@@ -263,7 +263,7 @@ class SelectedItemActions:
         self.run_with_activity_shown("reading marks …", find_mark, ask, holds_keys=True)
 
     def get_title_for_reference(self, reference: str) -> str:
-        """Return the title of the current item, whose reference is `reference`, or "" if it is not known."""
+        """Return the title of the current item, which has the reference `reference`; "" if the title is unknown."""
         panes = self._main.panes
         if panes.focused_pane_id == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
@@ -616,9 +616,9 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    If directories in `LIKELY_NAMES` have text files, only these are returned. In `/` and in the
-    home directory, no others are returned even if there are none, because they belong to no
-    project.
+    If directories in `LIKELY_NAMES` have text files, only these are returned. Otherwise, all
+    directories with text files are returned, but none of `/` and of the home directory, which
+    contain no single project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -279,7 +279,7 @@ CALL_HINTS = {
 
 
 VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""View of a document -> its name in key hints, if it differs."""
+"""View of a document -> its name in key hints, if this is another name."""
 
 
 class KeyHintLine(StyledWidget):
@@ -372,7 +372,7 @@ class KeyHintLine(StyledWidget):
         return format_command_hints(commands, width, self.offers)
 
     def _get_state_of_command(self, command_id: str) -> str:
-        """Return what a command that switches something would show next, or what it has chosen; or ""."""
+        """Return the next or the current state of something that a command switches; "" for other commands."""
         states = {
             "reader.view": VIEW_NAMES.get(self.next_view, self.next_view),
             "results.mode": self.search_mode,

@@ -553,7 +553,7 @@ class DocumentViewport:
 
     @property
     def is_file_at_cursor(self) -> bool:
-        """Whether the line at the cursor is about a file: a change, or a tool call that names a path."""
+        """Return whether the line at the cursor is about a file: it shows a change, or a tool call that names a path."""
         if not self.document.blocks:
             return False
         if self.document.blocks[self.cursor.block].file is not None:

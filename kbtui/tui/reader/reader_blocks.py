@@ -1,4 +1,4 @@
-"""The blocks that make up a document, and the lines that show marks. A block is laid out when it scrolls into view."""
+"""The blocks of a document, which are laid out when they scroll into view, and the lines that show marks."""
 
 from __future__ import annotations
 

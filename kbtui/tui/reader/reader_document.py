@@ -83,9 +83,9 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
-    """Why the document cannot be read, if this page only says that."""
+    """The reason why a document cannot be read, if this is the page that says so."""
     loss: str = ""
-    """Why the document can no longer be read. Its last text is then shown dimmed."""
+    """The reason why the document can no longer be read. The last text of such a document is shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """Key of a fold -> the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
@@ -269,7 +269,7 @@ def find_start_block_and_match(
 
 
 def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
-    """Return the block of the first change that a call or turn made; otherwise of the first later one, or None.
+    """Return the block of the first change by a call or turn, or else of the next later change, or None.
 
     If `ref` names no turn, return the block of the first file.
     """
