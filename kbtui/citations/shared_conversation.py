@@ -597,13 +597,6 @@ _SUFFIXES: dict[str, ExportFormat] = {
     "jsonl": "jsonl",
     "ndjson": "jsonl",
 }
-FORMAT_SUFFIXES: dict[ExportFormat, str] = {
-    "html": ".html",
-    "markdown": ".md",
-    "json": ".json",
-    "jsonl": ".jsonl",
-}
-"""Format -> the suffix of the file name that kbtui proposes."""
 
 
 def get_export_format_of_path(path: str) -> ExportFormat:

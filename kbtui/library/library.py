@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from kbtui.library.subject_versions import (
         GivenAndCurrentText,
         SubjectHistory,
-        SubjectVersion,
     )
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import (
@@ -524,13 +523,6 @@ class Library(ReferenceReader):
         from kbtui.library.subject_versions import read_given_and_current_text
 
         return read_given_and_current_text(self, cite)
-
-    def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
-        """Return the versions of a subject, newest first, each with the turns that were given it.
-
-        Raises the errors of `read_subject_history`.
-        """
-        return self.read_subject_history(ref).versions
 
     def find_renamed_subject(self, name: str) -> Ref | None:
         """Return the current reference of a missing subject that was renamed according to Git; otherwise None."""
