@@ -145,7 +145,7 @@ def _format_dry_run(result: PublishResult) -> str:
         subjects = format_counted_noun(
             result.entries.hidden, "hidden or disabled subject", "hidden or disabled subjects"
         )
-        lines.append(f"{subjects} would stay here\n")
+        lines.append(f"{subjects} would not be published\n")
     for id_, count in result.entries.masked.items():
         lines.append(f"{id_}: {format_counted_noun(count, 'secret')} would be masked\n")
     return "".join(lines)
@@ -215,7 +215,7 @@ def run_library_command(args: Namespace) -> int:
     mirror = get_subscribed_mirror(workspace)
     if mirror is None:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
-        raise NothingFound("this workspace subscribes to no published library", hint=hint)
+        raise NothingFound("this workspace does not subscribe to a published library", hint=hint)
     if args.action == "forget":
         forget_mirror(mirror)
         print_text_or_json(f"forgot {mirror.uri}\n", {"forgotten": mirror.uri}, args.json)

@@ -38,7 +38,7 @@ CommandProblem = Literal["id", "characters", "relative"]
 * `relative`: the directory of the command is not an absolute path.
 """
 _PROBLEM_HINTS: dict[CommandProblem, str] = {
-    "id": "its id has a form that the agent never uses, and could be read as an option",
+    "id": "its id could be mistaken for an option of the command",
     "characters": "the path of its directory contains characters that a terminal does not show",
     "relative": "its directory is not an absolute path",
 }

@@ -168,7 +168,7 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 
 * `elsewhere`: it is stored outside the workspace.
 * `missing`: its file does not exist.
-* `damaged`: its file cannot be read, or has another checksum.
+* `damaged`: its file cannot be read, or has a wrong checksum.
 * `too-large`: it is larger than kbtui reads.
 * `encrypted`: it is encrypted.
 """

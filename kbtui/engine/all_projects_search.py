@@ -89,7 +89,7 @@ class AllProjectsSearch:
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"
-            message = "explanations and similar passages are limited to one workspace"
+            message = "explanations and similar passages work only in a search of one workspace"
             raise UsageError(message, where="--all", hint=hint)
         notices: list[Notice] = []
         indexes: list[SearchedIndex] = []

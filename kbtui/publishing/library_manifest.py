@@ -176,10 +176,10 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
 
 
 def _verify_signature(text: str, signature: object, key: str, where: str) -> None:
-    hint = "the team's key is in kb-library.toml; ask who publishes whether it has changed"
+    hint = "ask the person who publishes the library whether the key in kb-library.toml has changed"
     if not isinstance(signature, str):
         raise UntrustedLibrary(
-            "the library is not signed, but a key is set", where=where, hint=hint
+            "the library is not signed, but this workspace has a key for it", where=where, hint=hint
         )
     try:
         public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
@@ -191,7 +191,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
         raise UntrustedLibrary(
-            "the library is signed with another key", where=where, hint=hint
+            "the library is not signed with the key of this workspace", where=where, hint=hint
         ) from error
 
 

@@ -213,7 +213,7 @@ class _LibraryPull:
             raise UnusableLibrary(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
-                hint="someone restored an old version; `kbtui library forget` makes kbtui accept it",
+                hint="if an old version was restored on purpose, run `kbtui library forget`, then `kbtui library pull`",
             )
         self._contents = {part.name: self._get_contents(part) for part in manifest.parts}
         self._done = 0
@@ -246,7 +246,7 @@ class _LibraryPull:
         except DamagedPart as error:
             raise DamagedPart(error.message, where=where) from error
         if isinstance(contents, TextContents) != (part.kind == "texts"):
-            raise DamagedPart("the part has another kind than the manifest says", where=where)
+            raise DamagedPart("the kind of the part differs from the manifest", where=where)
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
@@ -455,7 +455,7 @@ def pull_subscribed_library(
     if mirror is None:
         settings = load_library_settings(workspace)
         hint = f'write `[library] remote = "URI"` into {settings.path}'
-        raise UsageError("this workspace subscribes to no published library", hint=hint)
+        raise UsageError("this workspace does not subscribe to a published library", hint=hint)
     return pull_library(mirror, get_subscription_settings(workspace), on_progress)
 
 

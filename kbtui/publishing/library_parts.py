@@ -138,7 +138,7 @@ def decompress_bounded(data: bytes, size: int) -> bytes:
     except zlib.error as error:
         raise DamagedPart(f"it cannot be decompressed: {error}") from error
     if len(found) != size or not stream.eof:
-        raise DamagedPart("an entry does not have the size that the part claims")
+        raise DamagedPart("the size of an entry is wrong")
     return found
 
 
@@ -154,7 +154,7 @@ def parse_contents(data: bytes) -> TextContents | VectorContents:
 
 def _parse_contents(data: bytes) -> TextContents | VectorContents:
     if not data.startswith(_MAGIC):
-        raise DamagedPart("it is not a part of a library, or from a later version of kbtui")
+        raise DamagedPart("it is not a part of a library, or it is from a later version of kbtui")
     start = len(_MAGIC) + _LENGTHS.size
     packed, table = _LENGTHS.unpack(data[len(_MAGIC) : start])
     if start + packed + table > len(data) or packed > MAX_CONTENTS_BYTES:
@@ -216,7 +216,7 @@ def check_entry_key(key: Any) -> EntryKey:
 def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
-        raise DamagedPart("it has another number of vectors than it claims")
+        raise DamagedPart("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
         raise DamagedPart("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
@@ -228,7 +228,7 @@ def read_entry(data: bytes, contents_bytes: int, entry: PartEntry) -> bytes:
     start = contents_bytes + entry.start
     found = decompress_bounded(data[start : start + entry.length], entry.size)
     if sha256(found).hexdigest() != entry.checksum:
-        raise DamagedPart(f"the entry {'/'.join(entry.key[1:])} has another checksum")
+        raise DamagedPart(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
     return found
 
 

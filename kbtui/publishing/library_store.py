@@ -130,7 +130,7 @@ class LibraryStore:
                     raise ManifestReplaced(
                         "another publish has replaced the manifest since this one began",
                         where=self.locate(MANIFEST_NAME),
-                        hint="let only one job publish at a time, and run it again",
+                        hint="run the command again, and let only one job publish at a time",
                     ) from error
 
     def _replace_manifest_file(self, data: bytes, tag: str | None) -> None:
@@ -140,7 +140,7 @@ class LibraryStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
             found = self.read_object(MANIFEST_NAME, _MAX_MANIFEST_BYTES)
             if (found.tag if found else None) != tag:
-                raise exceptions.PreconditionError("the manifest has another tag")
+                raise exceptions.PreconditionError("the manifest was replaced")
             write_file_atomically(self._directory / MANIFEST_NAME, data)
             # Other people read the share, and `write_file_atomically` makes private files.
             (self._directory / MANIFEST_NAME).chmod(0o666 & ~_read_umask())
@@ -213,7 +213,7 @@ _CAUSES = (
     (
         r"ExpiredToken|TokenExpired|token (?:has |is )?expired|Token.*expired",
         "the credentials have expired",
-        "get new credentials; after that, `kbtui engine stop` makes the engine use them",
+        "get new credentials, then run `kbtui engine stop` so that the engine uses them",
     ),
     (
         _MISSING_BUCKET,

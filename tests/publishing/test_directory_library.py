@@ -259,7 +259,7 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
     future = json.loads(manifest)
     future["manifest"] = future["manifest"].replace('"format":1', '"format":9')
     for bad, message in (
-        (json.dumps(forged).encode(), "signed with another key"),
+        (json.dumps(forged).encode(), "not signed with the key"),
         (unsigned, "not signed"),
         (b"<html>", "not the manifest"),
         (b"[" * 100_000, "not the manifest"),

@@ -86,7 +86,7 @@ def _check_and_make_read_only_uri(path: str) -> str:
         raise WorkspaceError(
             "the last changes are in a log file that only the agent can apply",
             where=path,
-            hint="start the agent once",
+            hint="start the agent once, so that it applies them",
         )
     # No process has the database open, and this one file contains everything. Without `immutable`,
     # SQLite would create its `-wal` and `-shm` files, and would leave them there.
