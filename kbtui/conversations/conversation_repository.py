@@ -443,6 +443,13 @@ def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
     return [*found, archive] if archive.is_dir() else found
 
 
+def is_file_of_other_project(workspace: Workspace, path: str) -> bool:
+    """Return whether a changed file is a conversation that surely belongs to another project."""
+    return any(
+        one.is_file_of_other_project(workspace, path) for one in list_enabled_conversation_formats()
+    )
+
+
 def list_watched_agent_files(workspace: Workspace) -> list[Path]:
     """Return the conversation files that are watched individually, not through their directories."""
     return [

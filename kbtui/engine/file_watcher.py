@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import watchfiles
 
 from kbtui.conversations.conversation_repository import (
+    is_file_of_other_project,
     list_watched_agent_directories,
     list_watched_agent_files,
 )
@@ -332,6 +333,9 @@ class FileWatcher:
         for paths in reports:
             if self._stop.is_set():
                 return
+            # Agents such as Codex keep the sessions of all projects in one directory. A session of
+            # another project must neither start a comparison nor keep this workspace awake.
+            paths = {path for path in paths if not is_file_of_other_project(self._workspace, path)}
             looked = time.monotonic()
             before, files = files, self._read_agent_file_states()
             is_asleep = self._pause >= ASLEEP_CHECK_SECONDS

@@ -1,5 +1,7 @@
 """Sessions of an agent whose directory an environment variable names: the engine looks there, too."""
 
+import json
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +11,7 @@ from claude_sessions import answered, session_id, typed, write_session
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
+from kbtui.engine.file_watcher import FileWatcher
 from kbtui.library import open_workspace
 from kbtui.search.search_request_and_answer import SearchRequest
 
@@ -85,3 +88,37 @@ def test_a_search_with_another_variable_finds_its_sessions(
             assert search("wombat")[0] == 1
     finally:
         kill_engine(builder)
+
+
+def test_a_codex_session_of_another_project_starts_no_comparison(
+    workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    folder = tmp_path / "codex/sessions/2026/05/01"
+    folder.mkdir(parents=True)
+
+    def start_session(number: int, directory: Path) -> Path:
+        uuid = f"0198c728-0000-7000-8000-{number:012}"
+        head = {"type": "session_meta", "payload": {"id": uuid, "cwd": str(directory)}}
+        file = folder / f"rollout-2026-05-01T10-00-00-{uuid}.jsonl"
+        file.write_text(json.dumps(head) + "\n")
+        return file
+
+    other, own = start_session(1, tmp_path / "elsewhere"), start_session(2, workspace_root)
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    seen = threading.Event()
+    watcher = FileWatcher(builder.workspace, seen.set, print)
+    watcher.start_thread()
+    try:
+        assert seen.wait(30)  # the first look
+        seen.clear()
+        for _ in range(5):
+            with other.open("a") as file:
+                file.write("{}\n")
+            assert not seen.wait(0.2)
+        with own.open("a") as file:
+            file.write("{}\n")
+        assert seen.wait(30)
+    finally:
+        watcher.stop_thread()

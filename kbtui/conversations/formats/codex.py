@@ -194,6 +194,21 @@ class CodexFormat(JsonlConversationFormat):
         home = find_codex_directory()
         return [Path(home, name) for name, _ in _ROOTS if os.path.isdir(f"{home}/{name}")]  # noqa: PTH112
 
+    def is_file_of_other_project(self, workspace: Workspace, path: str) -> bool:
+        """Return whether a file is a session that ran in a directory of another project."""
+        if not _SESSION_FILE.search(path) or not path.startswith(f"{find_codex_directory()}/"):
+            return False
+        status = stat_session_file(path)
+        if status is None:
+            return False
+        try:
+            directory = self._heads.read_session_head(path, status).working_directory
+        except (WorkspaceError, ValueError):
+            return False
+        if directory is None:
+            return False
+        return ProjectDirectories(workspace).find_directory_of(directory) is None
+
     def count_conversations_of_all_projects(self) -> int:
         """Count the sessions of all projects, including those of subagents and summarizers."""
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
@@ -308,6 +323,7 @@ class _CodexSessionHead(NamedTuple):
     is_summarizer: bool = False
 
 
+_SESSION_FILE = re.compile(r"/rollout-[^/]*\.jsonl$")
 _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 

@@ -118,6 +118,10 @@ class ConversationFormat(ABC):
         """Return the directories in which conversations of a workspace appear and change."""
         return []
 
+    def is_file_of_other_project(self, workspace: Workspace, path: str) -> bool:
+        """Return whether a changed file in a watched directory surely does not concern a workspace."""
+        return False
+
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
         """Return the files that are watched individually; they need not exist.
 
