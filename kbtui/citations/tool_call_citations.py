@@ -300,9 +300,11 @@ def extract_citations(
     for turn in conversation.turns:
         seen: dict[tuple[str, str | None], set[str]] = {}
         for event in turn.events:
-            files = map(FileRead, conversation_format.list_files_added_to_chat(event))
+            paths = conversation_format.list_files_added_to_chat(event)
+            if not paths and event.kind != "tool_call_request":
+                continue
             for target in (
-                *_find_cited_files(files, directory, targets),
+                *_find_cited_files(map(FileRead, paths), directory, targets),
                 *_find_targets_cited_by_event(event, directory, targets),
             ):
                 forms = seen.setdefault((target.target, target.chunk), set())

@@ -304,6 +304,8 @@ def format_event_text(
     format_values: Callable[[dict[str, Any]], str] = format_values_as_lines,
 ) -> str:
     """Return an event as text: the name of the called tool, the event's text and its values."""
+    if event.arguments is None and not event.fields and event.text:
+        return event.text
     parts = [event.text]
     if event.arguments is not None:
         parts.insert(0, event.name or "")

@@ -13,12 +13,12 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
-from marshal import dumps
+from marshal import dumps as dump_row
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, make_chunk_id
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 from kbtui.index.passage_windows import find_changed_windows
 from kbtui.text import replace_surrogates
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.citation_state import GivenTextExtent
 
-CATALOG_VERSION = 21
+CATALOG_VERSION = 22
 """The version of the tables.
 
 Increase it when the tables change, or when kbtui extracts other facts from conversations, so that
@@ -82,6 +82,7 @@ _VECTOR_COLUMNS = slice(11, 13)
 
 These two columns determine the vector of a chunk.
 """
+_NUMBER_POSITION = Chunk._fields.index("number")
 _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
 
@@ -110,13 +111,14 @@ class EntryChunksWriteResult(NamedTuple):
     `chunks` are the written chunks with their numbers. `changed` lists the positions of the
     `chunks` that need a new document in the keyword index. `gone` lists the numbers of the deleted
     chunks. `windows` lists the numbers of the windows that changed (see `passage_windows`); it is
-    empty for a new entry.
+    empty for a new entry. `previous` is the entry as it was before; None if it is new.
     """
 
     chunks: list[Chunk]
     changed: list[int]
     gone: list[int]
     windows: list[int]
+    previous: CatalogEntry | None
 
 
 def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
@@ -152,8 +154,17 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
         chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
         chunk.turn, chunk.role, chunk.tool and replace_surrogates(chunk.tool), None if when is None else float(when),
         int(chunk.embed), chunk.vector_hash, chunk.call,
-        json.dumps(chunk.args) if chunk.args else None, seq,
+        _format_arguments(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip
+
+
+def _format_arguments(arguments: dict[str, str]) -> str:
+    from orjson import dumps  # imported here because a search does not need it
+
+    try:
+        return dumps(arguments).decode()
+    except TypeError:  # a lone surrogate
+        return json.dumps(arguments)
 
 
 def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
@@ -174,7 +185,7 @@ def _make_sql_placeholders(values: Collection[object]) -> str:
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     """Return the sum of the CRCs of rows. The values must have the types that SQLite returns."""
     # Use marshal's version 0, because later versions can encode equal rows differently.
-    return sum(crc32(dumps(row, 0)) for row in rows)
+    return sum([crc32(dump_row(row, 0)) for row in rows])
 
 
 def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
@@ -265,29 +276,12 @@ class CatalogDatabase:
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
         file has grown.
         """
-        old = self._get_entry_and_mark_rows(entry.id)
-        result = self._write_changed_chunks(entry.id, chunks, seq, start if old else None)
-        for table, column in (("entries", "id"), ("marks", "entry_id"), ("gone", "entry_id")):
-            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
-        now = [_make_entry_row(entry, seq)]
-        self._insert_rows("entries", now)
-        if mark is not None:
-            now.append((entry.id, mark))
-            self._insert_rows("marks", now[1:])
-        self._update_entry_checksum(entry.id, old, now)
-        return result
-
-    def _write_changed_chunks(
-        self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-    ) -> EntryChunksWriteResult:
-        """Write the chunks of an entry from ordinal `start` on, and remove the old ones that are not in `chunks`.
-
-        For a new entry, `start` is None.
-        """
+        before = self._get_entry_and_mark_rows(entry.id)
+        now = self._write_entry_and_mark_rows(entry, mark, seq, is_new=not before)
         old: dict[str, tuple[Any, ...]] = {}
-        if start is not None:
+        if before:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
-            old = {row[1]: row for row in self._db.execute(query, (entry_id, start))}
+            old = {row[1]: row for row in self._db.execute(query, (entry.id, start))}
         ids = [chunk.id for chunk in chunks]
         removed = [old[id_] for id_ in old.keys() - set(ids)]
         gone = [row[0] for row in removed]
@@ -302,11 +296,13 @@ class CatalogDatabase:
             held = old.get(chunk.id)
             if held is None:
                 number += 1
-                numbered.append(chunk._replace(number=number))
-                added.append(_make_chunk_row(entry_id, numbered[-1], seq))
+                numbered.append(
+                    Chunk._make((*chunk[:_NUMBER_POSITION], number, *chunk[_NUMBER_POSITION + 1 :]))
+                )
+                added.append(_make_chunk_row(entry.id, numbered[-1], seq))
                 continue
             numbered.append(chunk._replace(number=held[0]))
-            row = _make_chunk_row(entry_id, numbered[-1], held[-1])
+            row = _make_chunk_row(entry.id, numbered[-1], held[-1])
             if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
                 row = (*row[:-1], seq)
             if held != row:
@@ -316,15 +312,31 @@ class CatalogDatabase:
                 same.add(chunk.id)
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
         self._insert_rows("chunks", added)
-        self._update_entry_checksum(entry_id, removed, added)
+        self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
         windows = []
-        if start is not None:
+        if before:
             spoken = ((row[3], row[1]) for row in old.values() if row[_VECTOR_COLUMNS.start])
             windows = find_changed_windows(
                 spoken, ((chunk.ordinal, chunk.id) for chunk in chunks if chunk.embed)
             )
-        return EntryChunksWriteResult(numbered, changed, gone, windows)
+        previous = parse_catalog_entry_row(before[0]) if before else None
+        return EntryChunksWriteResult(numbered, changed, gone, windows, previous)
+
+    def _write_entry_and_mark_rows(
+        self, entry: CatalogEntry, mark: str | None, seq: int, *, is_new: bool
+    ) -> list[tuple[Any, ...]]:
+        """Replace the rows of an entry in the tables `entries` and `marks`; return the new rows."""
+        if not is_new:
+            for table, column in (("entries", "id"), ("marks", "entry_id")):
+                self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
+        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+        rows: list[tuple[Any, ...]] = [_make_entry_row(entry, seq)]
+        self._insert_rows("entries", rows)
+        if mark is not None:
+            rows.append((entry.id, mark))
+            self._insert_rows("marks", rows[1:])
+        return rows
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
@@ -518,6 +530,8 @@ class CatalogDatabase:
         The id of a chunk is made from its text and the number of equal texts before it. Looking up
         such ids is faster than reading the chunks.
         """
+        from kbtui.index.chunk_splitter import make_chunk_id  # a search does not need it
+
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 
         def occurs_more_often(text: str, times: int) -> bool:

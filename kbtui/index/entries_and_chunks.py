@@ -114,17 +114,6 @@ def make_subject_id(topic: str, slug: str) -> str:
     return f"s{digest[:12]}"
 
 
-def make_chunk_id(entry: str, text: str, repeat: int) -> str:
-    """Return a chunk id of 16 hex digits.
-
-    `repeat` is the number of earlier chunks of the entry that have the same text.
-    """
-    from hashlib import sha256  # fast for long texts
-
-    parts = f"{entry}\0{text}\0{repeat}"
-    return sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def hash_embedded_text(text: str) -> bytes:
     """Return the 16-byte hash by which the embedding cache finds the vector of a text."""
     from hashlib import sha256

@@ -113,9 +113,8 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
 
     whole = read_subject_text(subject)
     text = split_front_matter(whole)
-    entry = _add_front_matter_fields(entry, text)._replace(
-        digests=ComparableSubjectText(whole, subject.relative).digests
-    )
+    digests = ComparableSubjectText(whole, subject.relative).digests
+    entry = _add_facts_from_text(entry, text, digests)
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, add_vector_hashes(entry, chunks))
 
@@ -129,8 +128,10 @@ def describe_reading_error(error: Exception) -> str:
     return f"not indexed: kbtui cannot read it ({type(error).__name__}: {error})"
 
 
-def _add_front_matter_fields(entry: CatalogEntry, text: FrontMatterAndBody) -> CatalogEntry:
-    """Return a subject's entry with the fields that its title and front matter determine."""
+def _add_facts_from_text(
+    entry: CatalogEntry, text: FrontMatterAndBody, digests: str
+) -> CatalogEntry:
+    """Return a subject's entry with its digests and the fields that its title and front matter determine."""
     kind, tags, url = (text.facts.get(key) for key in ("type", "tags", "source_url"))
     if isinstance(tags, list):
         entry = entry._replace(
@@ -144,6 +145,7 @@ def _add_front_matter_fields(entry: CatalogEntry, text: FrontMatterAndBody) -> C
         type=(kind.strip() if isinstance(kind, str) else "") or entry.type,
         source_url=url if isinstance(url, str) else entry.source_url,
         created=entry.created if created is None else created,
+        digests=digests,
     )
 
 
@@ -216,20 +218,22 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
     Chunks before index `first` are not changed.
     """
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
-    begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
+    ids = [chunk.id for chunk in chunks]
     hashed = chunks[:first]
     for position, chunk in enumerate(chunks[first:], first):
         if not chunk.embed:
             hashed.append(chunk)
             continue
-        digest = begun.copy()
-        around = find_embedding_neighbours(chunks, position)
-        texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
-        made = f"{texts}{chunk.role}\0{chunk.timestamp}"
-        digest.update(made.encode("utf-8", "surrogatepass"))
-        hashed.append(chunk._replace(vector_hash=digest.digest()))
+        # An id is made from the text. The hash can thus also change with a chunk that is no neighbour
+        # because it is too long; then the vector is taken from the cache.
+        around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
+        made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
+        digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        hashed.append(Chunk._make((*chunk[:_HASH_POSITION], digest, *chunk[_HASH_POSITION + 1 :])))
     return hashed
 
+
+_HASH_POSITION = Chunk._fields.index("vector_hash")
 
 BATCH_BYTES = 512 << 10
 """The approximate size of the parts in which a long conversation is indexed, in bytes."""
@@ -367,8 +371,12 @@ def _make_conversation_entry_part(
     rewritten = min(NEIGHBOURS, count)
     window = (count - rewritten) // WINDOW_CHUNKS * WINDOW_CHUNKS
     first = min(window, count - rewritten - NEIGHBOURS)
-    around = catalog.list_entry_chunks(entry.id, first, count)
-    seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
+    around: list[Chunk] = []
+    seen = None
+    if count:
+        around = catalog.list_entry_chunks(entry.id, first, count)
+        texts = {chunk.text for chunk in new_chunks}
+        seen = catalog.count_equal_chunk_texts(texts, entry.id, count)
     new_chunks = add_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     cut = len(around) - rewritten

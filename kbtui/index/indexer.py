@@ -160,24 +160,22 @@ class IndexGenerationWriter:
         if not parts:
             return
         self._uncommitted += len(parts)
-        results: list[tuple[bool, EntryChunksWriteResult]] = []
+        results: list[EntryChunksWriteResult] = []
         with self.catalog.open_write_transaction() as seq:
             for part in parts:
-                # Read the entry here, because an earlier part may belong to the same entry.
-                old = self.catalog.get_entry(part.entry.id)
                 written = self.catalog.write_entry_and_chunks(
                     part.entry, part.chunks, seq, start=part.first_ordinal, mark=part.mark
                 )
-                results.append((_has_same_document_fields(old, part.entry), written))
+                results.append(written)
                 if part.entry.conversation is not None:
                     for table, rows in (("citations", part.citations), ("usage", part.usage)):
                         after_call = part.after_call if table == "citations" else 0
                         self.catalog.replace_turn_rows(
                             table, part.entry, rows, after=part.after_turn, after_call=after_call
                         )
-        for part, (same, written) in zip(parts, results, strict=True):
+        for part, written in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
-            if part.first_ordinal or same:
+            if part.first_ordinal or _has_same_document_fields(written.previous, entry):
                 writer.update_chunk_documents(entry, part.chunks_before, written)
             else:
                 writer.replace_entry_documents(entry, written.chunks)

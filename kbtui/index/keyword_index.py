@@ -13,6 +13,7 @@ how much of the catalog the index contains.
 from __future__ import annotations
 
 import json
+from copy import copy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,
+    may_have_code_words,
     normalize_unicode,
 )
 from kbtui.index.passage_windows import (
@@ -400,17 +402,19 @@ class KeywordIndexWriter:
             *((field, title) for field in self._others),
             *_make_filter_fields(entry),
         ]
-        same = [(field, text) for field, text in same if text]
+        common = tantivy.Document()
+        for field, text in same:
+            if text:
+                common.add_text(field, text)
+        body_fields = ("body", *self._others)
         for chunk in chunks:
             body = normalize_unicode(chunk.text)
-            code = " ".join((*extract_code_words(body), *title_code))
-            document = tantivy.Document()
-            for field, text in same:
-                document.add_text(field, text)
-            for field in ("body", *self._others):
+            document = copy(common)
+            for field in body_fields:
                 document.add_text(field, body)
-            if code:
-                document.add_text("code", code)
+            code = extract_code_words(body) if may_have_code_words(body) else ()
+            if words := [*code, *title_code]:
+                document.add_text("code", " ".join(words))
             if chunk.role:
                 document.add_text("role", chunk.role)
             if chunk.tool:

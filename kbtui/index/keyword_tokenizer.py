@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,10 @@ _COMPOUND = re.compile(
     r"|[A-Za-z]{1,2}(?:\+\+|#)"
     r"|(?=[A-Za-z0-9]*+_|[a-z0-9]+[A-Z]|[A-Z][a-z0-9]+[A-Z]|[A-Z]{2,}[a-z])[A-Za-z0-9_]++"
     r")"
+)
+# Each compound contains one of these.
+_SIGNS_OF_COMPOUND = (
+    rb"[A-Za-z0-9_](?:/\.|[.\-/]|::)[A-Za-z0-9_]|\+\+|#|_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]"
 )
 _PUNCTUATION = ".,;:!?)"
 _PATH_SEPARATOR = re.compile(r"/\.?|::|\.")
@@ -70,6 +74,21 @@ def normalize_unicode(text: str) -> str:
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def may_have_code_words(text: str) -> bool:
+    """Return whether `extract_code_words` may find words in a text.
+
+    This is faster than looking for the words, of which many texts have none.
+    """
+    return not text.isascii() or _compile_signs_of_code_words().search(text.encode()) is not None
+
+
+@cache
+def _compile_signs_of_code_words() -> Any:
+    import re2  # imported here because a search does not need it
+
+    return re2.compile(_SIGNS_OF_COMPOUND)
 
 
 def extract_code_words(text: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ said.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _ORDINAL_BITS = 20
 _MAX_ORDINAL = (1 << _ORDINAL_BITS) - 1
 
 
+@lru_cache(maxsize=8)
 def make_entry_place(entry_id: str) -> int:
     """Return the place of an entry's first passage: a hash of the id, followed by 20 zero bits.
 

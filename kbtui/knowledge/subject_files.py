@@ -114,12 +114,12 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
     ):
         return b"", "it is outside the workspace"
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(real, flags), "rb") as file:
+    with os.fdopen(os.open(real, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return b"", "it is not a regular file"
         problem = explain_too_large_subject(status.st_size)
-        return file.read(BINARY_BYTES if problem else status.st_size + 1), problem
+        return file.read(BINARY_BYTES) if problem else file.readall(), problem
 
 
 def _describe_read_error(error: OSError) -> str:

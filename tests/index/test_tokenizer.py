@@ -10,6 +10,7 @@ from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,
+    may_have_code_words,
     normalize_unicode,
 )
 
@@ -39,6 +40,7 @@ from kbtui.index.keyword_tokenizer import (
 def test_a_compound_is_found_in_each_of_its_forms(text: str, query: str) -> None:
     wanted = get_code_word_forms(query)
     assert set(wanted.wholes) & set(extract_code_words(text))
+    assert may_have_code_words(text)
 
 
 def test_a_part_of_a_camel_case_word_is_a_word() -> None:
@@ -47,7 +49,9 @@ def test_a_part_of_a_camel_case_word_is_a_word() -> None:
 
 
 def test_prose_has_no_code_words() -> None:
-    assert list(extract_code_words("It is said, after all. And WHY not? ")) == []
+    prose = "It is said, after all. And WHY not? "
+    assert list(extract_code_words(prose)) == []
+    assert not may_have_code_words(prose)
 
 
 def test_scripts_without_spaces_become_pairs() -> None:
@@ -99,6 +103,7 @@ def test_plain_words_around_them_neither_hide_nor_add_any(
     found = [list(extract_code_words(word)) for word in words]
     assert all(found), "each of them is an identifier"
     assert list(extract_code_words(among)) == [part for parts in found for part in parts]
+    assert not words or may_have_code_words(among)
 
 
 @pytest.mark.parametrize("blob", ["a", "aB", "a/", "_", "A", "1.", "aa:", "-a"])
