@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 
 
 def declare_mark_command_arguments(parser: ArgumentParser) -> None:
+    from kbtui.search.filter_definitions import MARK_STATES
+
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="add|ls|rm|export|import"
     )
     add = commands.add_parser("add", help="mark a turn, a tool call or a passage")
     add.add_argument("ref", metavar="REF", help="a turn or call: jp-c17457886043:3 or …:3.2")
     text = "decided, rejected or superseded"
-    add.add_argument("state", choices=["decided", "rejected", "superseded"], help=text)
+    add.add_argument("state", choices=MARK_STATES, help=text)
     add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
     text = "a reference to what applies instead; required with superseded"
     add.add_argument("--by", metavar="REF", help=text)
@@ -42,9 +44,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     ls = commands.add_parser("ls", aliases=["list"], help="list the marks, newest first")
     text = "only marks on this conversation, turn or call"
     ls.add_argument("ref", metavar="REF", nargs="?", help=text)
-    ls.add_argument(
-        "--state", choices=["decided", "rejected", "superseded"], help="only this state"
-    )
+    ls.add_argument("--state", choices=MARK_STATES, help="only this state")
     text = "only marks whose text cannot be found any more"
     ls.add_argument("--unmatched", action="store_true", help=text)
     rm = commands.add_parser("rm", help="remove marks")
