@@ -188,7 +188,7 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""At most this many steps lead from a clone to its original.
+"""The search for the original of a clone stops after this many steps.
 
 Each step leads to the repository that was cloned.
 """

@@ -124,7 +124,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The entries of this many of the best keyword hits of a search are embedded before all others."""
+"""The number of keyword hits of a search, best first, whose entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -371,10 +371,7 @@ class EngineEmbeddingModel:
         return embedder if process is None or process.has_failed else process
 
     def end_bulk_process(self) -> None:
-        """End the process that embeds many passages, unless another workspace uses it.
-
-        This frees its memory.
-        """
+        """End the process that embeds many passages, to free its memory, unless another workspace uses it."""
         if self._bulk_process is not None:
             self._bulk_process = None
             if process := self._shared.bulk_processes.release(self._shared_key, self):

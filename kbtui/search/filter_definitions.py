@@ -93,7 +93,7 @@ class FilterDefinition:
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """The function that checks a conversation in the library pane; None if the pane needs the index for it."""
+        """The function with which the library pane checks a conversation; None if only the index can check it."""
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}

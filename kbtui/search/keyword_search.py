@@ -294,11 +294,11 @@ NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
 MAX_FETCHED_WINDOWS = 300
-"""The scores of this many best windows are read."""
+"""The number of windows that are fetched with their scores, best first."""
 BEST_WINDOWS = 25
-"""The passages of this many best windows are ranked, even those without any word of the query."""
+"""The number of windows, best first, whose passages are ranked. A ranked passage need not have a word of the query."""
 MAX_SCORED_PASSAGES = 100
-"""The windows of this many best passages are scored, even those that were not fetched."""
+"""The number of passages, best first, whose windows are scored if they were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""

@@ -38,7 +38,7 @@ class QueryFilter(NamedTuple):
     """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
     `excluded` means that the filter has the form `-key:value`. `unfinished` means that the user is
-    still typing the filter. The beginning of a valid value is then not a mistake.
+    still typing the filter, so that the beginning of a valid value is not a mistake.
     """
 
     key: str
@@ -533,7 +533,7 @@ class _QueryFilterApplier:
     def _find_conversations_by_library_filter(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
-        """Return the ids of the conversations that match one of the values in the library pane."""
+        """Return the ids of the conversations that match one of the values, by the rules of the library pane."""
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.models import ConversationToolsAndModels
 

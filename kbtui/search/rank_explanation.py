@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How many chunks are ranked by meaning to find the rank of a chunk that is not a hit.
+"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit.
 
-By keywords, ten times as many are ranked.
+By keywords, ten times as many chunks are ranked.
 """
 
 

@@ -160,7 +160,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         raise NotImplementedError
 
     def get_reference(self, item: ItemT) -> str:
-        """Return the reference of a bookmark, or of the text of a mark."""
+        """Return the reference of an item: what a bookmark or mark is on."""
         raise NotImplementedError
 
     def remove_item(self, item: ItemT) -> None:

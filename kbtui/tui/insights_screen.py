@@ -129,7 +129,7 @@ def _make_insights_section(
     """Return a heading, with the total or a hint on its right, and the rows below it.
 
     `total` is the number of items in the section; None means one item for each row. `left_out` is
-    the number of items without a row; None means that it follows from `total`.
+    the number of items without a row; None means `total` minus the number of rows.
     """
     total = len(rows) if total is None else total
     left_out = total - len(rows) if left_out is None else left_out

@@ -117,7 +117,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""A result without an exit code that begins with one of these texts belongs to a failed call."""
+"""A call has failed if its result has no exit code and begins with one of these texts."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}

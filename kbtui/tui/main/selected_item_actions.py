@@ -57,7 +57,7 @@ SECRETS_HELP = (
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""The limits of the search for text files: the depth of directories, and about how many files are visited."""
+"""The limits of the search for text files: the depth of directories, and the approximate number of visited files."""
 
 
 class SelectedItemActions:
