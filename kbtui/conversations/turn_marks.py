@@ -416,7 +416,7 @@ def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | 
 def _make_anchor(
     conversation: Conversation, turn: Turn, event: ConversationEvent, digest: str
 ) -> MarkAnchor:
-    openings = _hash_openings(conversation.turns[: turn.number])
+    openings = _hash_turns_cumulatively(conversation.turns[: turn.number])
     timestamp = event.timestamp.isoformat() if event.timestamp else None
     return MarkAnchor(digest, event.event_id, timestamp, list(openings)[-1])
 
@@ -462,7 +462,7 @@ class _MarkedText(NamedTuple):
     call: int | None
     passage: str | None = None
 
-    def is_in(self, event: ConversationEvent) -> bool:
+    def is_text_of_event(self, event: ConversationEvent) -> bool:
         """Return whether an event has this text."""
         if self.passage is not None:
             return _contains_passage(event.text, self.passage)
@@ -473,7 +473,7 @@ def _find_places(
     conversation: Conversation, wanted: Sequence[tuple[str, _MarkedText]]
 ) -> dict[str, MarkPlace]:
     turns = conversation.turns
-    histories = list(_hash_openings(turns)) if wanted else []
+    histories = list(_hash_turns_cumulatively(turns)) if wanted else []
     found = {}
     for mark_id, text in wanted:
         if place := _find_place(turns, text, histories):
@@ -494,12 +494,12 @@ def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) 
             if event.event_id == anchor.event_id and (text.call is None or event.call is not None)
         ]
         if own:
-            same = [pair for pair in own if text.is_in(pair[1])]
+            same = [pair for pair in own if text.is_text_of_event(pair[1])]
             place = _choose_place(same or own, text, histories)
             return place._replace(is_text_changed=not same) if place else None
         # An event with another id is another event, even if its text is the same.
         candidates = [pair for pair in candidates if pair[1].event_id is None]
-    candidates = [pair for pair in candidates if text.is_in(pair[1])]
+    candidates = [pair for pair in candidates if text.is_text_of_event(pair[1])]
     if anchor.timestamp is not None:
         times = {id(event): event.timestamp for _, event in candidates}
         same = [
@@ -572,7 +572,7 @@ def _hash_event(event: ConversationEvent) -> str:
     return sha256(content.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
+def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
     """Yield a hash for each turn.
 
     The hash covers one event of this turn and one event of each earlier turn.

@@ -502,7 +502,7 @@ class EmbeddingWorker:
         """Embed the chunks of this entry before all others, because the user is reading it."""
         self._entry_to_embed_first = entry_id
         if (queue := self._queue) is not None:
-            queue.prefer_entries([entry_id])
+            queue.embed_entries_first([entry_id])
 
     def set_embedding_paused(self, is_paused: bool) -> None:
         """Pause the embedding of passages, or continue it. Raises `OSError` if the change cannot be recorded.
@@ -601,7 +601,7 @@ class EmbeddingWorker:
         left, total = queue.count_missing_vectors(hidden=question.hidden) if queue else (0, 0)
         if queue is None or not left:
             return SemanticRanking(ranked)
-        queue.prefer_entries_of_chunks(question.worded[:PREFERRED_HITS])
+        queue.embed_entries_of_chunks_first(question.worded[:PREFERRED_HITS])
         return SemanticRanking(
             ranked,
             Notice("passages_pending", {"total": left}),
@@ -755,7 +755,7 @@ class EmbeddingWorker:
                     on_progress=self._report_embedding_progress, stop=self._stop,
                     get_embedding_pause_reason=self._find_pause_reason,
                 )  # fmt: skip
-                queue.prefer_entries([self._entry_to_embed_first])
+                queue.embed_entries_first([self._entry_to_embed_first])
                 self._queue = queue
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)

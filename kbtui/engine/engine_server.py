@@ -203,7 +203,7 @@ class EngineServer:
                 return
             self._clients.add(client)
             self._last_event = time.monotonic()
-            slot = self._greet_client(client, greeting)
+            slot = self._answer_hello_message(client, greeting)
             while not self._should_end.is_set():
                 request = await read_protocol_frame(reader)
                 self._last_event = time.monotonic()
@@ -237,7 +237,7 @@ class EngineServer:
             self._last_seen = self._last_event = time.monotonic()
             client.close()
 
-    def _greet_client(
+    def _answer_hello_message(
         self, client: ClientConnection, greeting: HelloMessage
     ) -> PooledWorkspace | None:
         """Answer a client's hello message. Return the requested workspace, which may not be open yet.

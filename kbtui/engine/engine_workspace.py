@@ -309,7 +309,7 @@ class EngineWorkspace:
 
     def check_files_soon(self) -> None:
         """Look for changed files for a client that needs them, unless the last check was recent."""
-        self._file_watcher.check_soon()
+        self._file_watcher.check_roots_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
         """Call `work` in a thread of this workspace, in its client environment."""
@@ -389,7 +389,7 @@ class EngineWorkspace:
         self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
-            self._session_keeper.request_check()
+            self._session_keeper.request_archiving()
         if changes or not self._index_worker.has_reported_generation:
             self._index_worker.has_reported_generation = True
             self._embedding_worker.set_generation_to_embed(self._index_worker.generation_directory)

@@ -262,7 +262,7 @@ class FileWatcher:
             alarm, self._alarm = self._alarm, None
             os.close(alarm)
 
-    def check_soon(self) -> None:
+    def check_roots_soon(self) -> None:
         """Check the roots for a client that needs the files, unless they were checked recently."""
         self._used_at = time.monotonic()
         if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:

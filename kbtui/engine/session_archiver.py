@@ -47,7 +47,7 @@ class SessionArchiver:
         )
 
     def start_thread(self) -> None:
-        """Start the thread, if the settings name an agent. It waits for `request_check`."""
+        """Start the thread, if the settings name an agent. It waits for `request_archiving`."""
         if self._agents:
             self._thread.start()
 
@@ -63,7 +63,7 @@ class SessionArchiver:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def request_check(self) -> None:
+    def request_archiving(self) -> None:
         """Request that new and changed sessions are kept. The call returns at once."""
         self._wake.set()
 

@@ -200,11 +200,11 @@ class EmbeddingQueue:
             )
         return max(0, left), total
 
-    def prefer_entries(self, entry_ids: Sequence[str]) -> None:
+    def embed_entries_first(self, entry_ids: Sequence[str]) -> None:
         """Embed these entries next, in this order. Any thread may call this."""
         self._preferred_entries = list(entry_ids)
 
-    def prefer_entries_of_chunks(self, numbers: Sequence[int]) -> None:
+    def embed_entries_of_chunks_first(self, numbers: Sequence[int]) -> None:
         """Embed the entries of these chunks next, in this order. Any thread may call this."""
         self._preferred_chunks = numbers
 

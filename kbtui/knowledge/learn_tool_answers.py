@@ -66,7 +66,7 @@ class LearnToolCaller(NamedTuple):
     masked: bool = False
 
     @property
-    def names_room(self) -> int:
+    def max_characters_of_names(self) -> int:
         """The maximum number of characters for the names of subjects whose texts do not fit into an answer."""
         if self.max_chars is None:
             return MAX_NAMES_CHARACTERS
@@ -209,7 +209,7 @@ def _format_subject_blocks(
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
     """Return the texts of subjects in tags, the subjects that do not fit, and how many subjects are unreadable."""
-    room = None if caller.max_chars is None else caller.max_chars - caller.names_room
+    room = None if caller.max_chars is None else caller.max_chars - caller.max_characters_of_names
     blocks: list[str] = []
     failed = 0
     for number, part in enumerate(wanted):
@@ -334,7 +334,9 @@ def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
 def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     """Return the note that lists the subjects that did not fit."""
     # The note and its last line also take room.
-    lines = _list_fitting_names(parts, max(0, caller.names_room - 2 * _NOTE_CHARACTERS))
+    lines = _list_fitting_names(
+        parts, max(0, caller.max_characters_of_names - 2 * _NOTE_CHARACTERS)
+    )
     if left := parts[len(lines) :]:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")
     count = format_counted_noun(len(parts), "subject was", "subjects were")

@@ -43,7 +43,7 @@ class UntrustedLibrary(UnusableLibrary):
 
 
 @dataclass(frozen=True)
-class PartReference:
+class LibraryPartReference:
     """A part of a version. `name` is the SHA-256 of the part, and `contents_checksum` that of its first bytes."""
 
     name: str
@@ -87,12 +87,12 @@ class LibraryManifest:
     chunking: int
     model: str | None
     topics: list[PublishedTopic]
-    parts: list[PartReference]
+    parts: list[LibraryPartReference]
     retired: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     format: int = MANIFEST_FORMAT
 
-    def list_parts_of_kind(self, kind: str) -> list[PartReference]:
+    def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
         """Return the parts of texts or of vectors, in order."""
         return [part for part in self.parts if part.kind == kind]
 
@@ -143,7 +143,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         )
     if len(values["parts"]) > MAX_PARTS or len(values["topics"]) > MAX_TOPICS:
         raise UnusableLibrary("the library has too many parts or topics")
-    parts = [PartReference(**part) for part in values.pop("parts")]
+    parts = [LibraryPartReference(**part) for part in values.pop("parts")]
     topics = [PublishedTopic(**topic) for topic in values.pop("topics")]
     for part in parts:
         numbers = (part.size, part.contents_bytes)
@@ -213,11 +213,11 @@ def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def verify_part(data: bytes, part: PartReference) -> bool:
+def verify_part(data: bytes, part: LibraryPartReference) -> bool:
     """Return whether the bytes have the checksum of a part."""
     return len(data) == part.size and sha256(data).hexdigest() == part.name
 
 
-def verify_contents(data: bytes, part: PartReference) -> bool:
+def verify_contents(data: bytes, part: LibraryPartReference) -> bool:
     """Return whether the bytes have the checksum of a part's table of contents."""
     return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum

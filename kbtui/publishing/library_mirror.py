@@ -42,9 +42,9 @@ from kbtui.publishing.library_manifest import (
     verify_contents,
 )
 from kbtui.publishing.library_parts import (
-    DamagedPart,
-    TextContents,
-    VectorContents,
+    DamagedLibraryPart,
+    TextPartContents,
+    VectorPartContents,
     parse_contents,
     read_entry,
     read_vectors,
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.publishing.library_manifest import PartReference
-    from kbtui.publishing.library_parts import EntryKey, PartEntry
+    from kbtui.publishing.library_manifest import LibraryPartReference
+    from kbtui.publishing.library_parts import EntryKey, LibraryPartEntry
     from kbtui.workspace import Workspace
     from kbtui.workspace.library_settings import SubscriptionSettings
 
@@ -101,15 +101,15 @@ class PullResult:
         return not (self.entries or self.removed or self.vectors)
 
 
-class _PartGone(Exception):
+class _PartDeletedDuringPull(Exception):
     """A part was deleted while it was read, so there must be a newer version."""
 
 
 class _EntrySource(NamedTuple):
     """The part that contains an entry of a version, and the entry's place in the part."""
 
-    part: PartReference
-    entry: PartEntry
+    part: LibraryPartReference
+    entry: LibraryPartEntry
 
 
 def pull_library(
@@ -119,7 +119,7 @@ def pull_library(
 ) -> PullResult:
     """Bring a mirror up to date with its library; create it first if there is none.
 
-    Raises `StoreError`, `UnusableLibrary`, `DamagedPart` or another `KbtuiError`. After an error,
+    Raises `StoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
     make_private_directory(mirror.directory)
@@ -129,9 +129,9 @@ def pull_library(
                 try:
                     result = _LibraryPull(mirror, settings, db, on_progress).pull()
                     break
-                except _PartGone as gone:
+                except _PartDeletedDuringPull as gone:
                     if attempt == MAX_ATTEMPTS - 1:
-                        raise DamagedPart(
+                        raise DamagedLibraryPart(
                             "a part is missing from the store",
                             where=str(gone),
                             hint="publish the library again",
@@ -229,33 +229,33 @@ class _LibraryPull:
             shutil.rmtree(self._staging, ignore_errors=True)
         return self._result
 
-    def _get_contents(self, part: PartReference) -> TextContents | VectorContents:
+    def _get_contents(self, part: LibraryPartReference) -> TextPartContents | VectorPartContents:
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None:
             return parse_contents(row[0])
         data = self._store.read_range(part.path, part.contents_bytes)
         self._result.requests += 1
         if data is None:
-            raise _PartGone(self._store.locate(part.path))
+            raise _PartDeletedDuringPull(self._store.locate(part.path))
         self._result.fetched_bytes += len(data)
         where = self._store.locate(part.path)
         if not verify_contents(data, part):
-            raise DamagedPart("the part is damaged: its checksum differs", where=where)
+            raise DamagedLibraryPart("the part is damaged: its checksum differs", where=where)
         try:
             contents = parse_contents(data)
-        except DamagedPart as error:
-            raise DamagedPart(error.message, where=where) from error
-        if isinstance(contents, TextContents) != (part.kind == "texts"):
-            raise DamagedPart("the kind of the part differs from the manifest", where=where)
+        except DamagedLibraryPart as error:
+            raise DamagedLibraryPart(error.message, where=where) from error
+        if isinstance(contents, TextPartContents) != (part.kind == "texts"):
+            raise DamagedLibraryPart("the kind of the part differs from the manifest", where=where)
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
-    def _get_part(self, part: PartReference) -> bytes:
+    def _get_part(self, part: LibraryPartReference) -> bytes:
         try:
             data = read_whole_part(self._store, part)
-        except DamagedPart as error:
+        except DamagedLibraryPart as error:
             if "missing" in error.message:
-                raise _PartGone(self._store.locate(part.path)) from error
+                raise _PartDeletedDuringPull(self._store.locate(part.path)) from error
             raise
         self._result.requests += 1
         self._result.fetched_bytes += len(data)
@@ -266,7 +266,7 @@ class _LibraryPull:
         found: dict[EntryKey, _EntrySource] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
-            if isinstance(contents, TextContents):
+            if isinstance(contents, TextPartContents):
                 for key in contents.removed:
                     found.pop(key, None)
                 found |= {entry.key: _EntrySource(part, entry) for entry in contents.entries}
@@ -291,8 +291,10 @@ class _LibraryPull:
                 path = self._staging / str(len(staged))
                 try:
                     path.write_bytes(read_entry(data, part.contents_bytes, source.entry))
-                except DamagedPart as error:
-                    raise DamagedPart(error.message, where=self._store.locate(part.path)) from error
+                except DamagedLibraryPart as error:
+                    raise DamagedLibraryPart(
+                        error.message, where=self._store.locate(part.path)
+                    ) from error
                 path.chmod(0o444)
                 staged[key] = path
             self._report_part()
@@ -312,7 +314,7 @@ class _LibraryPull:
         applied = set(json.loads(_get_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorContents)
+            assert isinstance(contents, VectorPartContents)
             if part.name in applied:
                 continue
             known = find_known_hashes(self._db, contents.model, contents.hashes)
@@ -333,12 +335,12 @@ class _LibraryPull:
             self._remove_unneeded_vectors(parts)
         _set_state(self._db, "vectors", json.dumps(names))
 
-    def _remove_unneeded_vectors(self, parts: list[PartReference]) -> None:
+    def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
         """Remove the vectors that no part of the version has."""
         needed: set[tuple[str, bytes]] = set()
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorContents)
+            assert isinstance(contents, VectorPartContents)
             needed.update((contents.model, key) for key in contents.hashes)
         held = self._db.execute("SELECT model, hash FROM vectors").fetchall()
         gone = [row for row in held if row not in needed]

@@ -41,11 +41,11 @@ EntryKey = tuple[str, ...]
 """What identifies an entry: `("subject", topic, path)` or `("conversation", id)`."""
 
 
-class DamagedPart(KbtuiError):
+class DamagedLibraryPart(KbtuiError):
     """A part is damaged, or was not written by kbtui."""
 
 
-class PublishedText(NamedTuple):
+class PublishedEntryText(NamedTuple):
     """An entry to publish: its key, and the bytes of its file."""
 
     key: EntryKey
@@ -57,7 +57,7 @@ class PublishedText(NamedTuple):
         return sha256(self.data).hexdigest()
 
 
-class PartEntry(NamedTuple):
+class LibraryPartEntry(NamedTuple):
     """An entry in a part: its key, its checksum, its size, and the position of its compressed bytes."""
 
     key: EntryKey
@@ -68,15 +68,15 @@ class PartEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextContents:
+class TextPartContents:
     """The table of contents of a part of texts. `removed` has the keys of entries that are gone."""
 
-    entries: list[PartEntry]
+    entries: list[LibraryPartEntry]
     removed: list[EntryKey]
 
 
 @dataclass(frozen=True)
-class VectorContents:
+class VectorPartContents:
     """The table of contents of a part of vectors."""
 
     model: str
@@ -84,7 +84,7 @@ class VectorContents:
     hashes: list[bytes]
 
 
-class EncodedPart(NamedTuple):
+class EncodedLibraryPart(NamedTuple):
     """A part as bytes. The first `contents_bytes` of them are the table of contents."""
 
     data: bytes
@@ -101,7 +101,9 @@ class EncodedPart(NamedTuple):
         return sha256(self.data[: self.contents_bytes]).hexdigest()
 
 
-def encode_text_part(texts: Sequence[PublishedText], removed: Iterable[EntryKey]) -> EncodedPart:
+def encode_text_part(
+    texts: Sequence[PublishedEntryText], removed: Iterable[EntryKey]
+) -> EncodedLibraryPart:
     """Return a part with these entries. Equal entries give equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
@@ -113,7 +115,9 @@ def encode_text_part(texts: Sequence[PublishedText], removed: Iterable[EntryKey]
     return _join_part(contents, b"", b"".join(bodies))
 
 
-def encode_vector_part(model: str, hashes: Sequence[bytes], vectors: np.ndarray) -> EncodedPart:
+def encode_vector_part(
+    model: str, hashes: Sequence[bytes], vectors: np.ndarray
+) -> EncodedLibraryPart:
     """Return a part with vectors. `hashes` are those of the embedded texts, one for each row of `vectors`."""
     contents = {
         "kind": "vectors",
@@ -124,78 +128,82 @@ def encode_vector_part(model: str, hashes: Sequence[bytes], vectors: np.ndarray)
     return _join_part(contents, b"".join(hashes), vectors.astype("<f2").tobytes())
 
 
-def _join_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedPart:
+def _join_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedLibraryPart:
     packed = zlib.compress(json.dumps(contents, separators=(",", ":")).encode(), 6)
     beginning = _MAGIC + _LENGTHS.pack(len(packed), len(table)) + packed + table
-    return EncodedPart(beginning + body, len(beginning))
+    return EncodedLibraryPart(beginning + body, len(beginning))
 
 
 def decompress_bounded(data: bytes, size: int) -> bytes:
-    """Decompress bytes. Raises `DamagedPart` if the result does not have exactly `size` bytes."""
+    """Decompress bytes. Raises `DamagedLibraryPart` if the result does not have exactly `size` bytes."""
     try:
         stream = zlib.decompressobj()
         found = stream.decompress(data, size + 1)
     except zlib.error as error:
-        raise DamagedPart(f"it cannot be decompressed: {error}") from error
+        raise DamagedLibraryPart(f"it cannot be decompressed: {error}") from error
     if len(found) != size or not stream.eof:
-        raise DamagedPart("the size of an entry is wrong")
+        raise DamagedLibraryPart("the size of an entry is wrong")
     return found
 
 
-def parse_contents(data: bytes) -> TextContents | VectorContents:
-    """Parse the beginning of a part. Raises `DamagedPart`."""
+def parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
+    """Parse the beginning of a part. Raises `DamagedLibraryPart`."""
     try:
         return _parse_contents(data)
-    except DamagedPart:
+    except DamagedLibraryPart:
         raise
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
-        raise DamagedPart(f"its table of contents is invalid ({type(error).__name__})") from error
+        raise DamagedLibraryPart(
+            f"its table of contents is invalid ({type(error).__name__})"
+        ) from error
 
 
-def _parse_contents(data: bytes) -> TextContents | VectorContents:
+def _parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
     if not data.startswith(_MAGIC):
-        raise DamagedPart("it is not a part of a library, or it is from a later version of kbtui")
+        raise DamagedLibraryPart(
+            "it is not a part of a library, or it is from a later version of kbtui"
+        )
     start = len(_MAGIC) + _LENGTHS.size
     packed, table = _LENGTHS.unpack(data[len(_MAGIC) : start])
     if start + packed + table > len(data) or packed > MAX_CONTENTS_BYTES:
-        raise DamagedPart("its table of contents is cut")
+        raise DamagedLibraryPart("its table of contents is cut")
     stream = zlib.decompressobj()
     text = stream.decompress(data[start : start + packed], MAX_CONTENTS_BYTES)
     if not stream.eof:
-        raise DamagedPart("its table of contents is too large")
+        raise DamagedLibraryPart("its table of contents is too large")
     contents = json.loads(text)
     if contents["kind"] == "vectors":
         return _parse_vector_contents(contents, data[start + packed : start + packed + table])
     if contents["kind"] != "texts":
-        raise DamagedPart("it has an unknown kind")
+        raise DamagedLibraryPart("it has an unknown kind")
     entries, removed = contents["entries"], contents["removed"]
     if len(entries) + len(removed) > MAX_ENTRIES_PER_PART:
-        raise DamagedPart("it has too many entries")
-    return TextContents(
+        raise DamagedLibraryPart("it has too many entries")
+    return TextPartContents(
         [_parse_entry(entry) for entry in entries], [check_entry_key(key) for key in removed]
     )
 
 
-def _parse_entry(entry: list[Any]) -> PartEntry:
+def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
     key, checksum, size, start, length = entry
     numbers = (size, start, length)
     if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
-        raise DamagedPart("an entry has an invalid size or position")
+        raise DamagedLibraryPart("an entry has an invalid size or position")
     if size > MAX_ENTRY_BYTES:
-        raise DamagedPart("an entry is too large")
+        raise DamagedLibraryPart("an entry is too large")
     if not isinstance(checksum, str) or len(checksum) != 64:
-        raise DamagedPart("an entry has an invalid checksum")
-    return PartEntry(check_entry_key(key), checksum, size, start, length)
+        raise DamagedLibraryPart("an entry has an invalid checksum")
+    return LibraryPartEntry(check_entry_key(key), checksum, size, start, length)
 
 
 def check_entry_key(key: Any) -> EntryKey:
-    """Return a key. Raises `DamagedPart` if it could name a file outside its directory."""
+    """Return a key. Raises `DamagedLibraryPart` if it could name a file outside its directory."""
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
-        raise DamagedPart("an entry has an invalid name")
+        raise DamagedLibraryPart("an entry has an invalid name")
     kind, *rest = key or ("",)
     is_subject = kind == "subject" and len(rest) == 2
     if not is_subject and not (kind == "conversation" and len(rest) == 1):
-        raise DamagedPart("an entry has an unknown kind")
+        raise DamagedLibraryPart("an entry has an unknown kind")
     paths = [rest[0], *rest[1].split("/")] if is_subject else rest
     for name in paths:
         if (
@@ -207,39 +215,39 @@ def check_entry_key(key: Any) -> EntryKey:
             or find_file_name_problem(name)
             or len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
         ):
-            raise DamagedPart(f"an entry has a name that is not allowed: {name[:80]!r}")
+            raise DamagedLibraryPart(f"an entry has a name that is not allowed: {name[:80]!r}")
     if sum(len(one.encode("utf-8", "surrogatepass")) for one in rest) > MAX_PATH_BYTES:
-        raise DamagedPart("an entry has a name that is too long")
+        raise DamagedLibraryPart("an entry has a name that is too long")
     return tuple(key)
 
 
-def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorContents:
+def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPartContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
-        raise DamagedPart("the number of its vectors is wrong")
+        raise DamagedLibraryPart("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
-        raise DamagedPart("it has vectors of an invalid size")
+        raise DamagedLibraryPart("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
-    return VectorContents(model, dimension, hashes)
+    return VectorPartContents(model, dimension, hashes)
 
 
-def read_entry(data: bytes, contents_bytes: int, entry: PartEntry) -> bytes:
-    """Return the file of an entry in a part of texts. Raises `DamagedPart`."""
+def read_entry(data: bytes, contents_bytes: int, entry: LibraryPartEntry) -> bytes:
+    """Return the file of an entry in a part of texts. Raises `DamagedLibraryPart`."""
     start = contents_bytes + entry.start
     found = decompress_bounded(data[start : start + entry.length], entry.size)
     if sha256(found).hexdigest() != entry.checksum:
-        raise DamagedPart(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
+        raise DamagedLibraryPart(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
     return found
 
 
-def read_vectors(data: bytes, contents_bytes: int, contents: VectorContents) -> list[bytes]:
-    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedPart`."""
+def read_vectors(data: bytes, contents_bytes: int, contents: VectorPartContents) -> list[bytes]:
+    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPart`."""
     import numpy as np
 
     row = 2 * contents.dimension
     body = data[contents_bytes:]
     if len(body) != row * len(contents.hashes):
-        raise DamagedPart("its vectors are cut")
+        raise DamagedLibraryPart("its vectors are cut")
     if not np.isfinite(np.frombuffer(body, dtype="<f2")).all():
-        raise DamagedPart("a vector is not a number")
+        raise DamagedLibraryPart("a vector is not a number")
     return [body[at : at + row] for at in range(0, len(body), row)]

@@ -17,7 +17,7 @@ from kbtui.index.published_vectors import LOOKED_UP_HASHES, PublishedVectors
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
-    PartReference,
+    LibraryPartReference,
     encode_manifest,
     parse_manifest,
     verify_contents,
@@ -25,10 +25,10 @@ from kbtui.publishing.library_manifest import (
 )
 from kbtui.publishing.library_parts import (
     PARTS_PREFIX,
-    DamagedPart,
-    EncodedPart,
-    TextContents,
-    VectorContents,
+    DamagedLibraryPart,
+    EncodedLibraryPart,
+    TextPartContents,
+    VectorPartContents,
     encode_text_part,
     encode_vector_part,
     parse_contents,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from kbtui.index.embedding_model import EmbeddingModelSource
-    from kbtui.publishing.library_parts import EntryKey, PublishedText
+    from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.workspace import Workspace
 
@@ -119,8 +119,8 @@ class PublishedState:
 
     manifest: LibraryManifest | None = None
     tag: str | None = None
-    texts: dict[str, TextContents] = field(default_factory=dict)
-    vectors: dict[str, VectorContents] = field(default_factory=dict)
+    texts: dict[str, TextPartContents] = field(default_factory=dict)
+    vectors: dict[str, VectorPartContents] = field(default_factory=dict)
 
 
 @dataclass
@@ -156,35 +156,37 @@ def read_published_state(store: LibraryStore, key: str = "") -> PublishedState:
     state = PublishedState(manifest, found.tag)
     for part in manifest.parts:
         contents = read_part_contents(store, part)
-        if isinstance(contents, TextContents):
+        if isinstance(contents, TextPartContents):
             state.texts[part.name] = contents
         else:
             state.vectors[part.name] = contents
     return state
 
 
-def read_part_contents(store: LibraryStore, part: PartReference) -> TextContents | VectorContents:
-    """Read and verify the table of contents of a part. Raises `DamagedPart`."""
+def read_part_contents(
+    store: LibraryStore, part: LibraryPartReference
+) -> TextPartContents | VectorPartContents:
+    """Read and verify the table of contents of a part. Raises `DamagedLibraryPart`."""
     data = store.read_range(part.path, part.contents_bytes)
     if data is None:
-        raise DamagedPart("the part is missing", where=store.locate(part.path))
+        raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_contents(data, part):
-        raise DamagedPart(
+        raise DamagedLibraryPart(
             "the part is damaged: its checksum differs", where=store.locate(part.path)
         )
     contents = parse_contents(data)
-    if isinstance(contents, TextContents) != (part.kind == "texts"):
-        raise DamagedPart("the part has another kind", where=store.locate(part.path))
+    if isinstance(contents, TextPartContents) != (part.kind == "texts"):
+        raise DamagedLibraryPart("the part has another kind", where=store.locate(part.path))
     return contents
 
 
-def read_whole_part(store: LibraryStore, part: PartReference) -> bytes:
-    """Read and verify a part. Raises `DamagedPart`."""
+def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
+    """Read and verify a part. Raises `DamagedLibraryPart`."""
     found = store.read_object(part.path, part.size)
     if found is None:
-        raise DamagedPart("the part is missing", where=store.locate(part.path))
+        raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_part(found.data, part):
-        raise DamagedPart(
+        raise DamagedLibraryPart(
             "the part is damaged: its checksum differs", where=store.locate(part.path)
         )
     return found.data
@@ -210,12 +212,12 @@ class LibraryPublisher:
         self._embedder, self._private_key = embedder, private_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
         self._state = read_published_state(store, public_key)
-        self._sent: list[PartReference] = []
+        self._sent: list[LibraryPartReference] = []
         self._in_store: set[str] | None = None
         self.result = self._compare_entries()
 
     @property
-    def _old_parts(self) -> list[PartReference]:
+    def _old_parts(self) -> list[LibraryPartReference]:
         return self._state.manifest.parts if self._state.manifest else []
 
     def _compare_entries(self) -> PublishResult:
@@ -236,7 +238,7 @@ class LibraryPublisher:
             result.version = self._state.manifest.number
         return result
 
-    def _resolve_texts(self, parts: Iterable[PartReference]) -> dict[EntryKey, str]:
+    def _resolve_texts(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
         """Return the checksums of the entries that these parts make up, by key."""
         found: dict[EntryKey, str] = {}
         for part in parts:
@@ -279,14 +281,14 @@ class LibraryPublisher:
         self._delete_unneeded_parts(manifest, now)
         return self.result
 
-    def _update_texts(self) -> list[PartReference]:
+    def _update_texts(self) -> list[LibraryPartReference]:
         """Send parts with new and changed texts; return the parts of texts of the new version."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
         for part in self._list_old_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
-        def is_needed(part: PartReference) -> bool:
+        def is_needed(part: LibraryPartReference) -> bool:
             entries = self._state.texts[part.name].entries
             total = sum(entry.length for entry in entries)
             live = sum(
@@ -311,7 +313,7 @@ class LibraryPublisher:
             kept.append(self._send_part(encode_text_part([], removed), "texts"))
         return kept
 
-    def _update_vectors(self) -> list[PartReference]:
+    def _update_vectors(self) -> list[LibraryPartReference]:
         """Send the vectors that the library lacks; return the parts of vectors of the new version."""
         old = self._list_old_parts("vectors")
         if self._embedder is None:
@@ -321,7 +323,7 @@ class LibraryPublisher:
         model, needed = self._embedder.model.key, self._entries.embedded
         same = [part for part in old if self._state.vectors[part.name].model == model]
 
-        def is_needed(part: PartReference) -> bool:
+        def is_needed(part: LibraryPartReference) -> bool:
             hashes = self._state.vectors[part.name].hashes
             return sum(map(needed.__contains__, hashes)) >= MIN_LIVE_SHARE * len(hashes)
 
@@ -357,18 +359,18 @@ class LibraryPublisher:
         self.result.computed = self._embedder.computed - before
         return kept
 
-    def _list_old_parts(self, kind: str) -> list[PartReference]:
+    def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         return [part for part in self._old_parts if part.kind == kind]
 
     @staticmethod
-    def _drop_small_parts(parts: list[PartReference]) -> list[PartReference]:
+    def _drop_small_parts(parts: list[LibraryPartReference]) -> list[LibraryPartReference]:
         """Return the parts without those that are to be joined because there are too many small ones."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 
-    def _send_part(self, part: EncodedPart, kind: str) -> PartReference:
+    def _send_part(self, part: EncodedLibraryPart, kind: str) -> LibraryPartReference:
         """Write a part, unless the store has it already, for example from an interrupted publish."""
-        reference = PartReference(
+        reference = LibraryPartReference(
             part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
         )
         if self._in_store is None:
@@ -380,7 +382,7 @@ class LibraryPublisher:
             self.result.sent_bytes += len(part.data)
         return reference
 
-    def _make_manifest(self, parts: list[PartReference], now: float) -> LibraryManifest:
+    def _make_manifest(self, parts: list[LibraryPartReference], now: float) -> LibraryManifest:
         old = self._state.manifest
         names = {part.name for part in parts}
         retired = {
@@ -429,9 +431,9 @@ class LibraryPublisher:
         self.result.deleted = len(gone)
 
 
-def _split_by_size(texts: list[PublishedText]) -> Iterator[list[PublishedText]]:
+def _split_by_size(texts: list[PublishedEntryText]) -> Iterator[list[PublishedEntryText]]:
     """Yield the texts in groups of about `TEXT_PART_BYTES`."""
-    group: list[PublishedText] = []
+    group: list[PublishedEntryText] = []
     size = 0
     for text in texts:
         group.append(text)

@@ -72,20 +72,20 @@ class LibraryStore:
             self._directory = Path(uri)
             if not create and not self._directory.is_dir():
                 raise NothingFound("there is no such directory", where=uri)
-            with self._word_errors():
+            with self._convert_store_errors():
                 self._store: Any = LocalStore(uri, mkdir=create)
             return
         if uri.partition(":")[0] not in SCHEMES:
             hint = f"use a directory, or a URI that begins with {', '.join(f'{s}://' for s in SCHEMES)}"
             raise UsageError("this kind of store is not supported", where=uri, hint=hint)
-        with self._word_errors():
+        with self._convert_store_errors():
             self._store = from_url(
                 uri, retry_config={"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
             )
 
     def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
         """Return an object, or None if it does not exist. Raises `StoreError` if it has more than `max_bytes` bytes."""
-        with self._word_errors(name):
+        with self._convert_store_errors(name):
             try:
                 found = obstore.get(self._store, name)
                 if found.meta["size"] > max_bytes:
@@ -100,7 +100,7 @@ class LibraryStore:
 
     def read_range(self, name: str, length: int) -> bytes | None:
         """Return the first `length` bytes of an object, or None if the object does not exist."""
-        with self._word_errors(name):
+        with self._convert_store_errors(name):
             try:
                 return bytes(obstore.get_range(self._store, name, start=0, length=length))
             except FileNotFoundError:
@@ -108,7 +108,7 @@ class LibraryStore:
 
     def write_part(self, name: str, data: bytes) -> None:
         """Write an object that never changes, because its name is a hash of its content."""
-        with self._word_errors(name):
+        with self._convert_store_errors(name):
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
 
     def replace_manifest(self, data: bytes, tag: str | None) -> None:
@@ -116,7 +116,7 @@ class LibraryStore:
 
         Raises `ManifestReplaced` if another writer was faster.
         """
-        with self._word_errors(MANIFEST_NAME):
+        with self._convert_store_errors(MANIFEST_NAME):
             try:
                 if self._directory is not None:
                     self._replace_manifest_file(data, tag)
@@ -150,7 +150,7 @@ class LibraryStore:
 
         A store that does not refuse would let two writers overwrite each other's manifests.
         """
-        with self._word_errors(_CLOCK_NAME):
+        with self._convert_store_errors(_CLOCK_NAME):
             obstore.put(self._store, _CLOCK_NAME, b"kbtui\n")
             now: float = obstore.head(self._store, _CLOCK_NAME)["last_modified"].timestamp()
             try:
@@ -165,7 +165,7 @@ class LibraryStore:
 
     def list_parts(self, prefix: str) -> list[StoredPart]:
         """Return the objects whose names begin with the path `prefix`."""
-        with self._word_errors(prefix):
+        with self._convert_store_errors(prefix):
             return [
                 StoredPart(meta["path"], meta["size"], meta["last_modified"].timestamp())
                 for batch in obstore.list(self._store, prefix)
@@ -175,7 +175,7 @@ class LibraryStore:
     def delete_parts(self, names: Iterable[str]) -> None:
         """Delete objects; those that do not exist are ignored."""
         for name in names:
-            with self._word_errors(name):
+            with self._convert_store_errors(name):
                 try:
                     obstore.delete(self._store, name)
                 except FileNotFoundError:
@@ -186,7 +186,7 @@ class LibraryStore:
         return f"{self.uri}/{name}"
 
     @contextmanager
-    def _word_errors(self, name: str = "") -> Iterator[None]:
+    def _convert_store_errors(self, name: str = "") -> Iterator[None]:
         try:
             yield
         except KbtuiError:

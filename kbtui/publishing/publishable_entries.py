@@ -29,9 +29,9 @@ from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.publishing.library_manifest import PublishedTopic
 from kbtui.publishing.library_parts import (
     MAX_ENTRY_BYTES,
-    DamagedPart,
+    DamagedLibraryPart,
     EntryKey,
-    PublishedText,
+    PublishedEntryText,
     check_entry_key,
 )
 from kbtui.secret_detection import find_secrets
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
 
-class LeftOutEntry(NamedTuple):
+class UnpublishedEntry(NamedTuple):
     """An entry that is not published, and why. `detail` is a phrase for people."""
 
     ref: str
@@ -65,14 +65,14 @@ class PublishableEntries:
     """
 
     topics: list[PublishedTopic] = field(default_factory=list)
-    texts: dict[EntryKey, PublishedText] = field(default_factory=dict)
+    texts: dict[EntryKey, PublishedEntryText] = field(default_factory=dict)
     embedded: dict[bytes, str] = field(default_factory=dict)
-    left_out: list[LeftOutEntry] = field(default_factory=list)
+    left_out: list[UnpublishedEntry] = field(default_factory=list)
     masked: dict[str, int] = field(default_factory=dict)
     hidden: int = 0
     passages: int = 0
 
-    def add_entry(self, text: PublishedText, title: str, chunks: Iterator[Chunk]) -> None:
+    def add_entry(self, text: PublishedEntryText, title: str, chunks: Iterator[Chunk]) -> None:
         """Add an entry with the texts of its passages."""
         self.texts[text.key] = text
         has_vectors = False
@@ -97,12 +97,14 @@ def collect_publishable_entries(
             continue
         try:
             check_entry_key(("subject", topic.id, "x"))
-        except DamagedPart as error:
-            found.left_out.append(LeftOutEntry(topic.id, "name", error.message))
+        except DamagedLibraryPart as error:
+            found.left_out.append(UnpublishedEntry(topic.id, "name", error.message))
             continue
         texts = (topic.title, topic.introduction, topic.description)
-        if kinds := _name_secrets("\n".join(filter(None, texts))):
-            found.left_out.append(LeftOutEntry(topic.id, "secret", f"its description has {kinds}"))
+        if kinds := _describe_secrets("\n".join(filter(None, texts))):
+            found.left_out.append(
+                UnpublishedEntry(topic.id, "secret", f"its description has {kinds}")
+            )
             continue
         found.topics.append(PublishedTopic(topic.id, *texts))
         for subject in knowledge.iterate_subjects(topic.id):
@@ -117,7 +119,7 @@ def collect_publishable_entries(
     return found
 
 
-def _name_secrets(text: str) -> str:
+def _describe_secrets(text: str) -> str:
     """Return the kinds and lines of the secrets in a text, such as `GitHub token (line 3)`; "" if there are none."""
     lines: dict[str, list[int]] = {}
     for secret in find_secrets(text):
@@ -131,23 +133,25 @@ def _add_subject(found: PublishableEntries, subject: Subject) -> None:
     try:
         text = read_subject_text(subject)
         key = check_entry_key(("subject", subject.topic, subject.relative))
-    except DamagedPart as error:
-        found.left_out.append(LeftOutEntry(subject.ref, "name", error.message))
+    except DamagedLibraryPart as error:
+        found.left_out.append(UnpublishedEntry(subject.ref, "name", error.message))
         return
     except KbtuiError as error:
-        found.left_out.append(LeftOutEntry(subject.ref, "unreadable", error.message))
+        found.left_out.append(UnpublishedEntry(subject.ref, "unreadable", error.message))
         return
     data = text.encode()
     if len(data) > MAX_ENTRY_BYTES:
         detail = f"it is larger than {MAX_ENTRY_BYTES:,} bytes"
-        found.left_out.append(LeftOutEntry(subject.ref, "too_large", detail))
+        found.left_out.append(UnpublishedEntry(subject.ref, "too_large", detail))
         return
-    if kinds := _name_secrets(text):
-        found.left_out.append(LeftOutEntry(subject.ref, "secret", f"it contains {kinds}"))
+    if kinds := _describe_secrets(text):
+        found.left_out.append(UnpublishedEntry(subject.ref, "secret", f"it contains {kinds}"))
         return
     split = split_front_matter(text)
     title = split.title or subject.slug.rpartition("/")[2]
-    found.add_entry(PublishedText(key, data), title, iter(split_subject_into_chunks("", split)))
+    found.add_entry(
+        PublishedEntryText(key, data), title, iter(split_subject_into_chunks("", split))
+    )
 
 
 def _select_conversations(
@@ -175,7 +179,7 @@ def _add_conversation(
     original = load_conversation(info)
     if info.problem or original.problems:
         detail = info.problem or original.problems[0]
-        found.left_out.append(LeftOutEntry(info.id, "unreadable", detail))
+        found.left_out.append(UnpublishedEntry(info.id, "unreadable", detail))
         return
     kinds = EVENT_KINDS.keys()
     shared = prepare_shared_conversation(original, original.turns, kinds, ())
@@ -185,12 +189,12 @@ def _add_conversation(
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:
         detail = f"it is larger than {MAX_FILE_BYTES:,} bytes"
-        found.left_out.append(LeftOutEntry(info.id, "too_large", detail))
+        found.left_out.append(UnpublishedEntry(info.id, "too_large", detail))
         return
     try:
         key = check_entry_key(("conversation", info.id))
-    except DamagedPart as error:
-        found.left_out.append(LeftOutEntry(info.id, "name", error.message))
+    except DamagedLibraryPart as error:
+        found.left_out.append(UnpublishedEntry(info.id, "name", error.message))
         return
     counts = Counter[str]()
     for secret in shared.masked or ():
@@ -198,4 +202,4 @@ def _add_conversation(
     if counts:
         found.masked[info.id] = counts.total()
     chunks = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
-    found.add_entry(PublishedText(key, data), masked.info.name, chunks)
+    found.add_entry(PublishedEntryText(key, data), masked.info.name, chunks)

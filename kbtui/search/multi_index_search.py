@@ -157,7 +157,7 @@ class _MultiIndexSearch:
         )
         if not self._runs:
             return answer._replace(mistakes=self._merge_mistakes(runs))
-        self._share_statistics()
+        self._use_summed_statistics()
         # The query is embedded while the keyword leg runs.
         text = first.query.spoken if request.mode != "lexical" else ""
         embedding = vectors.start_query_embedding(text) if vectors and text else None
@@ -216,7 +216,7 @@ class _MultiIndexSearch:
             merged.append(mistake)
         return tuple(merged)
 
-    def _share_statistics(self) -> None:
+    def _use_summed_statistics(self) -> None:
         """Make every index score its chunks by the summed statistics of all indexes."""
         statistics = {}
         for hidden in (False, True) if self._request.hidden else (False,):

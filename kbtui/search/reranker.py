@@ -76,7 +76,7 @@ class RankBonuses(NamedTuple):
         return self.title + self.length + self.place
 
     @property
-    def of_turn(self) -> float:
+    def turn_bonuses_total(self) -> float:
         """The sum of the bonuses that determine the place among the turns."""
         return self.words + self.reply + self.conversation
 
@@ -136,9 +136,9 @@ class Reranker:
         text around the passage, and counts function words.
         """
         total = sum(rarity for _, rarity in self._tokens) or 1.0
-        return [WORDS_WEIGHT * self._weigh_words(one.chunk.text) / total for one in turns]
+        return [WORDS_WEIGHT * self._sum_word_rarities(one.chunk.text) / total for one in turns]
 
-    def _weigh_words(self, text: str) -> float:
+    def _sum_word_rarities(self, text: str) -> float:
         """Return the sum of the rarities of the query's words in a text."""
         forms = set(self._language.split_words(text))
         stems = set(self._language.stem_text(text))
@@ -204,7 +204,9 @@ def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -
     scores = {
         number: score + bonuses.title + bonuses.length for number, (score, bonuses) in turns.items()
     }
-    order = sorted(turns, key=lambda number: -(scores[number] + turns[number][1].of_turn))
+    order = sorted(
+        turns, key=lambda number: -(scores[number] + turns[number][1].turn_bonuses_total)
+    )
     return {
         number: round(score - scores[number], SCORE_DIGITS)
         for number, score in zip(order, sorted(scores.values(), reverse=True), strict=True)

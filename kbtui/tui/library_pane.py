@@ -107,7 +107,7 @@ class LibraryFilter(NamedTuple):
         return any(part.filter.needs_summary for part in self.parts)
 
     @property
-    def awaits_lookup(self) -> bool:
+    def is_waiting_for_lookup(self) -> bool:
         """Whether the answer of the index to a condition is still missing."""
         return any(part.lookup and part.entries is None for part in self.parts)
 
@@ -272,7 +272,7 @@ def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneChoices) -
         yield _make_note_row("no-topics", "none yet")
     rows = [row for one in contents.listings for row in _make_topic_rows(one, contents, state)]
     yield from rows
-    if state.filter and contents.listings and not rows and not state.filter.awaits_lookup:
+    if state.filter and contents.listings and not rows and not state.filter.is_waiting_for_lookup:
         yield _make_note_row("no-subject", "nothing matches")
     yield ListRow("blank:topics", [], selectable=False)
 
@@ -422,7 +422,7 @@ def _make_conversations_section(
         yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
-    elif state.filter.awaits_lookup:
+    elif state.filter.is_waiting_for_lookup:
         yield _make_note_row("lookup", "looking up the filter in the index …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")

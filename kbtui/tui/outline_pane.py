@@ -228,12 +228,16 @@ class OutlinePane(BorderOnlyPane, Vertical):
         heads: Spans = [(f"{column.name:>{column.width}}", "dim") for column in columns]
         self._head.set_edge_texts([], heads)
         self._head.display = bool(heads)
-        empty = "Nothing matches. Esc clears the filter." if self._entries else self._why_empty
+        empty = (
+            "Nothing matches. Esc clears the filter."
+            if self._entries
+            else self._explain_empty_outline
+        )
         current = self._find_current_key() if select_current else None
         self.list.set_rows(rows, [(empty, "dim")], current)
 
     @property
-    def _why_empty(self) -> str:
+    def _explain_empty_outline(self) -> str:
         if self.is_loading_outline:
             return "Reading …"
         return "This page has no turns and no headings. Esc closes the outline."

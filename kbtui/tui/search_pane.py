@@ -115,11 +115,11 @@ class SearchBar(Horizontal):
 
     def show_search_scope(self, all_projects: bool) -> None:
         """Show whether the input searches all projects or this workspace."""
-        self._set_sign(all_projects)
+        self._show_scope_sign(all_projects)
         entry = self.query_one("#search", SearchInput)
         entry.placeholder = PLACEHOLDER_OF_ALL_PROJECTS if all_projects else PLACEHOLDER
 
-    def _set_sign(self, all_projects: bool) -> None:
+    def _show_scope_sign(self, all_projects: bool) -> None:
         command = "search_all" if all_projects else "search"
         spans: Spans = [(find_key_label_of_command(command, get_configured_keys(self)), "key")]
         if all_projects:
@@ -129,7 +129,7 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Yield the label of the key that starts a search, the input, and the workspace's name."""
-        self._set_sign(False)
+        self._show_scope_sign(False)
         yield self._sign
         yield SearchInput()
         name = LeftAndRightTextLine(id="workspace")

@@ -129,11 +129,11 @@ def test_what_the_user_reads_or_searched_for_is_embedded_next_and_nothing_twice(
     class Reader(Counting):
         def embed_texts(self, texts: Sequence[str]) -> Any:
             if len(encoder.texts) < 6:  # `long`, which is the newest, has begun
-                backlog.prefer_entries([subjects["s3"], "gone"])
-                backlog.prefer_entries_of_chunks([numbers[subjects["s7"]], 10**9])
+                backlog.embed_entries_first([subjects["s3"], "gone"])
+                backlog.embed_entries_of_chunks_first([numbers[subjects["s7"]], 10**9])
             return encoder.embed_texts(texts)
 
-    backlog.prefer_entries(["jp-c17800000001"])
+    backlog.embed_entries_first(["jp-c17800000001"])
     assert backlog.embed_missing_chunks(lambda is_bulk: Reader()) == 0
     order = [at for at, text in enumerate(encoder.texts) if text.startswith("Where is the badger")]
     assert order

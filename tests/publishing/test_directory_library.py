@@ -24,9 +24,9 @@ from kbtui.library import open_workspace
 from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
 from kbtui.publishing.library_mirror import describe_subscription
 from kbtui.publishing.library_parts import (
-    DamagedPart,
-    PublishedText,
-    TextContents,
+    DamagedLibraryPart,
+    PublishedEntryText,
+    TextPartContents,
     check_entry_key,
     encode_text_part,
     parse_contents,
@@ -221,7 +221,7 @@ def zlib_texts(path: Path) -> bytes:
     data = path.read_bytes()
     packed, table = struct.unpack("<QQ", data[13:29])
     contents = parse_contents(data)
-    if not isinstance(contents, TextContents):
+    if not isinstance(contents, TextPartContents):
         return b""
     start = 29 + packed + table
     return b"".join(read_entry(data, start, entry) for entry in contents.entries)
@@ -297,7 +297,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         "x" * 300,
         "",
     ):
-        with pytest.raises(DamagedPart):
+        with pytest.raises(DamagedLibraryPart):
             check_entry_key(("subject", "notes", path))
     for key in (
         ("subject", "..", "x"),
@@ -307,13 +307,15 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         (),
         5,
     ):
-        with pytest.raises(DamagedPart):
+        with pytest.raises(DamagedLibraryPart):
             check_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
-    part = encode_text_part([PublishedText(("subject", "notes", "a.md"), b"0" * 50_000_000)], [])
+    part = encode_text_part(
+        [PublishedEntryText(("subject", "notes", "a.md"), b"0" * 50_000_000)], []
+    )
     contents = parse_contents(part.data)
-    assert isinstance(contents, TextContents)
-    with pytest.raises(DamagedPart, match="size"):
+    assert isinstance(contents, TextPartContents)
+    with pytest.raises(DamagedLibraryPart, match="size"):
         read_entry(part.data, part.contents_bytes, contents.entries[0]._replace(size=1000))
 
 

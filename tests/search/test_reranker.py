@@ -81,7 +81,7 @@ def test_turns_change_places_with_turns_only(rows: list[tuple[str, float, str]])
     before = [one.score + got.title + got.length for one, got in zip(passages, found, strict=True)]
     after = [one.score + got.total for one, got in zip(passages, found, strict=True)]
     assert sorted(after) == pytest.approx(sorted(before), abs=2e-4)
-    merit = [score + got.of_turn for score, got in zip(before, found, strict=True)]
+    merit = [score + got.turn_bonuses_total for score, got in zip(before, found, strict=True)]
     best = max(range(len(merit)), key=lambda at: merit[at])
     assert after[best] == pytest.approx(max(after), abs=2e-4)
 
