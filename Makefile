@@ -55,7 +55,7 @@ man: $(STAMP)  ## write the manual page to build/kbtui.1
 docs: $(STAMP)  ## update the generated documentation: tables of the guide, decisions, docs/api.md
 	$(BIN)/python -m tests.documentation
 
-screenshots: $(STAMP)  ## take the pictures of the README from the running program
+screenshots: $(STAMP)  ## take the pictures of the README and the screens that tests compare
 	$(BIN)/python -m tests.screenshots $(ARGS)
 
 eval: $(STAMP)  ## measure search quality on the labelled sets

@@ -1,9 +1,12 @@
-"""Run kbtui on a copy of the demo without a terminal, and save its screen as SVG.
+"""Run kbtui without a terminal, and save its screens as pictures and as text.
 
     python -m tests.screenshots [NAME…]
 
-The engine, the index and the model are real. The clock is fixed, so that pictures are
-reproducible.
+The pictures of the README show a copy of the demo. Their engine, index and model are real. The name
+"screens" stands for ten screens at three sizes on two workspaces, which `tests/tui/screen_scenes.py`
+describes: their pictures are written below `build/screenshots/screens`, and their texts, which
+`tests/tui/test_screens_as_text.py` compares, below `tests/tui/snapshots/screens`. The clock is fixed,
+so that pictures are reproducible.
 """
 
 import argparse
@@ -11,6 +14,8 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
 TARGET = Path(__file__).parents[2] / "assets" / "screenshots"
 PRESENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECONDS = 180.0
+SCREENS = "screens"
+"""The name of all screens of `tests/tui/screen_scenes.py`."""
 
 
 class Shot(NamedTuple):
@@ -122,13 +129,35 @@ async def take(name: str, shot: Shot, root: Path) -> None:
     print(f"{name}.svg  {len(picture):,} bytes")
 
 
+def take_screens() -> None:
+    """Take the pictures and texts of all screens."""
+    pictures = TARGET.parents[1] / "build" / "screenshots" / "screens"
+    options = {"KBTUI_UPDATE_SNAPSHOTS": "1", "KBTUI_PICTURES": str(pictures)}
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "tests/tui/test_screens_as_text.py"]
+    subprocess.run(command, check=True, cwd=TARGET.parents[1], env={**os.environ, **options})
+    print(f"pictures of all screens: {pictures}")
+
+
 def main() -> None:
     """Make the named pictures, or all. The index stays below build/ for the next run."""
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots")
     parser.add_argument(
-        "names", nargs="*", type=make_name_parser(SHOTS), metavar="NAME", help=", ".join(SHOTS)
+        "names",
+        nargs="*",
+        type=make_name_parser([*SHOTS, SCREENS]),
+        metavar="NAME",
+        help=", ".join([*SHOTS, SCREENS]),
     )
-    names = parser.parse_args().names
+    names = parser.parse_args().names or [*SHOTS, SCREENS]
+    if SCREENS in names:
+        take_screens()
+    shots = [name for name in names if name != SCREENS]
+    if shots:
+        take_shots(shots)
+
+
+def take_shots(names: list[str]) -> None:
+    """Take the named pictures of the README."""
     base = TARGET.parents[1] / "build" / "screenshots"
     for name in ("cache", "config", "data", "state"):
         os.environ[f"XDG_{name.upper()}_HOME"] = str(base / name)
@@ -146,7 +175,7 @@ def main() -> None:
     TARGET.mkdir(parents=True, exist_ok=True)
     try:
         assert kbtui(["index", "-w", str(root)]) == 0
-        for name in names or SHOTS:
+        for name in names:
             asyncio.run(take(name, SHOTS[name], root))
     finally:
         kbtui(["engine", "stop", "-w", str(root)])

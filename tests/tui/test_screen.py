@@ -1,12 +1,11 @@
 """The whole screen: sizes, panes and their keys, help, palette, themes; with snapshots."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from support import Builder
 from textual.color import Color
-from tui_support import Tui, WithoutEngine, clock, matches_snapshot, running
+from tui_support import Tui, WithoutEngine, clock, running
 
 from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS, SCOPES, make_key_bindings_of_scopes
 from kbtui.tui.theme import DARK, LIGHT
@@ -242,63 +241,3 @@ async def test_ctrl_c_says_how_to_leave_and_does_when_pressed_again(book: Builde
         assert "Nothing selected. Press Ctrl+C again to quit." in tui.text
         await tui.pilot.press("ctrl+c")
     assert not tui.app.is_running
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_first_screen(book: Builder, size: tuple[int, int]) -> None:
-    async with running(book.root, size=size) as tui:
-        await tui.until("keywords only: not in this test")
-        for wanted in (
-            "Project Handbook",
-            "Topics",
-            "search everything",
-            "? help",
-            "q quit",
-        ):
-            assert wanted in tui.text
-        matches_snapshot(f"home-{size[0]}x{size[1]}", tui.text)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_conversation(book: Builder, size: tuple[int, int]) -> None:
-    async with running(book.root, size=size) as tui:
-        await tui.open(TALK)
-        await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
-        await tui.press("n")
-        await tui.until("No turn cites this" if size[0] > 100 else "turn 1 of 3")
-        for wanted in ("turn 1 of 3", "How do I start?", "▸ learn  project/start", "[1]"):
-            assert wanted in tui.text
-        matches_snapshot(f"conversation-{size[0]}x{size[1]}", tui.text)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_subject(book: Builder, size: tuple[int, int]) -> None:
-    async with running(book.root, size=size) as tui:
-        await tui.open("project/start")
-        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
-        for wanted in ("Getting started", "run. See make help.", "characters ≈", "project/start"):
-            assert wanted in tui.text
-        matches_snapshot(f"subject-{size[0]}x{size[1]}", tui.text)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_results(book: Builder, size: tuple[int, int]) -> None:
-    async with running(book.root, size=size) as tui:
-        # The temporary index is built first, so that every answer has the same notice.
-        await asyncio.to_thread(tui.app.library.open_index_reader)
-        await tui.press("slash")
-        await tui.type("mak")
-        if size[0] > 100:
-            # The preview of the first hit is in turn 1, whose calls then have numbers.
-            await tui.until("17 chars [1]")
-        await tui.type("e tests")
-        await tui.until(lambda: tui.main.results_pane.answer is not None)
-        await tui.until(
-            lambda: "by meaning …" not in tui.main.results_pane.query_one("#answer").text
-        )  # type: ignore[attr-defined]
-        if size[0] > 100:
-            await tui.until("turn 2 of 3")
-            await tui.until("17 chars [1]")
-        for wanted in ("make tests", "First steps", "assistant, turn 2", "Esc to results"):
-            assert wanted in tui.text
-        matches_snapshot(f"results-{size[0]}x{size[1]}", tui.text)

@@ -171,6 +171,12 @@ class DocumentNavigator:
             direction = "back" if steps < 0 else "forward"
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
+    def keep_shown_document(self) -> None:
+        """Keep the shown document: discard another one that is still loading."""
+        self._open_worker.discard_pending_results()
+        self._status.set_activity_text("open", None)
+        self.is_opening = False
+
     def return_to_document_before_preview(self) -> None:
         """End a preview: return to the document that the reader showed before."""
         current = self.history.current_target

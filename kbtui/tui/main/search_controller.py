@@ -565,7 +565,9 @@ class SearchController:
         navigator = self._main.navigator
         if self._main.is_hit_of_other_workspace(hit):
             navigator.preview_hit_of_other_workspace(hit)
-        elif (target := make_hit_target(hit)) != navigator.shown:
+        elif (target := make_hit_target(hit)) == navigator.shown:
+            navigator.keep_shown_document()
+        else:
             navigator.open_target_in_reader(target, preview=True)
 
     # similar items and explanations
