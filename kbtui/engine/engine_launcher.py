@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.workspace import Workspace
 
-    class EngineLock(TypedDict, total=False):
+    class EngineLockContent(TypedDict, total=False):
         """What a running engine writes into the files that it locks."""
 
         pid: int
@@ -61,7 +61,7 @@ def get_engine_socket_path() -> Path:
     return Path(paths.make_engine_socket_path())
 
 
-def read_engine_lock_file() -> EngineLock | None:
+def read_engine_lock_file() -> EngineLockContent | None:
     """Return what the running engine wrote into its lock file; None if there is no readable lock file.
 
     The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
@@ -70,7 +70,7 @@ def read_engine_lock_file() -> EngineLock | None:
     return read_lock_file(get_engine_lock_path())
 
 
-def read_lock_file(path: Path) -> EngineLock | None:
+def read_lock_file(path: Path) -> EngineLockContent | None:
     """Return the content of an engine's or an index's lock file; None if no valid content can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -79,7 +79,7 @@ def read_lock_file(path: Path) -> EngineLock | None:
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
     found["socket"] = paths.convert_path_from_utf8(found["socket"])
-    return cast("EngineLock", found)
+    return cast("EngineLockContent", found)
 
 
 def is_workspace_open_in_engine(workspace: Workspace) -> bool:

@@ -14,7 +14,7 @@ from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.engine.engine_launcher import EngineLock
+    from kbtui.engine.engine_launcher import EngineLockContent
 
 
 class FileLock:
@@ -36,7 +36,7 @@ class FileLock:
 
     def write_engine_facts(self, socket_path: Path) -> None:
         """Write the id of this process and the path of the engine's socket into the file."""
-        facts: EngineLock = {
+        facts: EngineLockContent = {
             "pid": os.getpid(),
             "version": __version__,
             "host": os.uname().nodename,

@@ -92,7 +92,7 @@ class LineRange(NamedTuple):
     last: int
 
 
-class FileAtCall(NamedTuple):
+class FileUsedByCall(NamedTuple):
     """A file that a call read or changed: its path, the name to show, and the line to open.
 
     `line` is counted from 1; 0 if it is unknown.
@@ -299,9 +299,9 @@ def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | N
     return find_committed_text
 
 
-def list_files_at_call(
+def list_files_used_by_call(
     workspace: Workspace, conversation: Conversation, ref: Ref, line: int = 0
-) -> list[FileAtCall]:
+) -> list[FileUsedByCall]:
     """Return the files that a call or a whole turn read or changed, and that still exist.
 
     Changed files come first. `line` is the number of a line right after the change, by default of
@@ -309,11 +309,11 @@ def list_files_at_call(
     """
     activity = collect_turn_activities(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
-    found: dict[str, FileAtCall] = {}
+    found: dict[str, FileUsedByCall] = {}
     for action in sorted(actions, key=lambda one: one.kind == "read"):
         path = os.path.join(str(workspace.root), action.path)  # noqa: PTH118
         if path not in found and os.path.isfile(path):  # noqa: PTH113
-            found[path] = FileAtCall(path, action.path, _find_line_now(path, action, line))
+            found[path] = FileUsedByCall(path, action.path, _find_line_now(path, action, line))
     return list(found.values())
 
 

@@ -91,7 +91,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
             super().__init__()
             self.entry, self.preview = entry, preview
 
-    class OutlineLeft(Message):
+    class OutlineClosed(Message):
         """The user closed the outline. `position` is where the reader was before."""
 
         def __init__(self, position: ReadingPosition) -> None:
@@ -359,7 +359,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         if self.input.value:
             self.input.value = ""
         else:
-            self.post_message(self.OutlineLeft(self._position))
+            self.post_message(self.OutlineClosed(self._position))
 
 
 def format_duration(seconds: float) -> str:

@@ -255,7 +255,7 @@ class MainScreen(StyledScreen):
             self.release_mouse()
 
     @on(DescendantFocus)
-    @on(ReaderPane.FindEnded)
+    @on(ReaderPane.FindInDocumentEnded)
     def _update_key_hints(self) -> None:
         self.panes.show_pane(self.panes.focused_pane_id)
         self._show_key_hints_at_cursor()
@@ -601,7 +601,7 @@ class MainScreen(StyledScreen):
         if not event.preview:
             self.panes.focus_widget("#document")
 
-    def on_outline_pane_outline_left(self, event: OutlinePane.OutlineLeft) -> None:
+    def on_outline_pane_outline_closed(self, event: OutlinePane.OutlineClosed) -> None:
         self.panes.close_outline()
         self.reader_pane.go_to_reading_position(event.position)
 

@@ -17,7 +17,7 @@ from kbtui.tui.navigation_target import make_navigation_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.library.file_history import FileAtCall, FileTurnHistory
+    from kbtui.library.file_history import FileTurnHistory, FileUsedByCall
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.userdata.mark_lookup import MarksOfTurns
@@ -77,11 +77,11 @@ class TouchedFileActions:
             return None
         return viewport.document.blocks[viewport.cursor.block].file
 
-    def _find_files(self, ref: Ref, line: int, path: str | None) -> list[FileAtCall]:
-        from kbtui.library.file_history import list_files_at_call
+    def _find_files(self, ref: Ref, line: int, path: str | None) -> list[FileUsedByCall]:
+        from kbtui.library.file_history import list_files_used_by_call
 
         conversation = self._main.library.load_conversation(ref.conversation or "")
-        found = list_files_at_call(self._main.library.workspace, conversation, ref, line)
+        found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
         if path is not None:
             found = [one for one in found if one.name == path]
             if not found:
@@ -91,7 +91,7 @@ class TouchedFileActions:
             raise NothingFound(f"this {what} read or changed no file that still exists")
         return found
 
-    def _choose_file_to_edit(self, files: list[FileAtCall]) -> None:
+    def _choose_file_to_edit(self, files: list[FileUsedByCall]) -> None:
         if len(files) == 1:
             self._edit_file(files[0])
             return
@@ -104,7 +104,7 @@ class TouchedFileActions:
         ]
         self._main.screen.app.push_screen(OptionsDialog("Edit", options), self._edit_file)
 
-    def _edit_file(self, file: FileAtCall | None) -> None:
+    def _edit_file(self, file: FileUsedByCall | None) -> None:
         if file is None:
             return
         from kbtui.knowledge.subject_editing import open_file_in_editor
@@ -150,7 +150,7 @@ class TouchedFileActions:
         library = self._main.library
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
-        from kbtui.library.file_history import collect_turn_activities, list_files_at_call
+        from kbtui.library.file_history import collect_turn_activities, list_files_used_by_call
 
         conversation = library.load_conversation(ref.conversation or "")
         activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
@@ -162,7 +162,7 @@ class TouchedFileActions:
         touched.sort(key=lambda one: one.kind == "read")
         if not touched:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
-        files = list_files_at_call(library.workspace, conversation, ref, line)
+        files = list_files_used_by_call(library.workspace, conversation, ref, line)
         lines = {one.name: one.line for one in files}
         return [(path, lines.get(path, 0)) for path in dict.fromkeys(one.path for one in touched)]
 

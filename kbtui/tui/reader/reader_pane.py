@@ -135,7 +135,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     class CursorPositionChanged(Message):
         """The cursor moved."""
 
-    class FindEnded(Message):
+    class FindInDocumentEnded(Message):
         """The user has left the find mode, so the keys for the next and previous match go to turns again."""
 
     class StatusMessage(Message):
@@ -655,7 +655,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def end_find_mode(self) -> None:
         """Leave the find mode: hide the find bar. The matches stay highlighted."""
         if self.is_finding:
-            self.post_message(self.FindEnded())
+            self.post_message(self.FindInDocumentEnded())
         self.is_finding = False
         self.matches, self.match_index = [], -1
         self.find_bar.hide_input()
