@@ -66,13 +66,13 @@ def format_given_text_remark(cite: Citation) -> str | None:
 
 
 class CitationDifference(NamedTuple):
-    """The difference between the given and the current text, in the format of `diff -u`, and a remark or None."""
+    """A unified diff from the given text of a subject to its current text, with an optional remark."""
 
     text: str
     remark: str | None
 
     def format_with_remark(self) -> str:
-        """Return the difference, after a line with the remark."""
+        """Return the diff, below a line with the remark if there is one."""
         return f"    {self.remark}\n{self.text}" if self.remark else self.text
 
 
@@ -84,7 +84,7 @@ def format_difference_remark(
     renamed_to: Ref | None = None,
     is_disabled: bool = False,
 ) -> str | None:
-    """Return a remark that explains the difference between a given and the current text; None if none is needed.
+    """Return a remark on the difference between a given and a current text; None if no remark is needed.
 
     The parameters are the fields of `GivenAndCurrentText`.
     """
@@ -114,7 +114,7 @@ def format_conversation_markdown(
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    Messages stay Markdown, without escape sequences and other characters that control a terminal.
+    Messages stay Markdown, but escape sequences and other terminal control characters are removed.
     Tool calls and results are in code fences that are longer than any fence in their content.
     `marks` maps the number of a turn to the labels of its marks. Each turn begins with its marks
     and ends with a list of its citations. The document ends with a list of all citations. `remarks`
@@ -215,7 +215,7 @@ def _format_citation_target(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text as one line without escape sequences, with Markdown's special characters escaped."""
+    """Return a text on one line, without terminal escape sequences, and escape Markdown's special characters."""
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", sanitize_to_one_line(text, "strip"))
 
 
@@ -227,7 +227,7 @@ def _format_code_span(text: str) -> str:
 
 
 def format_code_fence(text: str, language: str) -> str:
-    """Put a text into a Markdown code fence. The fence is longer than any in the text."""
+    """Return a text in a Markdown code fence that is longer than any fence in the text."""
     ticks = make_backtick_fence(text)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
@@ -262,10 +262,10 @@ def serialize_citations(
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
-    `uses` are the citations that `ref` makes. `used_by` are the citations of `ref` by other turns.
-    If `differences` is given, each citation has the keys "difference" and "remark", which are None
-    for a citation that is not in `differences`. `make_mark_fields` returns the fields about the
-    user's marks on the turn of a reference.
+    `uses` are the citations that `ref` makes. `used_by` are other turns' citations of `ref`. With
+    `differences`, each citation has the keys "difference" and "remark", which are None for a
+    citation that is not in `differences`. `make_mark_fields` takes the reference of a turn, and
+    returns the fields about the user's marks on this turn.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:
@@ -295,7 +295,7 @@ def format_citations_json(
 
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
-    """Describe a citing turn in one line: its reference, date, conversation, method and tool."""
+    """Return a line about a citing turn: its reference, date, conversation, method, tool and state."""
     how = f"({cite.how}, {sanitize_to_one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
     state = format_citation_state(cite)
@@ -308,7 +308,8 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call.
 
-    If the time is unknown, return the time at which the JP conversation began, or "no date".
+    If this time is unknown, return the time at which a JP conversation began; for other agents,
+    return "no date".
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):
@@ -322,10 +323,10 @@ def format_citations_markdown(
     used_by: Sequence[Citation],
     list_mark_labels: Callable[[str], Iterable[str]] = lambda _: (),
 ) -> str:
-    """Return two Markdown lists: `uses`, the citations that `ref` makes, and `used_by`, the turns that cite `ref`.
+    """Return two Markdown lists: the citations that `ref` makes, and the turns that cite `ref`.
 
-    The first list is numbered as in the citations pane. `list_mark_labels` returns the user's marks
-    on the turn of a reference.
+    `uses` and `used_by` are as in `serialize_citations`. The first list is numbered as in the citations
+    pane. `list_mark_labels` takes the reference of a turn, and returns the user's marks on this turn.
     """
     parts = []
     if uses:

@@ -75,7 +75,7 @@ class GivenText(NamedTuple):
     extent: GivenTextExtent
 
     def make_stored_form(self) -> str:
-        """Return what is stored for a later comparison: a hash, and, if it is only a part of the subject, the text."""
+        """Return the form to store: a hash and, unless `extent` is "whole", the text without white space."""
         digest = _hash_text(normalize_text(self.result))
         return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
 
@@ -95,11 +95,11 @@ class CitationStateAndReason(NamedTuple):
 
 
 class ComparableSubjectText:
-    """The text of a subject in the forms in which texts are compared.
+    """The text of a subject, in the forms that comparisons need.
 
     `text` can be a function that reads the text; the function is called only if the text is needed.
     `relative` is the path of the subject, which determines the form in which `learn` returns the
-    text. `digests` is the value of the property `digests`, if known.
+    text. `digests` is the value of the property `digests`, if it is known already.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ComparableSubjectText:
     def digests(self) -> str:
         """Two hashes, separated by a space: of the text itself, and of the text as `learn` returns it.
 
-        If the two hashes are equal, there is only one.
+        If the two hashes are equal, the value contains only one hash.
         """
         if self._digests is not None:
             return self._digests
@@ -143,7 +143,7 @@ class ComparableSubjectText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as texts are compared: with LF line ends, and without byte order marks and outer white space."""
+    """Return a text in a form for comparison: with LF line ends, without byte order marks or outer white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 
@@ -166,10 +166,10 @@ def _hash_text(text: str) -> str:
 def find_citation_state(
     extent: GivenTextExtent | None, stored: str | None, now: ComparableSubjectText | None
 ) -> CitationStateAndReason:
-    """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
+    """Return the state of a citation of a subject. `now` is the subject's text; None if the subject is gone.
 
-    `extent` and `stored` describe what the turn was given; both are None if this is not known. The state is
-    "unknown" if the text of `now` is needed but cannot be read.
+    `extent` and `stored` describe the given text; both are None if the given text is unknown. The
+    state is "unknown" if the text of `now` is needed but cannot be read.
     """
     if now is None:
         return CitationStateAndReason("gone")
@@ -184,9 +184,9 @@ def find_citation_state(
 def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
-    """Return whether the current text `now` of a subject still has the text that a turn was given.
+    """Return the state of a citation, from a comparison of the given text with the current text `now`.
 
-    `stored` is what `GivenText.make_stored_form` returned.
+    `stored` is the given text as returned by `GivenText.make_stored_form`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # What looks like a note may belong to the subject, and a passage may be the whole subject.
@@ -211,7 +211,7 @@ def _contains_given_text(text: str, given: str) -> bool:
 
 
 def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
-    """Make a `GivenText` from a result. The note about a cut is removed from its text."""
+    """Return the `GivenText` of a tool result. Its `text` leaves out a note that the result was cut."""
     extent: GivenTextExtent = "part" if is_part else "whole"
     if cut := re.search(_CUT_NOTE, result) or re.search(_TRUNCATED, result):
         return GivenText(result, result[: cut.start()], "cut")

@@ -1,8 +1,8 @@
 """Finds out which files a turn read, changed, created, moved and deleted, and which commands it ran.
 
-The only evidence are the turn's tool calls, with the names and arguments of the tools. One table of
-tools serves all agents, as in `files_read_by_calls`. Calls that failed or have no result do not
-count.
+The evidence is the turn's tool calls, with the names and arguments of the tools; for aider, it is also
+the edits in its messages. One table of tools serves all agents, as in `files_read_by_calls`. Calls
+that failed or have no result do not count.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MAX_COMPARED_PLACES = 200
 
 
 def apply_file_edit(text: str, edit: FileEdit) -> str | None:
-    """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
+    """Return the text after an edit, or None if it is unclear which part of `text` the edit replaces."""
     if not edit.old or text.count(edit.old) == 0:
         return None
     if text.count(edit.old) == 1:
@@ -81,7 +81,7 @@ def apply_file_edit(text: str, edit: FileEdit) -> str | None:
 
 
 def list_substring_offsets(text: str, part: str) -> list[int]:
-    """Return where a text contains a part, as offsets in characters; at most `MAX_COMPARED_PLACES` of them."""
+    """Return the offsets, in characters, at which `text` contains `part`; at most `MAX_COMPARED_PLACES`."""
     offsets: list[int] = []
     at = text.find(part)
     while at >= 0 and len(offsets) < MAX_COMPARED_PLACES:
@@ -96,7 +96,7 @@ class TurnFileAction(NamedTuple):
     - `path` is the path that the parameter `shorten_path` of `list_file_actions` returned. After a move, it
       is the new path, and `old_path` is the earlier path.
     - `call` is the number of the tool call in its turn. It is None for agents whose changes are not
-      calls. `event` is the index of the event in the file.
+      calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.
     - `hunks` are the same changes as a diff, for display.
     - `time` is when the call ended; for agents that store no times, when the turn started.
@@ -156,11 +156,11 @@ class TurnActivity(NamedTuple):
     failures: tuple[ConversationEvent, ...]
 
     def list_paths(self, kind: FileActionKind) -> list[str]:
-        """Return the distinct paths of the files with an action of one kind."""
+        """Return the distinct paths of the files with an action of this kind."""
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
     def group_changes_by_path(self) -> dict[str, list[TurnFileAction]]:
-        """Return the actions other than reading, by the path of the file."""
+        """Map each file path to the actions that changed the file. Reading does not count."""
         by_path: dict[str, list[TurnFileAction]] = {}
         for one in self.files:
             if one.kind != "read":
@@ -215,7 +215,7 @@ _RESULT_BEGINNING = 300
 
 
 class _UnresolvedFileAction(NamedTuple):
-    """A `TurnFileAction` with the path that is written in the call."""
+    """A `TurnFileAction` with the path as written in the call, before the path is resolved."""
 
     kind: FileActionKind
     path: str
@@ -232,7 +232,7 @@ def collect_turn_activity(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> TurnActivity:
-    """Return what a turn did.
+    """Return what a turn did: its actions on files, its commands, and its failed calls.
 
     Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
     returns the path to show, such as the path relative to the workspace. See `list_file_actions` for
@@ -260,12 +260,12 @@ def list_file_actions(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
-    """Yield what turns did to files, in order. See `collect_turn_activity` for the other parameters.
+    """Yield each action of turns on files, in order, with its turn.
 
     `known_texts` maps the path of each existing file to its text, or to None if the text is
     unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
     actions, `find_earlier_text(path, time)` returns the text that the file had before `time`, or
-    None.
+    None. See `collect_turn_activity` for the other parameters.
 
     JP reports a replaced file as created. Such an action counts as a change if `known_texts` has
     the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
@@ -314,7 +314,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Add the changes to an action that writes a whole file, if the file's earlier text is known."""
+    """Return an action that writes a whole file, with its changes if the file's earlier text is known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)
@@ -328,7 +328,7 @@ def _compare_with_replaced_text(
 def _update_known_text(
     known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
 ) -> None:
-    """Change `known` to the text of the file after the action."""
+    """Store in `known` the text that the file has after the action."""
     from kbtui.citations.citation_state import find_text_given_by_file_tool
 
     text = known.pop(action.old_path or action.path, None)
@@ -367,7 +367,7 @@ def _resolve_path(
 
 
 def get_command_of_call(call: ConversationEvent) -> str | None:
-    """Return the command that a tool call ran, as one text; None if it ran none."""
+    """Return the command that a tool call ran, as one text; None if the call ran no command."""
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:
         words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
@@ -410,7 +410,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFil
 
 
 def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
-    """Return the changes that a tool call asked for, even if the call failed. Paths are not converted.
+    """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
     Shell commands are read only if they contain an apply-patch text.
     """
@@ -428,9 +428,9 @@ def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
 
 
 def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes that a call of a tool other than a shell asked for.
+    """Yield the changes that a tool call asked for. The tool must not be a shell.
 
-    `said` is the result of the call, or "".
+    `said` is the text of the call's result; "" if the call failed or has no result.
     """
     arguments = call.arguments or {}
     name = call.name or ""
@@ -523,7 +523,7 @@ def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_UnresolvedFi
 def _iterate_patched_files(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
 ) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes of patches. If there is only one patch, `path` replaces the path in the patch."""
+    """Yield the changes in `patches`. If there is only one patch, `path` replaces the path in the patch."""
     found = list(patches)
     for patch in found:
         if patch.action == "created":
@@ -543,7 +543,7 @@ def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
 
 
 def _make_hunks_of_added_text(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
-    """Return the hunk that adds a whole text."""
+    """Return a hunk that adds all lines of a text, in a tuple; () for an empty text."""
     lines = tuple(f"+{line}" for line in split_lines(text))
     return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
 
@@ -607,7 +607,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes of the apply-patch text in a command, if it has one."""
+    """Yield the changes in the apply-patch text of a shell command, if there is such a text."""
     script = _get_command_text(
         next((arguments[key] for key in _COMMANDS if key in arguments), None)
     )
@@ -621,7 +621,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the word of a command, or the script, in which an apply-patch text can be; "" if there is none."""
+    """Return the word of a command, or the whole script, that may contain an apply-patch text; otherwise ""."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:
@@ -686,7 +686,7 @@ def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool
 
 
 def _list_command_actions(words: list[str]) -> list[_UnresolvedFileAction]:
-    """Return what one command did to the files that it names."""
+    """Return the actions of a command on the files that it names."""
     names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
     words = words[len(names) :]
     if words[:2] in (["git", "mv"], ["git", "rm"]):
@@ -727,7 +727,7 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Map each file that aider reports as edited to False: no edit of the file has been found yet."""
+    """Map each file that aider reports as edited to False, which means that no edit of it is found yet."""
     return {
         path.strip(): False
         for event in turn.events
@@ -759,7 +759,7 @@ def _iterate_search_replace_edits(
 def _find_path_before_block(
     before: str, applied: dict[str, bool], previous: str | None
 ) -> str | None:
-    """Return the file that the text before a block names, or `previous` if it names none.
+    """Return the file that the text before a block names, or `previous` if the text names no file.
 
     `previous` is the file of the preceding block. The result is None if the named file was not edited.
     """

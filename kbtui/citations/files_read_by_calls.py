@@ -1,7 +1,7 @@
 """Finds out which files a tool call read, and extracts the text of a file from the result of a call.
 
-One table of tools serves all agents. Tools with the same name are assumed to do the same, even in
-formats that other packages add. The tools of each agent return a file in their own form: with line numbers,
+One table of tools serves all agents. Tools with the same name are assumed to work alike, even in
+formats that other packages add. Each agent's tools return a file in their own form: with line numbers,
 in tags or fences, or below a header. A result in an unknown form is not used, because a wrongly extracted
 text would look like a change of the file.
 """
@@ -56,9 +56,8 @@ _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 class FileRead(NamedTuple):
     """A file that a tool call read, with the path from the arguments of the call.
 
-    The path is relative to `directory`. If `directory` is None, it is relative to the directory in
-    which the agent ran. `may_be_directory` means that the call searched the path, so that the path
-    can be a directory.
+    `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
+    ran. `may_be_directory` means that the call searched the path, which may be a directory.
     """
 
     path: str
@@ -82,7 +81,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def find_path_of_content(call: ConversationEvent) -> str | None:
-    """Return the path of the file whose content a call returned; None if it returned something else."""
+    """Return the path of the file whose content a call returned; None if the call returned anything else."""
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
             return None
@@ -123,8 +122,8 @@ def _is_shell_with_script(words: list[str]) -> bool:
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the texts in the first argument that has one of the names `keys`.
 
-    The argument is a text or a list of texts. From a list, texts that are patterns or options instead
-    of paths are left out.
+    The argument is a text or a list of texts. In a list, patterns and options are left out, because
+    they are not paths.
     """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
@@ -303,7 +302,7 @@ def _extract_fenced_text(text: str) -> FileTextInResult | None:
 
 
 def _extract_numbered_lines(text: str) -> FileTextInResult | None:
-    """Return the text of lines with ascending numbers, without what follows the last numbered line."""
+    """Return the text of consecutively numbered lines, without the numbers and without later lines."""
     rows = text.rstrip("\n").split("\n")
     for form in _NUMBERED_LINES:
         lines = list(map(form.fullmatch, rows))
@@ -329,7 +328,7 @@ def _extract_opencode_text(text: str) -> FileTextInResult | None:
 
 
 def _extract_text_of_read_file(text: str) -> FileTextInResult | None:
-    """Return the text that a tool `read_file` returned. Codex numbers the lines, Gemini CLI does not."""
+    """Return the file text in a result of `read_file`. Codex numbers the lines; Gemini CLI does not."""
     if part := _GEMINI_PART.match(text):
         return FileTextInResult(text[part.end() :], is_part=True)
     if re.match(r"L\d+: ", text):
@@ -343,7 +342,7 @@ def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
 
 
 def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
-    """Return the text that a shell command printed if the command does nothing but print one file, otherwise None."""
+    """Return the file text that a shell command printed; None if the command did anything else."""
     words = find_command_that_only_prints_file(call)
     if words is None:
         return None

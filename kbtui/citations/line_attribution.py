@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""If only some lines of an edit are found, they must have at least this many letters and digits in total to count.
+"""If only some lines of an edit are found, they need this many letters and digits in total to count.
 
 Without this limit, a line such as `return None` would belong to every edit with the same line.
 """
@@ -102,7 +102,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Return the edits. Edits of whole files get the old text if it follows from the edits before them."""
+    """Return the edits. An edit of a whole file gets its old text if earlier edits determine this text."""
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:
@@ -119,10 +119,10 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
 def _find_place_of_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
 ) -> _LinesWithText | None:
-    """Return the place of an edit's new text, or None if the text does not contain it.
+    """Return the lines of `state` that contain an edit's new text; None if there are no such lines.
 
-    Of several places, the one nearest to the edit's line is chosen. If the edit has no line, the first
-    place that contains a wanted line is chosen.
+    If there are several places, the one nearest to the edit's line is chosen. If the edit has no line,
+    the first place with a line in `missing` is chosen.
     """
     new = edit.new.replace("\r\n", "\n")
     if not new.strip():

@@ -1,4 +1,7 @@
-"""A conversation prepared for other people: chosen turns and events, with masked secrets, as Markdown, JSON or HTML."""
+"""Exports a conversation for other people: chosen turns and events, with masked secrets.
+
+The formats are Markdown, JSON, JSON Lines and HTML.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,10 @@ if TYPE_CHECKING:
 
 
 class MaskedSecrets(NamedTuple):
-    """How many secrets of a kind were masked at one place of a conversation.
+    """The secrets of one kind that were masked at one place in a conversation.
 
-    `turn` is None for the title and other facts about the conversation. `part` is the kind of an event,
-    `citation`, `mark` or `facts`.
+    `turn` is None for the title and other facts about the conversation. `part` is `citation`, `mark`,
+    `facts` or the kind of an event. `times` is the number of masks.
     """
 
     kind: str
@@ -66,8 +69,8 @@ class MaskedSecrets(NamedTuple):
 class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
-    `conversation` has all its turns, and `turns` those that are shared. `marks` maps the number of
-    a turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
+    `conversation` contains all turns, and `turns` only the shared ones. `marks` maps the number of a
+    turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
     they can be read. `masked` lists the masked secrets; it is None if secrets were not masked.
     """
 
@@ -89,7 +92,7 @@ class SharedConversation:
 
     @cached_property
     def citations_by_turn(self) -> dict[int, list[Citation]]:
-        """The number of each turn with citations -> its citations."""
+        """Number of a turn -> the citations of this turn. Turns without citations are left out."""
         found: dict[int, list[Citation]] = {}
         for citation in self.citations:
             found.setdefault(citation.turn, []).append(citation)
@@ -112,7 +115,7 @@ def prepare_shared_conversation(
 ) -> SharedConversation:
     """Return `turns` of a conversation with the events of `kinds`, for other people.
 
-    Given texts come from the results of calls, so citations have them only if `kinds` contains such
+    Given texts come from the results of calls, so citations have them only if `kinds` contains
     results. With `masks_secrets`, a secret that kbtui recognizes at one place of the whole
     conversation is masked at every place.
     """
@@ -169,7 +172,7 @@ class _ConversationMasker:
         return SharedConversation(conversation, turns, citations, marks, shared.remark, self.masked)
 
     def _mask(self, value: Any, turn: int | None, call: int | None, part: str) -> Any:
-        """Mask the secrets in a JSON value, and record them."""
+        """Return a JSON value with its secrets masked, and record the masked secrets."""
         after = self.masker.mask_secrets(value)
         self.masked += [
             MaskedSecrets(kind, turn, call, part, times)
@@ -218,7 +221,7 @@ def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
         "outcome": event.outcome,
         "problem": event.problem,
         "blocks": [
-            # Their texts are in the text of the event.
+            # The text of the event contains the texts of its blocks.
             {"text": "", "name": block.name, "title": block.title}
             for block in event.blocks or ()
         ],
@@ -226,7 +229,7 @@ def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
 
 
 def _keep_subagent(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return only the item that names a subagent. Other items, such as signatures, are not exported."""
+    """Return only the item that names a subagent. Other metadata, such as signatures, is not exported."""
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
 
@@ -258,7 +261,7 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_text(citation: Citation) -> str:
-    """Return the given text of a cited subject, or the beginning of a cited passage; "" if both are unknown."""
+    """Return the given text of a cited subject, or the beginning of a cited passage; "" if neither is known."""
     return citation.given.text if citation.given else citation.quote
 
 
@@ -305,7 +308,7 @@ def format_shared_conversation_json(shared: SharedConversation) -> str:
 
 
 def format_shared_conversation_jsonl(shared: SharedConversation) -> str:
-    """Return a shared conversation as JSON Lines: the conversation, its events and citations, and what was masked."""
+    """Return a shared conversation as JSON Lines: one line for each turn, event and citation."""
     return "".join(
         json.dumps(line, ensure_ascii=False) + "\n" for line in _make_jsonl_records(shared)
     )
@@ -394,8 +397,8 @@ _SUMMARY_WIDTH = 100
 def format_conversation_html(shared: SharedConversation) -> str:
     """Return a shared conversation as one HTML document.
 
-    Tool calls, reasoning and given texts are folded. Images and links in messages become texts with
-    their addresses. The document's content security policy forbids a browser to load anything.
+    Tool calls, reasoning and given texts are folded. An image or link in a message becomes a text with
+    its address. The document's content security policy prevents browsers from loading anything.
     """
     digest = b64encode(sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -542,7 +545,7 @@ def _escape_line(text: str) -> str:
 
 
 def render_markdown(text: str) -> str:
-    """Return a Markdown text as HTML. HTML in the text, links and images become plain text."""
+    """Return a Markdown text as HTML. Links, images and embedded HTML become plain text."""
     return str(_make_markdown_parser().render(sanitize(text, "strip"), {"addresses": []}))
 
 
@@ -605,7 +608,7 @@ def get_export_format_of_path(path: str) -> ExportFormat:
 
 
 def format_shared_conversation(shared: SharedConversation, name: ExportFormat) -> str:
-    """Return a shared conversation as text in a format."""
+    """Return a shared conversation as text in the format `name`."""
     if name == "html":
         return format_conversation_html(shared)
     if name == "json":
@@ -619,9 +622,9 @@ _MAX_DIGITS = 6
 
 
 def parse_turn_ranges(text: str) -> frozenset[int]:
-    """Return the numbers of turns in ranges such as `1,4,7-9`.
+    """Return the turn numbers in a list of ranges such as `1,4,7-9`.
 
-    Raises `UsageError` if the text is no list of ranges.
+    Raises `UsageError` if the text is not such a list.
     """
     numbers: set[int] = set()
     for part in text.split(","):

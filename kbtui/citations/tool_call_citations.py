@@ -1,4 +1,4 @@
-"""`Citation`, and how citations are extracted from the tool calls of a conversation."""
+"""Defines `Citation`, and extracts citations from the tool calls of a conversation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 
 
 class CitationKey(NamedTuple):
-    """What identifies a citation: the tool call, and the target that the call cites."""
+    """The identity of a citation: the tool call, and the target that the call cites."""
 
     conversation: str
     turn: int
@@ -65,8 +65,8 @@ class Citation(NamedTuple):
       conversation.
     * `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if `kind` is "file".
       `title` is the title of the target, if known.
-    * `gone` says whether the target no longer exists.
-    * `rewound` says whether the citing turn was rewound.
+    * `gone` is true if the target no longer exists.
+    * `rewound` is true if the citing turn was rewound.
     * `quote` is the beginning of a passage that a search returned. The quote identifies the passage
       even if the subject is now split into other passages. Citations from the index have no quote.
     * `given` is the text of a subject that the call returned, if known. It is None in citations
@@ -97,7 +97,7 @@ class Citation(NamedTuple):
 
     @property
     def key(self) -> CitationKey:
-        """What identifies the citation."""
+        """The key that identifies the citation."""
         return CitationKey(self.conversation, self.turn, self.call, self.target, self.chunk)
 
     @property
@@ -107,10 +107,10 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """What `ref` cites (`uses`), and which turns cite `ref` (`used_by`, newest first).
+    """The citations that `ref` makes (`uses`), and other turns' citations of `ref` (`used_by`, newest first).
 
     `ref` is a reference, or the path of a file that is not a subject. If `ref` is not a conversation or
-    a turn, `uses` is empty. `gone` is the reason why `ref` no longer exists; None if it exists.
+    a turn, `uses` is empty. `gone` is the reason why `ref` no longer exists; None if `ref` exists.
     """
 
     ref: str
@@ -153,7 +153,7 @@ class CitationTargetLookup:
         self.find_subject = knowledge.find_subject
 
     def find_topic(self, name: str) -> Topic | None:
-        """Find a topic by its id or, ignoring case, by its title; None if there is none.
+        """Return the topic with this id or, ignoring case, with this title; None if there is none.
 
         Disabled topics are found, too: they may have been enabled when they were cited.
         """
@@ -177,7 +177,7 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_id(self) -> dict[str, Subject]:
-        """All subjects by entry id."""
+        """Entry id -> subject, for all subjects."""
         return {
             self._make_subject_id(topic, subject.slug): subject
             for topic in self._topics
@@ -186,11 +186,11 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_path(self) -> dict[str, Subject]:
-        """All subjects by the path of their file.
+        """File path -> subject, for all subjects.
 
         Each subject has two keys: the absolute path, and the path relative to the workspace.
 
-        If two topics share a directory, its files belong to the first one.
+        If two topics share a directory, its files belong to the first of these topics.
         """
         found: dict[str, Subject] = {}
         for name, topic in self._topics.items():
@@ -223,7 +223,7 @@ class CitationTargetLookup:
     def make_path_relative_to_workspace(self, path: str) -> str:
         """Return a path relative to the workspace or to one of its worktrees.
 
-        A path outside them is only normalized.
+        A path outside these directories is only normalized.
         """
         from kbtui.conversations.project_directories import make_path_relative_to_project
 
@@ -243,7 +243,7 @@ _TOOL_NAME = re.compile(
 def parse_kbtui_tool_name(name: str) -> str | None:
     """Return the name of a kbtui tool, such as `learn` for `mcp__kbtui__learn`; None for other tools.
 
-    MCP hosts add such prefixes and suffixes to the names of tools.
+    MCP hosts add prefixes and suffixes to the names of tools.
     """
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
@@ -253,7 +253,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server is recognized only within this many characters at the beginning of a result."""
+"""An MCP server's JSON in a result is recognized only if it begins within this many characters."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -323,7 +323,7 @@ def extract_citations(
 
 
 def _get_form_of_given_text(target: _CitedTarget) -> str:
-    """Return a key that tells several citations of one target in a turn apart; "" if there is at most one."""
+    """Return a key that distinguishes the citations of one target in a turn; "" if only one can count."""
     if target.given is None or target.chunk is not None:
         return ""
     return "whole" if target.given.extent == "whole" else target.given.text
@@ -462,7 +462,7 @@ def _find_learned_texts(
 
 
 def _split_tagged_subjects(result: str) -> dict[str, str]:
-    """Return the texts between the tags of subjects, by the name in the tag."""
+    """Map the name in each `<subject>` tag to the text between the tags."""
     result = result.replace("\r\n", "\n")
     # Ignore tags inside the text of a subject: a real tag follows the end of another subject.
     first = len(result) - len(result.lstrip())
@@ -499,7 +499,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool result. Some agents store it inside the JSON of the MCP server."""
+    """Return the text of a tool result, which some agents store inside the JSON of the MCP server."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:

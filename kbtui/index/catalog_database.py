@@ -88,7 +88,7 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 
 
 class GivenTextRow(NamedTuple):
-    """A row about the text of a subject that was given to a turn.
+    """A citation of a subject, with the stored form of the text that the turn was given.
 
     `extent` and `given` are None if the text is not known (see `citations/citation_state.py`).
     """
@@ -370,8 +370,8 @@ class CatalogDatabase:
     ) -> None:
         """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
 
-        The rows of the first `after` turns are kept. In turn `after` + 1, the citations of the
-        first `after_call` calls are kept, too. Rows that equal a kept citation are not inserted.
+        The rows of the first `after` turns stay. In turn `after` + 1, the citations of the first
+        `after_call` calls stay, too; a row that repeats one of these citations is not inserted.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
@@ -589,7 +589,7 @@ class CatalogDatabase:
         return found
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map the numbers of chunks of requests and answers to entry id and turn number.
+        """Map the number of each chunk of a request or an answer to its entry id and turn number.
 
         Other chunks are left out.
         """

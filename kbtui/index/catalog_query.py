@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""The number of SQLite instructions between two checks for cancellation. These instructions take about 100 µs."""
+"""SQLite executes this many instructions, in about 100 µs, between two checks for cancellation."""
 
 # SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
@@ -86,7 +86,7 @@ def _map_citation_targets_to_entries(
 def count_citations_of_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
 ) -> Counter[str]:
-    """Count the citations of `entries` since the Unix time `since`, by entry id."""
+    """Map the id of each cited entry to the number of its citations since the Unix time `since`."""
     names = _map_citation_targets_to_entries(workspace, entries)
     names |= db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks "
@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """How often entries are cited: counted by entry id, and by the local day of the citing turn."""
+    """The numbers of citations: for each entry id, and for each local day of the citing turns."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -158,14 +158,14 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""How many characters of a passage the details of an entry show, unless the user asks for the whole passage."""
+"""The details of an entry show this many characters of a passage, unless the user asks for all of it."""
 
 
 @dataclass(frozen=True)
 class EntryFilter:
     """Conditions on entries. An entry is listed if it meets all of them.
 
-    * `q`, `phrases`: the title or text contains every word of `q` and every phrase; case is
+    * `q`, `phrases`: each word of `q` and each phrase occurs in the title or in the text; case is
       ignored.
     * `without`: the title and text contain none of these texts; case is ignored.
     * `types`: entry types, source kinds or `conversation`.
@@ -253,7 +253,7 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return the page of entries that starts at `cursor`.
+    """Return the page of entries that starts at `cursor`; the first page if `cursor` is None.
 
     The page has at most `limit` entries; a `limit` above `most` is reduced to `most`. If `vectors`
     is false because the model is switched off, no entry has the status pending. If `only` is an
@@ -310,7 +310,7 @@ def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[s
 def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
-    """Return an entry, even if it is hidden or archived. None if it does not exist."""
+    """Return an entry, even if it is hidden or archived; None if the entry does not exist."""
     every_entry = EntryFilter(hidden=True, archived=True)
     page = query_entry_page(workspace, reader, every_entry, vectors=vectors, only=entry_id)
     return page.entries[0] if page.entries else None

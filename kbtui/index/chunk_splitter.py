@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
-# Tool calls and results may be larger than other chunks, because they get no vector.
+# Chunks of tool calls and results may be larger than other chunks, because they get no vector.
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
 MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
@@ -81,7 +81,7 @@ def split_text_into_chunks(
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
         )
-        # A heading starts a new chunk, unless the current one has only headings.
+        # A heading starts a new chunk, unless the current chunk has only headings.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
             found.append(_join_text_blocks(held))
@@ -126,7 +126,7 @@ def _split_lines_into_blocks(lines: list[str], max_size: int) -> Iterator[TextPa
 def _split_large_block(
     lines: list[str], first: int, max_size: int
 ) -> Iterator[TextPartWithLineNumbers]:
-    """Yield the parts of a paragraph, none larger than `max_size`. `first` is the number of `lines[0]`."""
+    """Yield parts of a block that are no larger than `max_size`. `first` is the line number of `lines[0]`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -192,8 +192,8 @@ def add_chunk_ids(
 ) -> list[Chunk]:
     """Return the chunks with ids and ordinals; the first ordinal is `first`.
 
-    The id of a chunk depends on how many earlier chunks of the entry have the same text. If there
-    are chunks before `chunks`, `seen` must count their texts.
+    The id of a chunk depends on how many earlier chunks of the entry have the same text. If the
+    entry has chunks before `chunks`, `seen` must contain the counts of their texts.
     """
     counts: dict[str, int] = {} if seen is None else seen
     result = []
@@ -220,8 +220,8 @@ def split_conversation_into_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a conversation's turns, without ids and ordinals.
 
-    Each chunk belongs to one event. Tool calls and their results get vectors only with
-    `embed_tool_results`.
+    Each chunk belongs to one event. Tool calls and their results get vectors only if
+    `embed_tool_results` is true.
     """
     called: ConversationEvent | None = None
     args: dict[str, str] | None = None

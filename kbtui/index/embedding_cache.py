@@ -1,4 +1,4 @@
-"""A cache of vectors by text and model, so that no text is embedded twice.
+"""Caches the vector of each text for each model, so that no text is embedded twice.
 
 Each workspace has one SQLite file. This file is not part of a generation, so the cache survives a
 rebuild of the index. Because damage would survive, too, each row has a checksum. A row that does
@@ -37,8 +37,8 @@ def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
 class EmbeddingCache:
     """The cached vectors of one model. Only one thread may use it.
 
-    Vectors that the cache lacks are looked up in `published`, the vectors of a published library,
-    without copying them into the cache.
+    A vector that the cache lacks is looked up in `published`, the vectors of a published library. It
+    is not copied into the cache.
     """
 
     def __init__(self, path: Path, model: str, published: PublishedVectors | None = None) -> None:

@@ -43,7 +43,7 @@ CHECKSUMS = {
 
 
 MAX_CONFIGURATION_BYTES = 100_000
-"""If a JSON file of a model is larger than this, such as a vocabulary, only its size is compared."""
+"""If a model's JSON file is at least this large, as a vocabulary can be, only its size is compared."""
 
 
 class EmbeddingModelUnavailable(KbtuiError):
@@ -77,7 +77,7 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
                 raise EmbeddingModelUnavailable(
                     "there is no model in this directory",
                     where=str(path),
-                    hint="`model` names a directory in the layout of sentence-transformers, with modules.json",
+                    hint="set `model` to a directory in the layout of sentence-transformers, with modules.json",
                 )
             setting = str(path.resolve())
         elif path.is_absolute() or setting.startswith((".", "~")):
@@ -101,8 +101,8 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
 def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
     """Add the names and sizes of a model's files, and the content of its JSON files, to a digest.
 
-    Therefore new vectors are computed if another model replaces the one in the folder, or if its
-    prompts change. The weights are not read, because that takes seconds.
+    Therefore, new vectors are computed if another model replaces the one in the folder, or if the
+    model's prompts change. The weights are not read, because that takes seconds.
     """
     for path in sorted(folder.rglob("*")):
         try:
@@ -115,7 +115,7 @@ def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
 
 
 def check_package_import(name: str) -> None:
-    """Import a package that search by meaning needs.
+    """Import a package that search by meaning needs, to check that the package works.
 
     Raises `EmbeddingModelUnavailable` if the package is missing or broken. The hint of the error is the
     command that installs the package again.
@@ -142,7 +142,7 @@ def check_package_import(name: str) -> None:
 def verify_packaged_model(model: EmbeddingModelSource) -> None:
     """Compare the files of the packaged model with their checksums. Other models are not checked.
 
-    Raises `EmbeddingModelUnavailable` if the checksums differ.
+    Raises `EmbeddingModelUnavailable` if a checksum differs, or if a file cannot be read.
     """
     for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
@@ -177,14 +177,14 @@ CHARACTERS_PER_TOKEN = 4
 
 
 def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:
-    """Split texts into batches of similar length; return the positions of the texts of each batch.
+    """Group texts of similar length into batches; for each batch, return the positions of its texts.
 
     The shorter texts of a batch are padded to the length of the longest, so texts of similar length
     waste the least time. The batches with the longest texts come first.
     """
     batches: list[list[int]] = []
     for at in sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True):
-        # The first text of a batch is the longest. A text that is longer than the model reads is cut.
+        # The first text of a batch is the longest. A text with more tokens than the model reads is cut.
         longest = texts[batches[-1][0]] if batches else ""
         padded = min(len(longest) // CHARACTERS_PER_TOKEN, MAX_TOKENS) + 2
         if batches and (len(batches[-1]) + 1) * padded <= BATCH_TOKENS:
@@ -227,7 +227,7 @@ class Embedder(ABC):
 class TorchEmbedder(Embedder):
     """An embedding model that runs in torch.
 
-    If `is_bfloat16` is true, its linear layers multiply numbers of 16 bits. This is faster on
+    If `is_bfloat16` is true, its linear layers multiply 16-bit numbers. This is faster on
     processors with instructions for such numbers. The vectors differ only by rounding errors.
     """
 
@@ -283,9 +283,9 @@ class TorchEmbedder(Embedder):
             return _normalize_matrix_rows(found.to(torch.float32).cpu().numpy())
 
     def write_onnx_file(self, path: Path) -> None:
-        """Write the model's transformer as ONNX.
+        """Write the model's transformer as an ONNX file.
 
-        Its inputs are token ids and the attention mask. Its output is the last hidden states.
+        The file's inputs are token ids and the attention mask. Its output is the last hidden states.
         """
         import warnings
 
@@ -318,9 +318,12 @@ class TorchEmbedder(Embedder):
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The number of tokens of a text that the packaged model reads. It ignores the rest."""
+"""The packaged model reads at most this many tokens of a text, and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine similarity of its vectors to those of the model is lower than this."""
+"""The minimum cosine similarity between the vectors of an ONNX export and of the original model.
+
+A less similar export is deleted.
+"""
 
 _SAMPLE_TEXTS = (
     "a question",
@@ -390,7 +393,7 @@ class OnnxEmbedder(Embedder):
 def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:
     """Compare an ONNX export with its checksums.
 
-    Raises `EmbeddingModelUnavailable` if they differ, or if the export is missing.
+    Raises `EmbeddingModelUnavailable` if a checksum differs, or if the export is missing.
     """
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
@@ -398,7 +401,7 @@ def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:
         tokenizer = _hash_file(Path(model.source) / "tokenizer.json")
     except (OSError, ValueError) as error:
         raise EmbeddingModelUnavailable(
-            "the model is not exported to ONNX yet", where=str(path)
+            "the model has not been exported to ONNX yet", where=str(path)
         ) from error
     if note != found or tokenizer != CHECKSUMS["tokenizer.json"]:
         raise EmbeddingModelUnavailable(
@@ -425,7 +428,7 @@ def start_onnx_export_process(model: EmbeddingModelSource) -> subprocess.Popen[b
 
 
 def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
-    """Export the model, and return the path of the export.
+    """Export a model to ONNX, and return the path of the export.
 
     Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original model's.
     """

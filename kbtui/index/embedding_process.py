@@ -1,6 +1,6 @@
-"""Embeds texts in a process of its own, on all cores. When the process ends, its memory is free again.
+"""Embeds texts in a separate process, on all cores. When the process ends, its memory is free again.
 
-A process that has imported torch keeps hundreds of megabytes. An engine therefore never imports
+A process that has imported torch keeps hundreds of megabytes of memory. An engine therefore never imports
 torch. The engine starts `python -m kbtui.index.embedding_process`, and sends texts to this process.
 The process has no files open, so it can be killed at any time. It ends by itself when the engine
 has ended.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""At most this many processes are started, one after another, to embed the same texts."""
+"""To embed the same texts, at most this many processes are started, one after another."""
 SAMPLE_TEXTS = 32
 """How many texts are embedded to compare the methods."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
@@ -61,7 +61,7 @@ The first method is exact; the others are compared with it.
 
 
 class EmbeddingProcessEnded(Exception):
-    """The process ended before it had embedded some texts."""
+    """The embedding process ended before it had embedded all requested texts."""
 
 
 def lower_thread_priority() -> None:
@@ -72,7 +72,7 @@ def lower_thread_priority() -> None:
 
 
 class EmbeddingProcess:
-    """An embedding model in a process of its own. Several threads may use it at the same time.
+    """An embedding model in a separate process. Several threads may use it at the same time.
 
     The process starts at the first request. `has_failed` is true if the process has ended `STARTS_MAX`
     times while embedding the same texts.
@@ -271,10 +271,10 @@ class EmbeddingProcessServer:
 def measure_embedding_methods(
     embedders: dict[str, Embedder], sample: Sequence[str]
 ) -> dict[str, float]:
-    """Return the processor seconds that each method takes for a text, except inaccurate methods.
+    """Map each accurate method to the processor seconds that it takes for a text.
 
-    The first method is exact; a method is inaccurate if its vectors differ. Processor time is
-    measured because, unlike elapsed time, it does not depend on other programs.
+    The first method is exact. Another method is accurate if its vectors are nearly equal to those of
+    the first. Processor time is measured because it hardly depends on other programs.
     """
     exact = next(iter(embedders.values())).embed_texts(sample)
     seconds: dict[str, float] = {}
@@ -289,12 +289,12 @@ def measure_embedding_methods(
 
 
 def get_embedding_method_path(model: EmbeddingModelSource) -> Path:
-    """Return the path of the file with the best method for a model on this computer."""
+    """Return the path of the file that stores the best method for a model on this computer."""
     return Path(get_cache_home(), "models", f"{model.key}-method.json")
 
 
 def describe_embedding_environment(model: EmbeddingModelSource) -> dict[str, str]:
-    """Describe what determines the best method: the processor, the libraries and the ONNX export."""
+    """Return what determines the best method: the processor, the libraries and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
     processor = platform.processor()
@@ -325,7 +325,7 @@ def store_embedding_method(
 
 
 def read_embedding_method(model: EmbeddingModelSource) -> str | None:
-    """Return the stored method; None if there is none, or if it was measured on another computer."""
+    """Return the stored method; None if there is none, or if it was measured in another environment."""
     try:
         found = json.loads(get_embedding_method_path(model).read_bytes())
         if (
@@ -339,7 +339,7 @@ def read_embedding_method(model: EmbeddingModelSource) -> str | None:
 
 
 def serve_embedding_requests() -> None:
-    """Embed the texts of the requests on standard input until standard input is closed."""
+    """Embed the texts of requests from standard input, until standard input is closed."""
     passages: SimpleQueue[Request] = SimpleQueue()
     queries: SimpleQueue[Request] = SimpleQueue()
 

@@ -37,7 +37,7 @@ This time is first `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write
 EMBEDDING_BATCH = 8
 """The number of texts that a model in the engine's own process embeds at a time."""
 BULK_CHUNKS, BULK_TEXTS = 500, 64
-"""The conditions for embedding chunks in bulk, by another process on all cores.
+"""The conditions for embedding chunks in bulk, in a separate process on all cores.
 
 At least `BULK_CHUNKS` chunks have no vector, and at least `BULK_TEXTS` texts of a slice are not in
 the cache. For fewer chunks, starting the process takes longer than it saves.
@@ -46,7 +46,7 @@ SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
 """The number of chunks in a slice. The chunks can belong to several entries.
 
 After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
-other process.
+separate process.
 """
 FAILURES_MAX = 3
 """If this many consecutive entries cannot be embedded, the queue stops and raises the last error."""
@@ -62,7 +62,7 @@ class PassageEmbedder(Protocol):
 
 
 class EntryChunksToEmbed(NamedTuple):
-    """The chunks of an entry, and which of them to embed: those at `positions` in `chunks`."""
+    """The chunks of an entry. Those at `positions` in `chunks` are to be embedded."""
 
     entry: CatalogEntry
     chunks: list[Chunk]
@@ -88,7 +88,7 @@ class ChunksWithoutVector:
         self, catalog: CatalogDatabase, store: VectorStore
     ) -> None:
         """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk."""
-        # Read the number first, so that chunks written during the comparison are compared next time.
+        # Read the transaction number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
@@ -216,8 +216,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` is called for the model if the cache lacks some vectors; its
-        argument says whether many texts are embedded at once.
+        changed. `get_passage_embedder` returns the model. It is called only if the cache lacks
+        vectors; its argument says whether many texts are embedded at once.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -269,7 +269,7 @@ class EmbeddingQueue:
     def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[VectorRow, Matrix]]]:
         """Embed a slice of chunks at a time, and yield their rows.
 
-        An entry that cannot be embedded is skipped. If `FAILURES_MAX` entries fail in a row, the error
+        An entry that cannot be embedded is skipped. If `FAILURES_MAX` consecutive entries fail, the error
         of the last one is raised.
         """
         failures = 0
@@ -298,7 +298,7 @@ class EmbeddingQueue:
                             raise
 
     def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryChunksToEmbed]]:
-        """Read the chunks without a vector, until `stop` is set or the queue must start again."""
+        """Yield slices of the chunks without a vector, until `stop` is set or the queue must start again."""
         parts: list[EntryChunksToEmbed] = []
         free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
         waiting, begun = dict(self._missing.entries), list[EntryChunksToEmbed]()
@@ -328,7 +328,7 @@ class EmbeddingQueue:
             yield parts
 
     def _read_missing_chunks_of_entry(self, entry_id: str) -> EntryChunksToEmbed | None:
-        """Read an entry and the positions of its chunks without vectors; return None if all chunks have vectors."""
+        """Return an entry and the positions of its chunks without vectors; None if all chunks have vectors."""
         with self._catalog.open_read_transaction():
             entry = self._catalog.get_entry(entry_id)
             chunks = self._catalog.list_entry_chunks(entry_id)

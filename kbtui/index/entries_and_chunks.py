@@ -1,7 +1,7 @@
 """Entries and chunks, their ids, and the order of ranked chunks.
 
 Chunks with equal scores are sorted by chunk id, which depends only on the files, so that the same
-files give the same answers. Chunk numbers and row numbers would not do, because they depend on the
+files give the same answers. Chunk numbers and row numbers are unsuitable, because they depend on the
 order in which the files were indexed.
 """
 
@@ -122,7 +122,7 @@ def hash_embedded_text(text: str) -> bytes:
 
 
 SCORE_TOLERANCE = 5e-6
-"""The largest relative difference of scores that count as equal. Rounding causes such differences."""
+"""The largest relative difference between scores that count as equal. Rounding causes such differences."""
 
 
 class RankedChunk(NamedTuple):
@@ -170,7 +170,7 @@ def sort_ranked_chunks(
 
 
 def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
-    """Remove the last of the sorted rows, and all rows with the same score; return the others."""
+    """Return sorted chunks without the last one, and without all chunks that have the same score."""
     end = len(ordered) - 1
     while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
         ordered[end].score
@@ -189,8 +189,8 @@ If they belong to fewer, the leg adds the best chunks of other entries.
 def select_best_chunks(ranked: Sequence[RankedChunk], limit: int) -> list[RankedChunk]:
     """Return the first `limit` chunks of a ranking, then the best chunk of each further entry.
 
-    Chunks of further entries are added until there are `MIN_LEG_ENTRIES` entries, or `limit` if that is
-    less. Without them, a long conversation could be the only entry in an answer.
+    Chunks of further entries are added until there are `MIN_LEG_ENTRIES` entries, or `limit` entries
+    if `limit` is less. Without these chunks, a long conversation could be the only entry in an answer.
     """
     kept = list(ranked[:limit])
     owners = {row.owner for row in kept}

@@ -43,7 +43,7 @@ class EntriesWithoutVectors:
 
 
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
-    """Read from a file which entries of an index generation lack vectors.
+    """Return which entries of the index generation in `folder` lack vectors.
 
     If the file is missing or unreadable, no entry counts as embedded.
     """
@@ -65,7 +65,7 @@ def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
 
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
-    """Return whether every chunk of the generation in `folder` has a vector of `model`.
+    """Return whether the generation in `folder` has a vector of `model` for every chunk that needs one.
 
     Does not load LanceDB.
     """

@@ -213,7 +213,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks`, with `vector_hash` set in those to embed.
+    """Return `chunks`, with `vector_hash` set in each chunk that gets a vector.
 
     Chunks before index `first` are not changed.
     """
@@ -224,7 +224,7 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
         if not chunk.embed:
             hashed.append(chunk)
             continue
-        # An id is made from the text. The hash can thus also change with a chunk that is no neighbour
+        # An id is made from the text. The hash can thus also change with a chunk that is not a neighbour
         # because it is too long; then the vector is taken from the cache.
         around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
         made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
@@ -323,7 +323,7 @@ def _count_chunks_before_resume_point(
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks of a part before its mark, which is where the next part starts."""
+    """Count the chunks of a part that come before its mark, at which the next part starts."""
     mark = part.mark
     if mark is None:
         return 0
@@ -340,7 +340,7 @@ def _count_chunks_before_resume_point(
 def _find_indexed_conversation_part(
     catalog: CatalogDatabase, info: ConversationInfo
 ) -> _ConversationIndexingProgress | None:
-    """Return the indexed part of a conversation; None if all of it must be indexed again."""
+    """Return the indexed part of a conversation; None if the whole conversation must be indexed again."""
     from kbtui.conversations.models import ReadingResumePoint
 
     kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_point(info.id)
@@ -361,7 +361,7 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _ConversationIndexingProgress]:
-    """Return the part to write, and what will be indexed when the part is written.
+    """Return the part to write, and the indexing progress after this part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
     The first `settled_count` of them are final; the rest are read again with the next part. The

@@ -1,4 +1,4 @@
-"""Generations of the index: creates, publishes and removes them, and checks them for damage.
+"""Creates, publishes and removes generations of the index, and checks them for damage.
 
 Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory. The
 symbolic link `current` points to the generation in use. A new schema, chunker, tokenizer or
@@ -147,7 +147,7 @@ def is_rust_panic(error: BaseException) -> bool:
 
 
 def find_damaged_tantivy_file(folder: Path) -> str | None:
-    """Describe the first damaged file of a tantivy index; return None if no file is damaged.
+    """Return a phrase about the first damaged file of a tantivy index; None if no file is damaged.
 
     Checks only the files of the segments that `meta.json` names. If a file disappears during the check,
     a writer has replaced it, so the check starts again.

@@ -71,7 +71,7 @@ class IndexReader:
         return self.folder.name
 
     def is_generation_replaced(self) -> bool:
-        """Whether another generation is in use now."""
+        """Return whether another generation is in use now."""
         return index_generations.find_current_index_generation(self._cache_dir) != self.folder
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class IndexReader:
         return self._open_last_commit(folder, lambda: open_tantivy_index(folder, self.language))
 
     def open_window_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index of the windows (see `passage_windows`), like `open_keyword_index`."""
+        """Return the tantivy index of windows (see `passage_windows`). For `hidden`, see `open_keyword_index`."""
         from kbtui.index.keyword_index import get_window_index_folder, open_window_index
 
         folder = self.folder / ("hidden" if hidden else "lexical")

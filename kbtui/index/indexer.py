@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The keyword index of hidden entries is committed when more entries than this, hidden or not, have changed.
+"""The keyword index of hidden entries is committed after more changed entries than this, hidden or not.
 
 The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
@@ -87,7 +87,7 @@ class IndexGenerationWriter:
         self._update_keyword_indexes_from_catalog()
 
     def _is_current_or_unpublished(self) -> bool:
-        """Return whether the link `current` points to this generation, or the generation is not published yet."""
+        """Return whether this generation is the current one or has not been published yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._unpublished or current == self.folder
 
@@ -222,7 +222,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Return whether two versions of an entry have equal fields, except times, in the keyword index."""
+    """Return whether two versions of an entry have the same fields in the keyword index, ignoring times."""
     names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -311,7 +311,7 @@ class WorkspaceIndexWriter:
         self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        """Why the last refresh could not read a configuration file; None if it could read all."""
+        """Why the last refresh could not read a configuration file; None if it could read all of them."""
         try:
             self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
@@ -344,7 +344,7 @@ class WorkspaceIndexWriter:
             if topic.enable and not topic.is_published
         ]
         if knowledge.published is not None:
-            # The engine watches them, because another process can pull a new version.
+            # The engine watches the mirror, too, because another process can pull a new version.
             self.topic_folders.append(knowledge.published.mirror.root)
         # A problem with a single key does not make the whole file unreadable.
         unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
@@ -354,7 +354,7 @@ class WorkspaceIndexWriter:
         except _RefreshStopped:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
-        # Clients compare this with the files, to notice that the configuration has changed.
+        # Clients compare this state with the files, to notice that the configuration has changed.
         state = json.dumps([_get_file_size_and_time(path) for path in knowledge.files])
         if self.catalog.get_meta_value("configuration") != state:
             with self.catalog.open_write_transaction():

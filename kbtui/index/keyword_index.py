@@ -3,8 +3,8 @@
 There are two indexes with the same schema: `lexical` for visible entries, and `hidden` for hidden
 subjects. With one index for both, the scores of visible entries would reveal which words hidden
 subjects contain. The windows of each index (see `passage_windows`) are in a tantivy index of their
-own. Together with passages, they would change the average length of a text, on which every BM25
-score depends.
+own. In one index with the passages, the windows would change the average length of a text, on which
+every BM25 score depends.
 
 Each commit writes the watermark, a document with the catalog's sequence number. The watermark says
 how much of the catalog the index contains.
@@ -71,7 +71,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
-    # By their place, chunks are grouped by entry without reading the catalog.
+    # A chunk's place identifies its entry, so chunks can be grouped by entry without the catalog.
     builder.add_unsigned_field("place", fast=True)
     builder.add_unsigned_field("window_id", indexed=True)
     builder.add_unsigned_field("tie", fast=True)
@@ -104,7 +104,7 @@ def parse_language_setting(setting: str) -> list[str]:
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Map an index field to its language, for each language after the first in `setting`."""
+    """Map index fields to their languages, one field for each language after the first in `setting`."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
@@ -151,7 +151,7 @@ def open_tantivy_index(
 ) -> Any:
     """Open a tantivy index.
 
-    If `create` is true, create a missing one. Raises `IndexUnavailable`.
+    If `create` is true, create the index if it is missing. Raises `IndexUnavailable`.
     """
     if create:
         make_private_directory(folder)
@@ -246,7 +246,7 @@ class _TantivyWriter:
         self.has_changes = self.has_changes or must_commit
 
     def write_watermark(self, watermark: int) -> None:
-        """Replace the document with the catalog's sequence number."""
+        """Replace the watermark document, which contains the catalog's sequence number."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
@@ -254,7 +254,7 @@ class _TantivyWriter:
         self._writer.add_document(document)
 
     def commit(self) -> None:
-        """Commit. `searcher` still has the previous commit; see `reload`."""
+        """Commit the changes. `searcher` shows them only after `reload`."""
         self._writer.commit()
         self._added.clear()
         self.has_changes = False

@@ -79,7 +79,7 @@ def normalize_unicode(text: str) -> str:
 def may_have_code_words(text: str) -> bool:
     """Return whether `extract_code_words` may find words in a text.
 
-    This is faster than looking for the words, of which many texts have none.
+    This check is faster than a search for the words, and many texts contain none.
     """
     return not text.isascii() or _compile_signs_of_code_words().search(text.encode()) is not None
 
@@ -151,7 +151,7 @@ def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
 
 
 def _join_word_parts(word: str) -> str:
-    """Remove `_` and `-` from a word, so that `read_subject` and `read-subject` become equal."""
+    """Return a word without `_` and `-`, so that `read_subject` and `read-subject` become equal."""
     return word.replace("_", "").replace("-", "") or word
 
 
@@ -181,5 +181,5 @@ def extract_cjk_character_pairs(text: str) -> Iterator[str]:
 
 
 def has_unspaced_script(text: str) -> bool:
-    """Return whether a text has characters of scripts without spaces, such as Chinese or Thai."""
+    """Return whether a text contains characters of a script without spaces, such as Chinese or Thai."""
     return not text.isascii() and re.search(_UNSPACED_SCRIPT, text) is not None

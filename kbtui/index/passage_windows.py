@@ -1,6 +1,6 @@
 """Windows: groups of six consecutive passages of an entry.
 
-A passage is often too short to contain all words of a query; its neighbours contain the others.
+A passage is often too short to contain all words of a query; its neighbours may contain the rest.
 Therefore each window is a document in a second keyword index, and a passage gets the score of its
 window, too. Windows do not overlap, so each word is indexed only twice: in its passage and in its
 window. Window n has the passages with the ordinals 6n to 6n + 5. When a conversation grows, only
@@ -49,7 +49,7 @@ def get_entry_number_of_place(place: int) -> int:
 
 
 def get_place_limits(owner: int) -> tuple[int, int]:
-    """Return the first and the last place that an entry can have; `owner` is its number."""
+    """Return the first and the last possible place in an entry; `owner` is the number of the entry."""
     return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
 
 
@@ -61,8 +61,8 @@ def make_window_id(place: int) -> int:
 class WindowsAroundPassage(NamedTuple):
     """The window that contains a passage, and the adjacent window that is nearer to the passage.
 
-    `share` is 0 for a passage in the middle of its window, and nearly 0.5 for one at the edge. The
-    adjacent window may not exist.
+    `share` says how much of the adjacent window's score counts: nothing (0) for a passage in the middle
+    of its window, and nearly half (0.5) at the edge. The adjacent window may not exist.
     """
 
     own: int
@@ -79,8 +79,8 @@ _STEPS_AND_SHARES = tuple(
 )
 """For each position of a passage in its window: two values about the adjacent window.
 
-These are the distance to its start, and how much of its score counts
-(`WindowsAroundPassage.share`).
+These are the distance from the start of the passage's window to the start of the adjacent window, and
+how much of the adjacent window's score counts (`WindowsAroundPassage.share`).
 """
 
 
@@ -111,7 +111,7 @@ def find_changed_windows(
 ) -> list[int]:
     """Return the numbers of the windows that differ. An entry's windows are numbered from 0.
 
-    `old` and `new` have the ordinals and ids of the passages, in order.
+    `old` and `new` contain the ordinal and the id of each passage, in order.
     """
     before, after = _group_by_window(old), _group_by_window(new)
     return sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))

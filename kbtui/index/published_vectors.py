@@ -1,4 +1,4 @@
-"""The vectors of a published library, stored on this machine by text and model, like the embedding cache.
+"""Stores the vectors of a published library on this machine, one for each text and model.
 
 A pull writes the vectors, and the engine reads them. Each number has 16 bits, which halves the size
 without changing rankings (docs/performance.md). Each row has a checksum. A row that does not match
@@ -41,7 +41,7 @@ def write_published_vectors(
 
 
 def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes]) -> set[bytes]:
-    """Return those of `hashes` that have a vector."""
+    """Return the hashes in `hashes` that have a vector of `model`."""
     found = set[bytes]()
     for at in range(0, len(hashes), LOOKED_UP_HASHES):
         some = hashes[at : at + LOOKED_UP_HASHES]

@@ -54,7 +54,7 @@ VECTORS_VERSION = 4
 """Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets an index of one partition, which makes searches three times as fast."""
+"""A table with at least this many rows gets a one-partition index, which makes searches three times as fast."""
 APPROXIMATE_ROWS = 100_000
 """A table with at least this many rows gets an approximate index, because an exact one would be too slow.
 
@@ -79,7 +79,7 @@ NARROW_ROWS = 50_000
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""How long old versions of the table are kept. Other threads may still read them."""
+"""How long old versions of the table stay, because other threads may still be reading them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A search by meaning adds the vector of a keyword hit, times `LEAN_WEIGHT`, to the vector of the query.
@@ -87,9 +87,9 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 The keyword hit is the first one that has a vector, among the best `LEAN_CANDIDATES`.
 """
 MAX_FRAGMENTS = 24
-"""The table is compacted only after more writes than this, or if it has more fragments than this, unless forced."""
+"""The table is compacted if it has more fragments than this, or after more writes than this."""
 OVERFETCH = 3
-"""A search for N results fetches at least `OVERFETCH` × N rows, because one entry's rows can crowd out others."""
+"""A search for N results fetches at least `OVERFETCH` × N rows, because one entry can crowd out others."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -172,7 +172,7 @@ class VectorStore:
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return the numbers of the nearest chunks with their cosine similarity, best first.
+        """Return the numbers of the nearest chunks and their cosine similarities, best first.
 
         Equal similarities are sorted by chunk id. `where` is a condition from
         `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
@@ -241,8 +241,8 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions and, if the table is large, build its index.
 
-        Does nothing unless the table has more than `MAX_FRAGMENTS` fragments, or more writes than
-        that since the last compaction. If `force` is true, the table is always compacted.
+        The table is compacted if it has more than `MAX_FRAGMENTS` fragments, if there were more than
+        `MAX_FRAGMENTS` writes since the last compaction, or if `force` is true.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]

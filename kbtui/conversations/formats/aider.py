@@ -5,8 +5,8 @@
 * Lines that begin with `> ` are aider's own messages.
 * All other lines are replies of the model.
 
-A reply can contain headings and quotations that begin in the same way. Lines of requests and of
-aider's messages are recognized by the two spaces at their end.
+A reply can also contain lines that begin with `#### ` or `> `. Lines of requests and of aider's
+messages are recognized by the two spaces at their end.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class AiderFormat(ConversationFormat):
         return found, problems
 
     def _find_sessions_of_file(self, path: str) -> _HistoryFileSessions:
-        """Find the sessions of a file. If text was only appended since the last call, read only that text."""
+        """Find the sessions of a file. If the file has only grown since the last call, read only its end."""
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
@@ -144,11 +144,11 @@ class AiderFormat(ConversationFormat):
         return builder.make_conversation_with_event_count(info, problems)
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added, according to a message of aider."""
+        """Return the files that the user added to the chat, as reported by a message of aider."""
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Add up the token counts that aider reported. aider rounds them. Never raises."""
+        """Add up the token counts that aider reported, which are rounded. Never raises."""
         try:
             return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
@@ -157,7 +157,7 @@ class AiderFormat(ConversationFormat):
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that starts aider with its history.
 
-        aider has no ids of sessions: it reads its whole history file again instead of one session.
+        aider has no session ids. Therefore it loads its whole history file, not only one session.
         """
         return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
@@ -180,7 +180,7 @@ class _AiderSessionRange(NamedTuple):
     """The position and the start time of a session in a history file.
 
     `start` and `end` are byte offsets; white space after the session is not included. `started` is
-    the time in its first line, formatted as in the conversation's id. `has_content` says whether the
+    the time in the session's first line, formatted as in the conversation's id. `has_content` says whether the
     session has a request or a reply.
     """
 
@@ -194,8 +194,8 @@ class _AiderSessionRange(NamedTuple):
 class _HistoryFileSessions(NamedTuple):
     """The sessions of a history file, and data for detecting later changes of the file.
 
-    `tail` has the last bytes of the file. If they are still at the same place, text was only
-    appended.
+    `tail` has the last bytes of the file. If these are still at the same place, text was
+    only appended.
     """
 
     state: tuple[int, int, int]
@@ -205,7 +205,7 @@ class _HistoryFileSessions(NamedTuple):
 
 
 def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
-    """Yield the path of each possible history file, and the project's directory to which it belongs."""
+    """Yield the path of each possible history file, and the project directory to which the file belongs."""
     projects = ProjectDirectories(workspace)
     chosen = read_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
@@ -259,7 +259,7 @@ def _find_sessions(
 def _has_history_file_only_grown(
     file: int, state: tuple[int, int, int], known: _HistoryFileSessions
 ) -> bool:
-    """Return whether text was only appended.
+    """Return whether text was only appended to a history file since `known` was read.
 
     The inode, the size and the bytes at the old end are compared.
     """
@@ -332,9 +332,9 @@ def _make_stored_session(
 
 
 def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
-    """Convert a time that aider wrote to UTC.
+    """Return the UTC time for a local time in a history file, or None if the time is invalid.
 
-    aider writes the local time of `zone` without naming the zone.
+    aider writes times in the time zone `zone`, but does not name the zone.
     """
     try:
         local = datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").replace(tzinfo=zone)
@@ -363,7 +363,10 @@ def _read_aider_session_facts(
 
 
 def _choose_title(requests: list[str]) -> str | None:
-    """Return a title made from the first request that is not a command such as `/add`, or None."""
+    """Return a title made from the first request that is not a command such as `/add`.
+
+    If there are only commands, use the first request. If there are no requests, return None.
+    """
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
         if text != _BLANK and not text.startswith(("/", "!")):
@@ -423,13 +426,13 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
 
 def _split_into_sections(text: str) -> list[_HistorySection]:
     lines = text.split("\n")
-    # An editor may have removed the spaces at the ends of all lines. Then they are not required.
+    # An editor may have removed the spaces at the ends of all lines. Then the spaces are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
     sections: list[_HistorySection] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
-        # The last line may still be written.
+        # aider may still be writing the last line.
         is_own = not is_marked or line.endswith("  ") or number == len(lines) - 1
         if is_own and (line.startswith("#### ") or line.rstrip() == "####"):
             kind, content = "request", line[5:].rstrip()

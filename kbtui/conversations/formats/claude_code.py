@@ -67,17 +67,17 @@ _HEAD_BYTES = 256 << 10
 _LONG_HEAD_BYTES = 32 << 20
 """How many bytes at the beginning of a file are read if a value is not in the first `_HEAD_BYTES`.
 
-The first records can be longer than that, for example because they contain images.
+The first records can be longer than `_HEAD_BYTES`, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
-"""How many bytes at the end of a file are read to find the title. The agent writes the title repeatedly."""
+"""How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""Claude Code shortens the name of a folder if it has more characters than this.
+"""Claude Code shortens folder names that have more characters than this.
 
-Only this many characters at the beginning of a shortened name are compared.
+Therefore only this many characters at the beginning of such names are compared.
 """
 _NEW_SECONDS = 60.0
-"""A file without a complete line is reported as unusable only if it is at least this many seconds old."""
+"""A file without a complete line counts as unusable only if it is at least this many seconds old."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -108,8 +108,9 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""The types of records that contain no part of the dialogue. Some contain titles, which are read
-separately.
+"""The types of records that contain no part of the dialogue.
+
+Titles in these records are read separately.
 """
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
@@ -123,7 +124,7 @@ _NOTICE_STARTS = (
     "<bash-stderr>",
     "<command-name>",
 )
-"""The beginnings of texts that the agent itself writes in the name of the user. They are not requests.
+"""The beginnings of texts that the agent itself writes as messages of the user. They are not requests.
 
 `<command-name>` begins a command that the agent carries out without the model. A command that gives
 the model a prompt begins with `<command-message>` instead, and counts as a request.
@@ -135,15 +136,13 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of the token counts that a message reports, in the order of the fields of
-`ConversationUsage`.
-"""
+"""The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
     """A file whose records do not name the working directory of the session.
 
-    `name` is the session's id without its prefix, None if the file does not contain the id.
+    `name` is the session's id without its prefix, or None if the file does not contain the id.
     """
 
     path: str
@@ -155,9 +154,9 @@ class _FileWithoutWorkingDirectory(NamedTuple):
 class ClaudeCodeFormat(JsonlConversationFormat):
     """Finds and reads the sessions of Claude Code, and their subagents.
 
-    The agent keeps all sessions with the same working directory in one folder. The folder's name is the
-    path of that directory, with `-` for every character except letters and digits. The records contain
-    the unchanged path.
+    The agent stores all sessions with the same working directory in one folder. The folder's name is the
+    path of that directory, in which `-` replaces every character except letters and digits. The records
+    contain the unchanged path.
     """
 
     name = "claude-code"
@@ -176,10 +175,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         If these have changed, the file is read again.
         """
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """(Path, inode, size, time) of a file without a working directory -> whether the file has a
-        request.
+        """(Path, inode, size, modification time) of a file -> whether the file contains a request.
 
-        The time is the modification time.
+        Only files without a working directory have an item.
         """
 
     def find_stored_conversations(
@@ -201,7 +199,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 if end != ".jsonl" or not (session in (None, stem) or stem.startswith("agent-")):
                     continue
                 if match := _SUBAGENT_NAME.fullmatch(stem):
-                    # Older versions kept subagents beside the sessions.
+                    # Older versions stored subagents beside the sessions.
                     path = f"{folder}/{name}"
                     self._add_subagent(found, without, projects, path, match[1], None)
                 elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
@@ -234,7 +232,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session of the workspace to `found`, or to `without` if no record names its working directory."""
+        """Add a session of the workspace to `found`.
+
+        If no record names the session's working directory, its file is added to `without` instead.
+        """
         status = stat_session_file(path)
         if status is None:
             return
@@ -322,7 +323,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def make_parser(
         self, builder: TurnBuilder, state: ClaudeCodeParserState | None
     ) -> JsonlConversationParser:
-        """Return a parser of a session's records."""
+        """Return a parser that continues from `state`, or from the beginning if `state` is None."""
         return ClaudeCodeParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
@@ -364,7 +365,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
 ) -> list[str]:
-    """Return the folders of sessions whose names match the directories of a project."""
+    """Return the session folders whose names match a directory of the project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [
@@ -377,14 +378,14 @@ def _list_project_directories(
 def _is_directory_of_project(folder: str, name: str) -> bool:
     if len(name) > _FOLDER_CHARACTERS:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
-    # The folder name of `/` is a dash, and the folder names of its subdirectories begin with it.
+    # The folder name of `/` is a dash, and the folder names of its subdirectories begin with that dash.
     return folder == name or folder.startswith(f"{name.rstrip('-')}-")
 
 
 def _keep_newest_file_of_each_session(
     found: list[StoredSession], unusable: list[UnlistedConversationPath]
 ) -> list[StoredSession]:
-    """Return the newest file of each session; the others are added to `unusable`."""
+    """Return the newest file of each session. Older files are added to `unusable`."""
     kept: dict[str, StoredSession] = {}
     for one in sorted(found, key=lambda one: one.updated_at, reverse=True):
         newest = kept.setdefault(one.id, one)
@@ -438,13 +439,13 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_session_id(path: str) -> str | None:
-    """Return the session id that is in the records of a subagent."""
+    """Return the session id in the records of a subagent's file, or None if there is none."""
     status = stat_session_file(path)
     return _read_first_text_value(path, status.st_size, "sessionId") if status is not None else None
 
 
 def _read_first_text_value(path: str, size: int, key: str) -> str | None:
-    """Return the first text that a record has under `key`, reading as little as possible."""
+    """Return the first text that a record of a file has under `key`. Reads as little as possible."""
     text = next(_iterate_text_values(path, _HEAD_BYTES, key), None)
     if text is not None or size <= _HEAD_BYTES:
         return text
@@ -490,7 +491,7 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
 
 
 def _store_record_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """If a record contains a title, store it in `titles`, where it replaces an earlier title of its kind."""
+    """Store a record's title, if any, in `titles`, where it replaces an earlier title of the same kind."""
     for kind, key in (
         ("custom-title", "customTitle"),
         ("ai-title", "aiTitle"),
@@ -563,7 +564,7 @@ def _format_content_block(block: Any) -> str:
 
 
 def _format_media_block(block: dict[str, Any]) -> str:
-    """Return the kind, name, type and size of an image or document."""
+    """Return a line with the kind, name, type and size of an image or document."""
     source = block.get("source")
     source = source if type(source) is dict else {}
     data = source.get("data")
@@ -606,7 +607,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         """Return the state from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older
-        ones is left out, because the next record usually replies to a recent one or repeats it.
+        records is left out, because the next record usually replies to a recent one or repeats it.
         """
         return {
             "model": self.builder.model,
@@ -616,10 +617,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return True: no later record changes an earlier event.
-
-        Only results are added to earlier calls.
-        """
+        """Return True, because later records change no earlier events; they only add results to calls."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -782,7 +780,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the started subagent and the user's answers; None if the result has neither."""
+    """Return the id of the subagent that was started, and the user's answers; None if there are neither."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent

@@ -2,7 +2,7 @@
 
 The file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
 model's history (`response_item`). Each pair becomes one event. Requests are read from the `event_msg`
-records, because the history also has messages that Codex wrote in the name of the user.
+records, because the history also has messages that Codex itself wrote but stored as the user's.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""The number of bytes that are searched for the working directory if the first record does not name it."""
+"""How many bytes are searched for the working directory if the first record does not name it."""
 FIRST_REQUEST_BYTES = 8 << 20
 """How many bytes of a file are searched for the first request. Long instructions may precede it."""
 TAIL_BYTES = 64 << 10
@@ -117,7 +117,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""A call has failed if its result has no exit code and begins with one of these texts."""
+"""If a result has no exit code and begins with one of these texts, its call has failed."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
@@ -185,7 +185,7 @@ class CodexFormat(JsonlConversationFormat):
             self._collect_sessions(named, projects, names, only, found, unusable)
             if found:
                 return list(found.values()), unusable
-        # The id of a renamed file is only in its first record.
+        # If a file was renamed, the session's id is only in the first record.
         self._collect_sessions(paths, projects, names, only, found, unusable)
         return list(found.values()), unusable
 
@@ -247,8 +247,8 @@ class CodexFormat(JsonlConversationFormat):
         """Add the sessions of `projects` to `found`, and files without a usable session to `unusable`.
 
         Each element of `paths` is a pair: a file, and whether it is archived. `names` maps session ids
-        to titles. If the conversation id `only` is given, all other sessions and all unreadable files
-        are ignored.
+        to titles. If `only` is a conversation id, all other sessions and all unreadable files are
+        ignored.
         """
         seen: dict[str, str] = {}
         for path, is_archived in paths:
@@ -290,7 +290,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Return the names that a person gave to sessions, by session id. Later names replace earlier ones."""
+        """Return a mapping from session id to the last name that a person gave to the session."""
         status = stat_session_file(path)
         if status is None:
             return {}
@@ -313,7 +313,7 @@ class CodexFormat(JsonlConversationFormat):
 
 
 class _CodexSessionHead(NamedTuple):
-    """The facts about a session that are in the first record of its file."""
+    """The facts about a session that are at the beginning of its file."""
 
     id: str
     working_directory: str | None
@@ -452,7 +452,7 @@ def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
 
 
 def _read_first_request(path: str) -> str:
-    """Return the first request in a file, "" if there is none."""
+    """Return the first request in a file, or "" if there is none."""
     builder = TurnBuilder()
     parser = CodexParser(builder)
     with open_regular_file(path) as (file, _):
@@ -469,7 +469,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user`, of which it is not yet known whether a person or Codex wrote it."""
+    """A message with the role `user` whose author is not yet known: a person or Codex."""
 
     text: str
     images: list[str]
@@ -540,7 +540,7 @@ class CodexParser(JsonlConversationParser):
 
     @property
     def usage(self) -> ConversationUsage | None:
-        """The tokens used so far; None if the records do not say."""
+        """The tokens used so far; None if the records contain no token counts."""
         return _make_usage(self._used) if self._used else None
 
     def parse_record(self, record: dict[str, Any]) -> None:
@@ -593,7 +593,7 @@ class CodexParser(JsonlConversationParser):
         elif (notice := _get_notice_text(kind, payload)) is not None:
             self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
-            # The event for the end of a call repeats the call's result in the history.
+            # The event at the end of a call repeats the call's result, which is also in the history.
             self.builder.add_unknown_event(str(kind), record, time)
 
     def _add_request(self, payload: dict[str, Any], time: datetime | None) -> None:
@@ -647,22 +647,19 @@ class CodexParser(JsonlConversationParser):
                 self.builder.add_compaction_summary(summary, time)
 
     def _record_fork_time(self, meta: dict[str, Any], time: datetime | None) -> None:
-        # A fork begins with a copy of the other session, including the first record of that session.
+        # A fork begins with a copy of the original session, including that session's first record.
         if not self._has_meta and _is_session_id(meta.get("forked_from_id")):
             self._forked_at = time
         self._has_meta = True
 
     def _is_copied_from_original(self, time: datetime | None) -> bool:
-        """Return whether a record with this time was copied into this session when the session was forked."""
+        """Return whether a record with this time was copied here from the session that was forked."""
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens used since the last count.
-
-        If the record was copied from another session, its tokens are not added.
-        """
+        """Add the tokens used since the last count, unless the record was copied from another session."""
         if type(info) is not dict:
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
@@ -745,7 +742,7 @@ class CodexParser(JsonlConversationParser):
             self._unclear.append(_UnattributedMessage(text, images, event, time))
 
     def _remove_unattributed_messages(self) -> None:
-        """Remove the messages of unknown author (`_UnattributedMessage`) from the turns."""
+        """Remove the events of all messages whose author is not yet known."""
         builder = self.builder
         events = builder.turns[-1].events if builder.turns else builder.leading
         taken = {id(one.event) for one in self._unclear}
@@ -753,9 +750,9 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _attribute_unattributed_messages(self) -> None:
-        """Convert messages of unknown author into requests.
+        """Convert the messages whose author is not yet known into requests.
 
-        Nothing changes if the file has separate events for requests.
+        If the file has separate events for requests, these messages stay unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -784,7 +781,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text was already read from the other source of records (`event` or `item`)."""
+        """Return whether this text was already read from the other source, which is `event` or `item`."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -832,7 +829,7 @@ class CodexParser(JsonlConversationParser):
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
-    """Return the context that an IDE added to a request (or None), and the text that the person wrote."""
+    """Split a request into the context that an IDE added (or None) and the text that the person wrote."""
     if not text.lstrip().startswith(_IDE_CONTEXT):
         return None, text
     match = _IDE_REQUEST.search(text)
@@ -900,7 +897,7 @@ def _is_request_text(text: str) -> bool:
 
 
 def _contains_request_text(text: str, typed: str) -> bool:
-    # The history has tags around images and may have the text of files that the request names.
+    # In the history, a request has tags around images, and may include the text of files that it names.
     return typed.strip() in text
 
 
@@ -970,7 +967,7 @@ def _list_text_values(value: Any) -> list[str]:
 
 
 def _get_notice_text(kind: Any, payload: dict[str, Any]) -> str | None:
-    """Return the text of an event if it is a notice for people, None for any other event."""
+    """Return the text of an event that is a notice for people; None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
     if kind == "error":

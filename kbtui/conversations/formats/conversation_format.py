@@ -68,10 +68,10 @@ class StoredConversation(Protocol):
 
     @property
     def signature(self) -> str:
-        """A digest of the paths, inodes, sizes and modification times of all files."""
+        """A digest of the paths, inodes, sizes and modification times of the conversation's files."""
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata of a conversation but no events.
+        """Read the conversation's metadata, but not its events.
 
         Never raises; an error is in `problem` of the result.
         """
@@ -82,7 +82,7 @@ class ConversationFormat(ABC):
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
     `load_conversation`. The other methods have defaults, which read a conversation as a whole.
-    Methods with a parameter `info` are called only with objects that this format made.
+    The `info` that a method receives was always made by this format.
     """
 
     name: str
@@ -92,34 +92,37 @@ class ConversationFormat(ABC):
     id_prefix: str
     """The prefix of the ids of the agent's conversations, such as `claude-`."""
     forks_at_turn = False
-    """Whether a copy made by `make_fork_command` can end with any turn."""
+    """Whether the command from `make_fork_command` can copy a conversation only up to a chosen turn."""
     has_file_per_conversation = False
     """Whether each conversation is one JSON file, read through `open_regular_file`.
 
-    Such conversations can be kept.
+    kbtui can keep copies of such conversations.
     """
     max_checked_bytes: int | None = 4 << 20
-    """The maximum size in bytes of conversations that are checked for all problems when they are listed.
+    """The maximum size in bytes at which a conversation is checked for all problems when it is listed.
 
-    Larger ones are checked for only some problems. None means that there is no limit.
+    Larger conversations are checked for only some problems. None means that there is no limit.
     """
 
     @abstractmethod
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
-        """Return all conversations, or only the one with the id `only`, and the paths that are not listed."""
+        """Return the conversations, and the paths that are not listed as conversations.
+
+        If `only` is not None, the first list has only the conversation with this id.
+        """
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation and count its events. Never raises; errors are in `problems` of the result."""
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories in which conversations of a workspace appear and change."""
+        """Return the directories that are watched for new and changed conversations of a workspace."""
         return []
 
     def is_file_of_other_project(self, workspace: Workspace, path: str) -> bool:
-        """Return whether a changed file in a watched directory surely does not concern a workspace."""
+        """Return whether a changed file in a watched directory certainly belongs to another project."""
         return False
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
@@ -138,11 +141,14 @@ class ConversationFormat(ABC):
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:
-        """Count the agent's conversations of all projects; None if kbtui knows only some of the projects."""
+        """Count the agent's conversations in all projects. Return None if kbtui knows only some projects."""
         return None
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the conversations in each trash directory, into which the agent moves damaged conversations."""
+        """Return a mapping from each trash directory to the number of conversations in it.
+
+        The agent moves damaged conversations to these directories.
+        """
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
@@ -160,7 +166,7 @@ class ConversationFormat(ABC):
         return None
 
     def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
-        """Return whether to load this conversation in parts, which depends on its size."""
+        """Return whether a conversation is large enough to be loaded in parts."""
         return False
 
     def load_conversation_part(
@@ -197,7 +203,7 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added to the conversation according to an event."""
+        """Return the files that the user added to the conversation, as reported by an event."""
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
@@ -217,13 +223,13 @@ class ConversationFormat(ABC):
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
         """Return the command that copies a conversation into a new one; None if there is no such command.
 
-        The copy ends with `turn`, which counts from 1. If `turn` is None, or if `forks_at_turn` is false,
+        The copy ends with the turn number `turn`, counted from 1. If `turn` is None, or if `forks_at_turn` is false,
         the copy has all turns.
         """
         return None
 
     def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that attaches a turn of a conversation to a new one; None if there is no such command.
+        """Return the command that attaches a turn to a new conversation; None if there is no such command.
 
         If `turn` is None, all turns are attached.
         """

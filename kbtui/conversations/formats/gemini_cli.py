@@ -4,8 +4,8 @@ A `.json` file is one object. A `.jsonl` file is a log: a message that changed i
 records with `$set` and `$rewindTo` change earlier messages. Therefore both kinds of files are
 always read as a whole.
 
-Gemini CLI removes messages from the history of the model. kbtui keeps them: it marks rewound turns,
-and shows a summary as a compaction.
+Gemini CLI removes messages from the history of the model. kbtui still shows these messages: it
+marks rewound turns, and shows a summary as a compaction.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ _NEXT_MESSAGE = re.compile(r"\n    \{")
 """Matches the line break, indentation and brace with which Gemini CLI starts a message in a file."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
-"""Matches the start of a message of Gemini CLI that is stored as a message of the user."""
+"""Matches the start of a message that Gemini CLI itself wrote but stored as a message of the user."""
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""Replies of Gemini CLI that are stored as replies of the model."""
+"""Replies that Gemini CLI itself writes but stores as replies of the model."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 
@@ -113,7 +113,7 @@ class GeminiCliFormat(ConversationFormat):
         unusable: list[UnlistedConversationPath] = []
         files = list(_iterate_session_files(ProjectDirectories(workspace), unusable))
         if only is not None:
-            # The name of a file has at least the first 8 characters of the id.
+            # The name of a file contains at least the first 8 characters of the id.
             start = only.removeprefix(ID_PREFIX)[:8]
             named = [one for one in files if start in os.path.basename(one.path)]  # noqa: PTH119
             found = self._collect_sessions(named, only, unusable)
@@ -171,7 +171,7 @@ class GeminiCliFormat(ConversationFormat):
         only: str | None,
         unusable: list[UnlistedConversationPath],
     ) -> dict[str, StoredSession]:
-        """Return the sessions by their ids. Files that cannot be used are added to `unusable`."""
+        """Return a mapping from conversation id to session. Unusable files are added to `unusable`."""
         found: dict[str, StoredSession] = {}
         for path, project, directory, parent in files:
             status = stat_session_file(path)
@@ -218,7 +218,7 @@ class _GeminiSessionHead(NamedTuple):
 
 
 class _ProjectOfDirectory(NamedTuple):
-    """A directory in which Gemini CLI ran, and the project to which it belongs."""
+    """A directory in which Gemini CLI ran, and the project to which the directory belongs."""
 
     path: str
     project: ProjectDirectory
@@ -240,8 +240,8 @@ class _SessionFileAndOwner(NamedTuple):
 class _GeminiSessionElement:
     """An element of a session: a message, an unknown record or a compaction (see `kind`).
 
-    A compaction replaces all messages up to `last`. `is_undone`: Gemini CLI removed the message
-    from its history, but not because of a rewind.
+    A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI
+    removed the message from its history without a rewind.
     """
 
     kind: str
@@ -258,7 +258,7 @@ def find_gemini_directory() -> str:
 
 
 def hash_project_path(path: str) -> str:
-    """Return the hash that is the name of a project's directory in older versions of Gemini CLI."""
+    """Return the hash that older versions of Gemini CLI use as the name of a project's directory."""
     return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -293,7 +293,7 @@ def _iterate_session_files(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the path of a project from its data directory, or None if an old Gemini CLI did not store it."""
+    """Return the project path that is stored in a data directory, or None if there is no such path."""
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):
@@ -600,7 +600,7 @@ class GeminiMessageParser:
         self._has_answer = False
         self._call_ids: set[str] = set()
         self._counted_ids: set[Any] = set()
-        """The ids of the messages whose tokens are counted. A file can contain the same message twice."""
+        """The ids of messages whose tokens have been counted. A file can contain the same message twice."""
 
     def parse_message(self, message: _GeminiSessionElement) -> None:
         """Parse the next message. If a value has the wrong type, an error of any class may be raised."""
@@ -695,7 +695,7 @@ class GeminiMessageParser:
 
 
 class _MessageContent(NamedTuple):
-    """The parts of a message, by kind.
+    """The parts of a message, grouped by kind.
 
     `text` joins the texts, and has a line for each attached file. `thoughts` are texts with reasoning.
     `calls` and `responses` are tool calls and their results.
@@ -733,7 +733,7 @@ def _read_message_parts(content: Any) -> _MessageContent:
 def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
     """Return the text that the user wrote, and the text that the model received.
 
-    The second is None if it is equal to the first.
+    The second text is None if both are equal.
     """
     sent = _read_message_parts(record.get("content")).text
     shown = _read_message_parts(record.get("displayContent")).text

@@ -58,9 +58,9 @@ FIRST_BLOCK_BYTES = 16 << 10
 ABANDONED_SECONDS = 3600.0
 """An incomplete last line is a problem only if the file has not changed for this many seconds."""
 MARK_BYTES = 64 << 10
-"""The minimum distance in bytes between two points of a turn at which reading can resume."""
+"""The minimum distance in bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""The maximum number of items of each kind in the saved state of a parser. The last ones are kept."""
+"""How many items of each kind the saved state of a parser contains at most. Older items are dropped."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -140,10 +140,10 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 
 
 def parse_json_with_bad_encoding(data: bytes) -> Any:
-    """Parse JSON that may contain invalid UTF-8 and unpaired surrogates.
+    """Parse JSON that may contain invalid UTF-8 or unpaired surrogates.
 
-    Each is replaced by U+FFFD. Unpaired surrogates occur because agents written in JavaScript may
-    cut a text in the middle of a character. A byte order mark is left out. Raises `ValueError` for
+    U+FFFD replaces both of these. Unpaired surrogates occur because agents written in JavaScript may
+    cut a text in the middle of a character. A byte order mark is ignored. Raises `ValueError` for
     invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
@@ -161,7 +161,7 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
 
 
 def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the items that were added to a dictionary last, at most `RECORDS_KEPT` of them."""
+    """Return the items that were added to a dictionary last. There are at most `RECORDS_KEPT` of them."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
 
@@ -176,7 +176,7 @@ class JsonlConversationParser(ABC):
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request, so that a new turn starts with it."""
+        """Return whether a record is a request that starts a new turn."""
 
     @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
@@ -192,23 +192,26 @@ class JsonlConversationParser(ABC):
     def can_resume_reading_in_turn(self) -> bool:
         """Return whether another parser can resume at this position, in the middle of a turn.
 
-        The result must be false if a later record could change an earlier event while
-        `needs_earlier_turns` stays false.
+        A parser must return false if a later record can change an earlier event without setting
+        `needs_earlier_turns`.
         """
         return False
 
     @property
     def usage(self) -> ConversationUsage | None:
-        """The tokens used so far; None if the records do not say."""
+        """The tokens used so far; None if the records contain no token counts."""
         return add_up_usage(usage for turn in self.builder.turns for usage in turn.usage.values())
 
 
 class JsonlConversationFormat(ConversationFormat):
-    """A format with a file of JSON Lines per conversation: `ConversationInfo.events_path`."""
+    """A format in which each conversation has its own JSON Lines file: `ConversationInfo.events_path`."""
 
     has_file_per_conversation = True
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """Two values for each file: its state, and a hash of its bytes before the last resume point."""
+    """The state of the last file that was read in parts, and the hash of its bytes before a resume point.
+
+    The hash is stored twice: as hexadecimal digits, and as a hash object.
+    """
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
@@ -220,14 +223,14 @@ class JsonlConversationFormat(ConversationFormat):
         return _make_conversation(info, parser, [problem] if problem else [])
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation. None if it must be loaded as a whole."""
+        """Load the first turns of a long conversation. Return None if it must be loaded as a whole."""
         if info.size <= BEGINNING_BYTES:
             return None
         parser, _ = self._parse_conversation_file(info, BEGINNING_BYTES)
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the number of lines in the file as `events_count`. Parses no line."""
+        """Return `info` with the number of lines in the file as `events_count`. Lines are not parsed."""
         if info.events_path is None:
             return info
         count, last = 0, b"\n"
@@ -249,7 +252,7 @@ class JsonlConversationFormat(ConversationFormat):
         return DecodedTurns(builder.turns, builder.last_time, problem)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used, or None if unknown. Never raises."""
+        """Return the tokens that a conversation used, or None if its file has no token counts. Never raises."""
         return self._parse_conversation_file(info)[0].usage
 
     def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
@@ -259,11 +262,11 @@ class JsonlConversationFormat(ConversationFormat):
     def load_conversation_part(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load a part of the file that starts at `mark`: about `size` bytes, but at least one record.
+        """Load the part of a conversation after `mark`: about `size` bytes, but at least one record.
 
-        If the bytes before the mark have changed, the part starts at the beginning of the file. If a record
-        of the part changes a turn before the mark, the whole file is loaded as one part. Returns None for
-        an unreadable file.
+        If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
+        If a record of the part changes a turn before `mark`, the whole file is loaded as one part. Returns
+        None for an unreadable file.
         """
         if info.events_path is None:
             return None
@@ -352,9 +355,9 @@ class JsonlConversationFormat(ConversationFormat):
     def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
-        """Parse the first `size` bytes, or the whole file.
+        """Parse the first `size` bytes of a conversation's file, or the whole file if `size` is None.
 
-        Return the parser, and a problem or None.
+        Return the parser, and the problem if the file cannot be read, else None.
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
@@ -377,7 +380,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether a parser can resume here, within a turn. All calls must have results."""
+    """Return whether another parser can resume within this turn. All calls of the turn must have results."""
     builder = parser.builder
     return (
         bool(builder.turns)
@@ -389,7 +392,7 @@ def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
     """Parse a record. A damaged record is reported as a problem.
 
-    If it is an object, it also becomes an unknown event.
+    A damaged object also becomes an unknown event.
     """
     builder = parser.builder
     if record.problem is not None:

@@ -1,7 +1,7 @@
 """A kept copy of a session file: compressed with gzip and named by the SHA-256 of its bytes.
 
-LZMA compresses better than gzip, but decompresses more slowly, which counts because each reading
-decompresses the copy. Also, `zcat` restores a copy without kbtui.
+kbtui uses gzip rather than LZMA, which compresses better, because gzip decompresses faster: kbtui
+decompresses a copy each time it reads the copy. Also, `zcat` restores a copy without kbtui.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class CompressedFile(NamedTuple):
-    """The bytes of a file, compressed; `size` and `sha256` describe the bytes before compression."""
+    """The compressed bytes of a file; `size` and `sha256` describe the bytes before compression."""
 
     data: bytes
     size: int
@@ -48,7 +48,7 @@ def compress_file(file: int, size: int) -> CompressedFile:
             target.write(block)
             at += len(block)
     if at < size:
-        raise WorkspaceError("another program shortened the file while it was copied")
+        raise WorkspaceError("another program shortened the file while it was being copied")
     return CompressedFile(compressed.getvalue(), size, digest.hexdigest())
 
 
@@ -70,8 +70,8 @@ def remove_kept_file_suffix(path: str) -> str:
 def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
     """Yield the original bytes of a kept copy in blocks.
 
-    Raises `OSError`. After the last block, raises `WorkspaceError` if the bytes do not have the SHA-256 in
-    the name of the copy.
+    Raises `OSError`, and `WorkspaceError` if the copy is damaged. The SHA-256 in the name of the copy is
+    compared only after the last block.
     """
     # Few processes read a kept copy, but all import this module.
     import gzip
@@ -92,7 +92,7 @@ def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
 
 
 def _make_damage_error(path: str) -> WorkspaceError:
-    hint = "`kbtui keep` copies the session again if its agent still has it"
+    hint = "run `kbtui keep` to copy the session again, if its agent still has it"
     return WorkspaceError("the kept copy is damaged", where=path, hint=hint)
 
 

@@ -2,9 +2,9 @@
 
 Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages
 have rows of their own. The row of a message contains the hash of the message before it. The row of
-a turn contains two hashes: of the request's last message and of the answer's last message. A
-database can contain both forms. A single conversation can, too, if it was continued after an update
-of `llm`.
+a turn contains two hashes: of the request's last message and of the answer's last message. Both
+forms can occur in one database, and even in one conversation that was continued after an update of
+`llm`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""At most this many messages of a turn are read, because a damaged database can link messages in a circle."""
+"""At most this many messages of a turn are read: a damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",
@@ -196,7 +196,7 @@ def get_llm_database_path() -> str:
 
 
 def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
-    """Read the name, times and other facts of each conversation of a database. Raises `WorkspaceError`."""
+    """Read the metadata of each conversation in a database. Raises `WorkspaceError`."""
     rows: dict[str, _LlmConversationRecord] = {}
     with open_database(path) as database:
         if not list_table_columns(database, "responses") and not list_table_columns(
@@ -228,7 +228,7 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
 def _merge_conversation_rows(
     old: _LlmConversationRecord, new: _LlmConversationRecord
 ) -> _LlmConversationRecord:
-    """Merge the two rows of a conversation: one from the old tables (up to llm 0.31), one from the new tables."""
+    """Merge the rows of one conversation: `old` is from the tables up to llm 0.31, `new` from later ones."""
     return _LlmConversationRecord(
         old.id,
         old.name or new.name,
@@ -447,7 +447,7 @@ class _LlmConversationReader:
         return parts
 
     def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
-        """Return the lines of the request in a message, and add the message's tool results to the turn."""
+        """Return the lines of a message's request, and add the message's tool results to the turn."""
         lines = []
         for part in self._list_parts(message["hash"]):
             kind = part["type"]
@@ -495,7 +495,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part, with a line about each fragment in place of the fragment."""
+        """Return the text of a part, with a placeholder line instead of each fragment."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
@@ -633,7 +633,7 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return three numbers of tokens; a number that is missing is None.
+    """Return three token counts. A count that is missing is None.
 
     - tokens that were read from the cache, and are also counted as input tokens (OpenAI, Google)
     - tokens that were read from the cache, and are not counted as input tokens (Anthropic)

@@ -102,7 +102,7 @@ class OpencodeFormat(ConversationFormat):
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find the sessions of a workspace, and the databases and files that cannot be read.
 
-        If `only` is an id, only this session is searched for.
+        If `only` is an id, only the session with this id is searched for.
         """
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
@@ -249,7 +249,7 @@ class OpencodeFormat(ConversationFormat):
         return parser.usage
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return `opencode --session …`."""
+        """Return the command `opencode --session …`, which continues a session."""
         own_id = decode_agents_own_id(self.id_prefix, info.id)
         return AgentCommand(("opencode", "--session", own_id), info.working_directory)
 
@@ -331,7 +331,7 @@ def _list_databases() -> list[str]:
 
 
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the path and the id of each session file, or only those of the session `own_id`."""
+    """Yield the path and session id of each session file, or only of the files of the session `own_id`."""
     root = f"{_get_data_directory()}/storage/session"
     for project in _list_names_in_directory(root):
         if own_id is None:
@@ -369,7 +369,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Map each session id to values that change with the session's messages or their parts."""
+    """Return a mapping from session id to values that change with the session's messages or parts."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
@@ -421,7 +421,7 @@ def _iterate_database_messages(
 def _iterate_session_message_table(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[_StoredMessage]:
-    """Yield the messages of a session that opencode 2 stores in the table `session_message`."""
+    """Yield a session's messages from the table `session_message`, which opencode 2 uses."""
     columns = list_table_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
     query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"
@@ -448,7 +448,7 @@ class _SessionFiles:
         self.parts = f"{root}/part"
 
     def list_change_markers(self) -> list[str]:
-        """Return strings of which at least one differs if a message or a part has changed.
+        """Return a list of strings that changes if a message or a part changes.
 
         The parts of the last message are checked one by one; for an earlier message, only the
         directory of its parts is checked.
@@ -541,7 +541,7 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
 
 
 def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
-    """Return a session's title, or one made from its first request if it has none."""
+    """Return a session's title, or a title made from its first request if the session has none."""
     title = get_text_or_none(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title
@@ -581,8 +581,8 @@ class OpencodeMessageParser:
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
         """Parse all messages.
 
-        `reverted` is the id of the first message that was undone, or None. The turns that begin with this
-        message or later are marked as rewound.
+        `reverted` is the id of the first message that was undone, or None. Turns that begin at or
+        after this message are marked as rewound.
         """
         is_undone = False
         for message in messages:
@@ -596,7 +596,7 @@ class OpencodeMessageParser:
     def parse_message(self, stored: _StoredMessage) -> None:
         """Parse one message.
 
-        If it is damaged, the damage is reported, and the readable parts are kept.
+        If the message is damaged, the damage is reported, and the readable parts are still added.
         """
         builder = self.builder
         message = self._parse_object(stored.data, "message")
@@ -640,7 +640,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Convert the content of a message of opencode 2 to parts, as older versions store it."""
+        """Convert the content of an opencode 2 message into parts, as stored by older versions."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")
@@ -871,7 +871,7 @@ def _format_file_part_placeholder(part: dict[str, Any]) -> str:
 
 
 def _describe_error(error: Any) -> str | None:
-    """Return the text of an error, None if there is none."""
+    """Return the text of an error, or None if there is no error."""
     if type(error) is not dict:
         return get_text_or_none(error)
     data = error.get("data")
@@ -881,9 +881,9 @@ def _describe_error(error: Any) -> str | None:
 
 
 def _join_result_texts(content: Any) -> str | None:
-    """Join the texts in a list. opencode 2 stores the result of a tool as such a list.
+    """Join the texts in a list, in which opencode 2 stores a tool's result.
 
-    Return None for any other value.
+    Return None for any value that is not a list.
     """
     if type(content) is not list:
         return None

@@ -1,8 +1,8 @@
 """The format of conversations in a published library: JSON Lines that kbtui writes, for all agents.
 
 The first line has the metadata, and each further line has a turn. The agents' own files are not
-published, because they contain more than the conversation, such as system prompts, and secrets that
-are not masked.
+published, because they contain system prompts, unmasked secrets, and other things besides the
+conversation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _EVENT_FIELDS = (
 
 
 def make_published_file_name(conversation_id: str) -> str:
-    """Return the name of the file of a conversation in a mirror."""
+    """Return the name of a conversation's file in a mirror."""
     return quote(conversation_id, safe="~") + FILE_SUFFIX
 
 
@@ -67,9 +67,10 @@ def is_published_conversation(info: ConversationInfo) -> bool:
 
 
 def encode_published_conversation(original: Conversation, masked: Conversation) -> bytes:
-    """Return the content of a conversation's file. `masked` has the same events as `original`, without secrets.
+    """Return the content of the file for a conversation.
 
-    `original` is needed because only its events say which call they answer.
+    `masked` has the same events as `original`, but without secrets. `original` is needed because only
+    its events say which calls they answer.
     """
     info = masked.info
     facts = {
@@ -124,7 +125,7 @@ def read_published_facts(path: str) -> dict[str, Any]:
     """Return the metadata in the first line of a file. Raises `OSError` or one of `READ_ERRORS`."""
     facts = orjson.loads(read_regular_file(path, MAX_FILE_BYTES).partition(b"\n")[0])
     if type(facts) is not dict or facts["format"] != 1:
-        raise ValueError("the conversation has a format that this version of kbtui does not read")
+        raise ValueError("the conversation has a format that this version of kbtui cannot read")
     return facts
 
 
@@ -240,7 +241,7 @@ def _decode_conversation(info: ConversationInfo) -> Conversation:
 def _decode_event(values: dict[str, Any]) -> ConversationEvent:
     given = {name: values[name] for name in _EVENT_FIELDS if name in values}
     if not isinstance(given["text"], str) or not isinstance(given["kind"], str):
-        raise ValueError("an event has a text of a wrong type")
+        raise ValueError("the text or kind of an event is not a string")
     blocks = values.get("blocks")
     if blocks is not None:
         given["blocks"] = [
@@ -254,4 +255,4 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
 
 
 PUBLISHED_FORMAT = PublishedFormat()
-"""The format of published conversations, which is not in the list of agents."""
+"""The format of published conversations. It is not in the list of agents' formats."""

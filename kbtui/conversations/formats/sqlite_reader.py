@@ -31,7 +31,7 @@ def read_database_state(path: str) -> DatabaseState:
 
 
 def read_file_state(path: str) -> FileState | None:
-    """Return the state of a file, None if there is none."""
+    """Return the state of a file, or None if there is no such file."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -99,7 +99,7 @@ def list_table_columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 
 def format_select_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
-    """Format columns for a SELECT; a column that is not in `existing` becomes NULL."""
+    """Return the columns of a SELECT statement; a column that is not in `existing` becomes NULL."""
     return ", ".join(
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
         for name in wanted

@@ -32,20 +32,17 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""A word of at most this many characters is too short to be a secret.
-
-A title is not cut within a secret.
-"""
+"""A title may be cut within a word of at most this many characters, because secrets are longer."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""Before a line is shortened to a title, this many characters of the line are searched for secrets."""
+"""How many characters of a line are searched for secrets before the line is cut to a title."""
 
 
 @dataclass(slots=True)
 class StoredSession:
     """A conversation of an agent other than JP that has been found but not read.
 
-    `read_facts` reads the fields of `ConversationInfo` that this class lacks, such as the title. It
-    can raise any error.
+    `read_facts` reads the fields of `ConversationInfo` that this class lacks, such as the title.
+    This function can raise any error.
     """
 
     id: str
@@ -63,7 +60,7 @@ class StoredSession:
     size: int = 0
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events.
+        """Read the conversation's metadata, but not its events.
 
         Never raises: `problem` of the result contains the error.
         """
@@ -137,8 +134,8 @@ class SessionHeadCache(Generic[_Head]):
     """A cache of the facts at the beginning of each session file.
 
     Agents never change the beginning of a file, so each file is read only once. `is_complete`
-    receives the facts and the size of the file. If it returns false, the facts are not cached, and
-    the next call reads them again.
+    receives the facts and the size of the file. If `is_complete` returns false, the facts are not
+    cached, and the next call reads them again.
     """
 
     def __init__(
@@ -177,7 +174,7 @@ def list_directory(path: str, unusable: list[UnlistedConversationPath]) -> list[
 
 
 def stat_session_file(path: str) -> os.stat_result | None:
-    """Return the `stat` of a regular file. None if there is no regular file at `path`."""
+    """Return the `stat` of a regular file, or None if there is no regular file at `path`."""
     try:
         status = os.stat(path)  # noqa: PTH116  (thousands)
     except OSError:
@@ -186,7 +183,7 @@ def stat_session_file(path: str) -> os.stat_result | None:
 
 
 def make_conversation_id(prefix: str, own_id: str) -> str:
-    """Make kbtui's id from an agent's own id. Forbidden characters are escaped, as in `%20`."""
+    """Return kbtui's id for an agent's own id. Forbidden characters are escaped, as in `%20`."""
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
@@ -199,7 +196,7 @@ def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
 
 
 def make_change_signature(*values: object) -> str:
-    """Return a digest that differs if one of the values differs."""
+    """Return a digest that changes if any of the values changes."""
     text = "\0".join(map(str, values))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
@@ -223,8 +220,8 @@ def iterate_first_records(
     """Yield the records in the first `length` bytes of a file of JSON Lines.
 
     If `key` is not None, only records that have this key are yielded. Damaged lines are skipped. An
-    error ends the iteration and is not raised. The file is read only as far as the caller asks for
-    records.
+    error in reading the file ends the iteration and is not raised. The file is read only as far as
+    the caller asks for records.
     """
     name = f'"{key}"'.encode() if key is not None else b""
     rest, at = b"", 0
@@ -242,7 +239,7 @@ def iterate_first_records(
 
 
 def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in lines; other lines are left out."""
+    """Yield the JSON object of each line; skip lines that are not JSON objects."""
     for line in lines:
         try:
             record = orjson.loads(line.removeprefix(codecs.BOM_UTF8))
@@ -253,14 +250,14 @@ def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, 
 
 
 def find_last_record_time(lines: list[bytes]) -> datetime | None:
-    """Return the time of the last record that has a time, or None."""
+    """Return the time of the last record that has a time, or None if no record has one."""
     records = iterate_json_objects_in_lines(reversed(lines))
     times = (parse_timestamp(record.get("timestamp")) for record in records)
     return next(filter(None, times), None)
 
 
 def make_title_from_request(text: str) -> str | None:
-    """Return the first line of a request, cut to `TITLE_CHARACTERS`, or None if it is empty."""
+    """Return the first line of a request, cut to `TITLE_CHARACTERS`, or None if the request is blank."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
         line = line[: _find_title_cut_offset(line)].rstrip() + "…"
@@ -268,7 +265,10 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_cut_offset(line: str) -> int:
-    """Return where to cut a title. A secret is not cut, because half of a secret would not be masked."""
+    """Return the offset at which to cut a title.
+
+    A secret is not cut, because half of a secret would not be masked.
+    """
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

@@ -1,4 +1,4 @@
-"""Builds the turns of a conversation from the records of an agent, and reads values of records."""
+"""Builds the turns of a conversation from an agent's records. Also has helpers for values in records."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class ProblemCollector:
     """Collects the problems of a conversation.
 
     The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. `record_noun` is
-    the word for a record in the descriptions of problems. `first_number` is the number of the first
-    record in these descriptions.
+    the word for a record in the descriptions of problems. `first_number` is the number that these
+    descriptions give to the first record.
     """
 
     def __init__(self, record_noun: str, first_number: int = 1) -> None:
@@ -91,7 +91,7 @@ class TurnBuilder(ProblemCollector):
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """Call id -> the number of the turn and the call, for each call with this id that has no result yet."""
+        """Call id -> the calls with this id that have no result yet, each after the number of its turn."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:
@@ -101,7 +101,7 @@ class TurnBuilder(ProblemCollector):
 
     @property
     def turn_count(self) -> int:
-        """The number of turns so far: `turns_before`, and the turns that this builder has built."""
+        """The number of turns so far: `turns_before` plus the turns that this builder has built."""
         return self.turns_before + len(self.turns)
 
     @property
@@ -121,7 +121,7 @@ class TurnBuilder(ProblemCollector):
         return turn
 
     def make_current_turn_state(self) -> UnfinishedTurnState:
-        """Return the state of the current turn, as JSON, from which another builder can continue the turn."""
+        """Return the state of the current turn as JSON. Another builder can continue the turn from it."""
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -141,8 +141,8 @@ class TurnBuilder(ProblemCollector):
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
         """Set the model of the turns that are added after this call.
 
-        The model of the current turn is set, too, if it has none, or if `is_before_answer` says
-        that the turn has no answer yet.
+        If the current turn has no model, its model is set, too. `is_before_answer` says that the
+        current turn has no answer yet; `model` then replaces the turn's model.
         """
         _check_value_type("the model", model, str)
         self.model = model
@@ -294,14 +294,14 @@ class TurnBuilder(ProblemCollector):
     def make_conversation_with_event_count(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Set the number of events and the time of the last event in `info`, and call `make_conversation`."""
+        """Return a conversation whose `info` has the number of events and the time of the last event."""
         count = sum(len(turn.events) for turn in self.turns)
         last = self.last_time or info.last_event_at
         info = replace(info, events_count=count, last_event_at=last)
         return self.make_conversation(info, problems, **fields)
 
     def add_record_problem(self, problem: str) -> None:
-        """Add a problem to the conversation. The number of the current record is put before the text."""
+        """Add a problem of the current record to the conversation. The text starts with the record's number."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
 

@@ -36,7 +36,7 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 
 class UnreadableBlob(Exception):
-    """A blob cannot be read; `state` is the reason."""
+    """Raised when a blob cannot be read; `state` is the reason."""
 
     def __init__(self, state: ContentState) -> None:
         super().__init__(state)
@@ -46,7 +46,7 @@ class UnreadableBlob(Exception):
 class BlobStore:
     """Reads the blobs to which one conversation refers.
 
-    A blob is named by the SHA-256 of its content. It is looked for in `directories`, in this order.
+    A blob's name is the SHA-256 of its content. The `directories` are searched for it in this order.
     """
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
@@ -60,7 +60,7 @@ class BlobStore:
         """
         found = _DIGEST.fullmatch(name) if type(name) is str else None
         if found is None:
-            # Only hexadecimal digits become a part of a path.
+            # Only hexadecimal digits may become a part of a path.
             raise UnreadableBlob("elsewhere")
         digest, state = found[1].lower(), UnreadableBlob("missing")
         for path in self._list_possible_paths(digest):
@@ -163,7 +163,7 @@ def decode_tool_result_text(text: str) -> str:
 
 
 def decode_base64_strings(value: Any) -> Any:
-    """Return a JSON value with all its strings decoded, except keys.
+    """Return a JSON value in which all base64 strings, except keys, are decoded.
 
     Raises `RecursionError` for a value that is nested too deeply.
     """
@@ -193,7 +193,7 @@ class ContentDecoder:
         """Return the blocks of typed content; None for any other value.
 
         Typed content is a block, a list of blocks, or a reference (`$blob`) to a text in a blob. A
-        block is an object with a `type`. Raises `RecursionError` if it is nested too deeply.
+        block is an object with a `type`. Raises `RecursionError` for a value that is nested too deeply.
         """
         items = value if type(value) is list else [value]
         for item in items:
@@ -250,7 +250,7 @@ class ContentDecoder:
         Returns whether the object has one of these.
         """
         content = value.get("content")
-        # Since JP's RFD 066, the content is in an object of its own, or a blob is in the place of the text or data.
+        # Since JP's RFD 066, the content is in an object of its own, or a blob replaces the text or data.
         held = [content, *(value.get(key) for key in ("text", "blob", "data"))]
         holder = next((one for one in held if type(one) is dict and "$blob" in one), None)
         if holder is None:

@@ -259,9 +259,8 @@ def load_conversation_part(
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
     If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the
-    file. Returns None if the conversation must be loaded as a whole. The reasons are: the
-    conversation is short or damaged; no turn begins at `mark` any more; a tool result belongs to a
-    call before `mark`.
+    file. Returns None if the conversation must be loaded as a whole: it is short or damaged, no
+    turn begins at `mark` any more, or a tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not should_load_conversation_in_parts(info):
         return None
@@ -310,8 +309,8 @@ def _read_whole_turns_from_offset(
 ) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return them, and whether they reach the end of the file.
 
-    If the bytes do not have JP's formatting, None takes the place of the turns. Returns only None
-    if `size` bytes contain no whole turn.
+    If the bytes do not have JP's formatting, None takes the place of the turns. If `size` bytes
+    contain no whole turn, None is returned instead of the pair.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)

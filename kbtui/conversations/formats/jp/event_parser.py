@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
 Elements are decoded one by one, so that a damaged element does not affect the others. Some elements
-are changes to the configuration; `MergedConversationConfig` keeps track of them.
+are changes to the configuration; `MergedConversationConfig` applies them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class MergedConversationConfig:
 def _parse_model_name(value: Any) -> str | None:
     """Return the name of a model.
 
-    JP stores it as an alias, or as an object with provider and name.
+    JP stores the name as an alias, or as an object with a provider and a name.
     """
     if isinstance(value, str):
         return value or None
@@ -87,7 +87,7 @@ def _parse_model_name(value: Any) -> str | None:
 def _parse_attachment(item: Any) -> str | None:
     """Return an attachment as a URL.
 
-    JP stores it as a URL or as an object `{type, path, params}`.
+    JP stores an attachment as a URL or as an object `{type, path, params}`.
     """
     if isinstance(item, str):
         return item or None
@@ -115,7 +115,7 @@ class ConversationEventParser(ProblemCollector):
 
     A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
     elements before its start. `last_time` is the time of the last element. `is_configured` says whether
-    the file's first element is a configuration. `blobs` has the content that is stored outside the file.
+    the file's first element is a configuration. `blobs` reads the content that is stored outside the file.
     """
 
     def __init__(
@@ -186,8 +186,8 @@ class ConversationEventParser(ProblemCollector):
         elif kind in EVENT_KINDS and kind != "unknown":
             self._parse_text_event(index, element, kind)
         else:
-            # A newer version of JP wrote this element. It is kept as JSON, and neither starts a turn
-            # nor ends a message that is split over elements.
+            # A newer version of JP wrote this element. It is shown as JSON, and neither starts a turn
+            # nor ends a message that is split into several elements.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
             event = ConversationEvent("unknown", time, format_json(element), index, name=kind)
@@ -235,7 +235,7 @@ class ConversationEventParser(ProblemCollector):
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response.
 
-        The first of these keys in the response is its kind: `message`, `reasoning`, `data`.
+        Its kind is the first of these keys that the response has: `message`, `reasoning`, `data`.
         """
         if "message" in element:
             kind = "message"
@@ -254,7 +254,7 @@ class ConversationEventParser(ProblemCollector):
             and message.author == author
             and type(text) is str
         ):
-            # JP may split one message over several elements.
+            # JP may split one message into several elements.
             split = self._split_messages.setdefault(message.index, (message, [message.text]))
             split[1].append(text)
             if type(metadata := element.get("metadata")) is dict:
@@ -446,7 +446,7 @@ class ConversationEventParser(ProblemCollector):
         except RecursionError:
             self.add_event_problem(event, "the metadata is nested too deeply")
             return {}
-        # JP keeps these in base64 and encodes them a second time in the file.
+        # JP stores these arguments in base64, and encodes them a second time in the file.
         if type(rendered := decoded.get("rendered_arguments")) is str:
             decoded["rendered_arguments"] = decode_base64_text(rendered)
         return decoded
@@ -461,7 +461,7 @@ class ConversationEventParser(ProblemCollector):
     def _pair_response_with_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Pair a response with the oldest open request that has its id. Ids can repeat."""
+        """Pair a response with the oldest open request that has the same id. Ids can repeat."""
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
@@ -516,15 +516,15 @@ def _describe_unanswered_inquiry(element: _Element) -> str | None:
 
 
 def _get_participant(element: _Element) -> str | None:
-    """Return the name of the assistant that answered if the conversation has several (JP's draft D58)."""
+    """Return the name of the assistant that answered, if there are several (JP's draft D58), else None."""
     participant = get_text_or_none(element.get("participant"))
     return None if participant == "assistant" else participant
 
 
 def _parse_compaction_tool_policy(value: Any) -> str | None:
-    """Return how a compaction treats tool calls, or None if it does not say.
+    """Return how a compaction treats tool calls, or None if the element does not say.
 
-    The value is `omit`, `strip`, `strip-request` or `strip-response`.
+    The result is `omit`, `strip`, `strip-request` or `strip-response`.
     """
     if type(value) is not dict or type(policy := value.get("policy")) is not str:
         return None

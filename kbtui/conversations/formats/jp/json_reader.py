@@ -34,7 +34,7 @@ DAMAGED = object()
 """Replaces an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""An `events.json` that is larger than this, in bytes, is read in blocks. A smaller one is read as a whole."""
+"""An `events.json` of more bytes than this is read in blocks. A smaller one is read as a whole."""
 BLOCK_BYTES = 1 << 20
 """The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
@@ -100,7 +100,7 @@ def _check_size(path: str, size: int, max_bytes: int | None) -> int:
 
 
 def _resolve_link_inside_root(path: str) -> str:
-    """Return a link's target. Raises `WorkspaceError` if it is outside JP's conversations."""
+    """Return a link's target. Raises `WorkspaceError` if the target is outside JP's conversations."""
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -109,7 +109,7 @@ def _resolve_link_inside_root(path: str) -> str:
 
 
 def read_file(path: str, max_bytes: int) -> bytes:
-    """Read a regular file. Raises `WorkspaceError`, also for a file larger than `max_bytes`."""
+    """Read a regular file. Raises `WorkspaceError`, for example if the file is larger than `max_bytes`."""
     with open_regular_file(path, max_bytes) as (file, size):
         blocks, at = list[bytes](), 0
         # One more byte than expected, because the file may have grown.
@@ -132,7 +132,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
-    """Add the bytes of an open file from offset `start` to `end` (exclusive) to a hash."""
+    """Update a hash with the bytes of an open file from offset `start` to `end` (exclusive)."""
     while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
         digest.update(block)
         start += len(block)
@@ -141,7 +141,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
     """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
 
-    Returns None if the hash differs from the one in `mark`: the file has changed.
+    Returns None if the file has changed, so that its hash differs from the one in `mark`.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
@@ -149,7 +149,7 @@ def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
 
 
 class HarmlessFileProblem(str):
-    """A problem in a file that causes no loss of data."""
+    """A file problem that does not cause any loss of data."""
 
     __slots__ = ()
 
@@ -171,7 +171,7 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
 
 
 def _unwrap_envelope(value: Any) -> Any:
-    """Return the data of an envelope `{format, version, data}` (JP's draft D34), and any other value unchanged."""
+    """Return the data in an envelope `{format, version, data}` (JP's draft D34); return other values as they are."""
     is_envelope = isinstance(value, dict) and value.keys() == {"format", "version", "data"}
     return value["data"] if is_envelope else value
 
@@ -215,7 +215,7 @@ def keep_complete_array_elements(data: bytes) -> bytes:
 
 
 def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an array in lists.
+    """Yield the elements of an array in batches.
 
     The file is read in blocks. A block ends at a separator, so it contains only whole elements.
     """
@@ -243,7 +243,7 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
 def parse_json_array(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Return the elements of an array, or of a block of adjacent elements of an array.
+    """Return the elements of an array, or of a block of adjacent array elements.
 
     `DAMAGED` takes the place of an element that cannot be read, and a description is appended to
     `problems`. `first` is the index of the block's first element in the array. `more` says whether
@@ -318,9 +318,9 @@ def _recover_array_elements(
 
 
 def _decode_utf8(data: bytes, problems: list[str]) -> str:
-    """Decode a file.
+    """Decode the bytes of a file.
 
-    Invalid UTF-8 is replaced. A problem then states the number of replaced places.
+    Invalid UTF-8 is replaced, and a problem with the number of replaced places is reported.
     """
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
@@ -333,8 +333,8 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     """Decode the JSON value at `position`; return the value and the position of its end.
 
-    NaN, infinity and control characters in strings are accepted. Their descriptions are put into
-    `found`. Raises `ValueError` or `RecursionError`.
+    Strings with control characters, and the numbers NaN and infinity, are accepted. Descriptions of
+    such values are appended to `found`. Raises `ValueError` or `RecursionError`.
     """
     from json import JSONDecoder
 
@@ -370,9 +370,10 @@ def _parse_json_leniently(text: str, problems: list[str]) -> Any:
 
 
 def _replace_surrogates(value: Any, found: list[str]) -> Any:
-    """Return a JSON value without unpaired surrogates, which cannot be stored or printed.
+    """Return a JSON value in which U+FFFD replaces each unpaired surrogate.
 
-    A problem for each string that contains one is appended to `found`.
+    Unpaired surrogates cannot be stored or printed. A problem for each string that contains one is
+    appended to `found`.
     """
     if isinstance(value, str):
         replaced, count = _LONE_SURROGATE.subn("\ufffd", value)

@@ -78,7 +78,8 @@ class JpStoredConversation:
 
     For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
     archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
-    `blob_directories` are the directories of blobs that belong to the workspace and to the user.
+    `blob_directories` has the path of the user-local directory of blobs (key true), and the path of the
+    workspace's (key false).
     """
 
     id: str
@@ -116,7 +117,7 @@ class JpStoredConversation:
 
     @property
     def signature(self) -> str:
-        """A digest of the paths, inodes, sizes and modification times of all files."""
+        """A digest of the paths, inodes, sizes and modification times of the conversation's files."""
         from hashlib import blake2b
 
         states = sorted(
@@ -128,9 +129,9 @@ class JpStoredConversation:
         return blake2b(text, digest_size=12).hexdigest()
 
     def describe_duplicate_directories(self) -> str | None:
-        """Return a message if several directories in one root have this id, otherwise None.
+        """Return a message if several directories in one root have the conversation's id, else None.
 
-        The message names all of these directories, and says which one kbtui reads.
+        The message names all these directories, and says which one kbtui reads.
         """
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
@@ -141,7 +142,7 @@ class JpStoredConversation:
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
+        """Read the metadata, but not the events. Never raises; an error is in `problem` of the result."""
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [
             text for text in (self.describe_duplicate_directories(), events.failure) if text
@@ -234,7 +235,7 @@ def _keep_string_labels(value: Any) -> dict[str, str]:
 
 
 def _parse_parent_id(value: Any) -> str | None:
-    """Return the id of the parent conversation, None if the metadata has no valid one."""
+    """Return the id of the parent conversation, or None if the metadata has no valid id."""
     try:
         return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
     except UsageError:
@@ -362,7 +363,10 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
-    """Return whether a path, with links resolved, is in the workspace, its `.jp` or the user-local directory."""
+    """Return whether a path leads into the workspace, into its `.jp` or into JP's user-local directory.
+
+    Links in the path are followed.
+    """
     allowed = [
         workspace.root,
         workspace.jp_directory,
@@ -373,7 +377,7 @@ def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
 
 
 def _parse_id_from_directory_name(name: str) -> str | None:
-    """Return the conversation id in a directory's name: the number before the first `-`. None if invalid."""
+    """Return the conversation id before the first `-` in a directory's name, or None if it is invalid."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
@@ -381,9 +385,9 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of child conversations, which later versions of JP store in the parent's directory.
+    """Return the paths of the child conversations in the directory of their parent.
 
-    Child conversations are in the subdirectory `conversations` (RFD 046), or directly in the
+    Later versions of JP store them in the subdirectory `conversations` (RFD 046), or directly in the
     parent's directory.
     """
     names = _list_real_subdirectories(path)
@@ -401,8 +405,8 @@ def _find_nested_conversations(path: str) -> list[str]:
 def _list_real_subdirectories(path: str) -> list[str]:
     """Return the sorted names of the subdirectories that are neither hidden nor links."""
     try:
-        # A directory with two links has no subdirectories: most file systems count a link for each,
-        # and the others always report one link.
+        # A directory with two links has no subdirectories: most file systems count a link for
+        # each subdirectory, and the others always report one link.
         if os.stat(path).st_nlink == 2:  # noqa: PTH116
             return []
         with os.scandir(path) as entries:
@@ -412,7 +416,7 @@ def _list_real_subdirectories(path: str) -> list[str]:
                 if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
-        return []  # `stat_conversation_directory` reports it
+        return []  # `stat_conversation_directory` reports the error
 
 
 def stat_conversation_directory(
@@ -431,10 +435,10 @@ def stat_conversation_directory(
 
 
 def list_conversations_for_completion(path: str | None) -> dict[int, str]:
-    """Return the live conversations of the workspace around `path` or the current directory.
+    """Return the live conversations of the workspace that contains `path` or the current directory.
 
-    The result maps each id, without its prefix, to the rest of the directory's name. Files of
-    conversations are not opened.
+    The result maps each id, without its prefix, to the rest of the directory's name. The conversations'
+    files are not opened.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
     folders = [f"{paths.find_jp_directory(root)}/conversations"]
