@@ -81,7 +81,7 @@ class GivenText(NamedTuple):
 
     @property
     def text_without_fence(self) -> str:
-        """The text without the code fence around it, if there is one."""
+        """The text without the code fence that may surround it."""
         plain = normalize_text(self.text)
         fenced = re.fullmatch(_FENCED, plain)
         return fenced[2] if fenced and fenced[1] == fenced[3] else plain

@@ -313,7 +313,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     """Return the pattern and the ids to search; None means all ids. A value `-` is read from standard input.
 
     Ids on standard input are separated by white space or commas; lines printed by `conversation ls`
-    or `grep` are accepted, too. The final line break of a pattern is removed. Raises `UsageError`
+    or `grep` are also accepted. The final line break of a pattern is removed. Raises `UsageError`
     if pattern and ids are both `-`.
     """
     pattern, ids = " ".join(args.pattern), split_values_at_commas(args.ids)

@@ -444,7 +444,7 @@ def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
 
 
 def is_file_of_other_project(workspace: Workspace, path: str) -> bool:
-    """Return whether a changed file is a conversation that surely belongs to another project."""
+    """Return whether a changed file is a conversation that certainly belongs to another project."""
     return any(
         one.is_file_of_other_project(workspace, path) for one in list_enabled_conversation_formats()
     )

@@ -253,8 +253,8 @@ def keep_conversation(
 def forget_kept_sessions(ids: list[str]) -> int:
     """Remove conversations from the archive, and return the number of bytes freed.
 
-    A conversation whose record is damaged can be removed, too. If one of the ids is not in the archive,
-    nothing is removed, and `NothingFound` is raised.
+    A conversation whose record is damaged can also be removed. If one of the ids is not in the
+    archive, nothing is removed, and `NothingFound` is raised.
     """
     records = {one: _make_record_path(one) for one in ids}
     with lock_session_archive():

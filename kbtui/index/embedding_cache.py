@@ -1,8 +1,8 @@
 """Caches the vector of each text for each model, so that no text is embedded twice.
 
 Each workspace has one SQLite file. This file is not part of a generation, so the cache survives a
-rebuild of the index. Because damage would survive, too, each row has a checksum. A row that does
-not match its checksum counts as missing. A file that cannot be read is deleted.
+rebuild of the index. Damage would also survive a rebuild. Therefore each row has a checksum. A row
+that does not match its checksum counts as missing. A file that cannot be read is deleted.
 """
 
 from __future__ import annotations

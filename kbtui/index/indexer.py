@@ -333,7 +333,7 @@ class WorkspaceIndexWriter:
     def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Index all files that differ from the catalog.
 
-        With `retry`, entries that had an error are indexed again, too.
+        If `retry` is true, entries that had an error are also indexed again.
         """
         from kbtui.knowledge import load_knowledge
 

@@ -59,7 +59,7 @@ _STEMMED, _CODE = "kb_stemmed", "kb_code"
 _WINDOWS_FOLDER = "windows"
 """The name of the directory, inside the index of passages, that contains the index of windows."""
 WINDOW_FILTER_FIELDS = ("entry", "kind", "topic", "type", "agent", "archived")
-"""The fields that windows have in common with passages, so that filters apply to windows, too."""
+"""The fields that windows have in common with passages, so that filters also apply to windows."""
 
 
 def make_keyword_index_schema(language: str = "") -> Any:

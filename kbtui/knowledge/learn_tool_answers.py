@@ -48,7 +48,7 @@ _NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") fo
 ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
 """Matches an answer of `learn` that contains only a remark, and not the text of a subject.
 
-Such a remark between the tags of a subject matches, too. If the wording of a remark changes, keep
+Such a remark also matches between the tags of a subject. If the wording of a remark changes, keep
 the old wording in `_NOTES`, because stored conversations contain it.
 """
 

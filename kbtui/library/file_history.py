@@ -741,7 +741,7 @@ class _FileNameScanner:
     def may_contain_name(self, info: ConversationInfo) -> bool:
         """Return whether a conversation may contain the name.
 
-        Returns True, too, if the conversation's file cannot be searched or lacks its end, because
+        Also returns True if the conversation's file cannot be searched or lacks its end, because
         the name could be there.
         """
         from kbtui.files import iterate_regular_file_blocks

@@ -61,7 +61,7 @@ def list_query_completions(
     summaries: Collection[ConversationToolsAndModels] = (),
     projects: Sequence[str] = (),
 ) -> list[QueryCompletion]:
-    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor, in the search or the library.
+    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor.
 
     Values that begin with the typed text come first. Types, arguments and files come from the index
     of visible entries, if there is one. Labels and worktrees come from `conversations`. Tools,

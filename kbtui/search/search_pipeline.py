@@ -189,7 +189,7 @@ class SearchRun:
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
         self.given_request = request
-        """The request as it was given. In `request`, the filters in the query are applied, too."""
+        """The request as it was given. In `request`, the filters in the query are also applied."""
         self.exact_hit_count: int | None = None
         """The number of keyword hits, apart from those found by near spellings; None before the search by keywords."""
         text = request.query

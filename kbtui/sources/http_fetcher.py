@@ -156,10 +156,10 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` lists the accepted content types; if it is empty, all are accepted. `conditions(url)`
-        returns headers such as If-None-Match. A redirect is followed only if `inside` returns true for
-        its URL. A body of more than `max_bytes` bytes raises `FetchError`; None means the limit for the
-        run.
+        `accept` lists the accepted content types; if it is empty, all are accepted.
+        `conditions(url)` returns headers such as If-None-Match. A redirect is followed only if
+        `inside` returns true for its URL. A body of more than `max_bytes` bytes raises
+        `FetchError`. If `max_bytes` is None, the limit of the run applies.
         """
         limit = self.limits.redirects
         try:

@@ -739,7 +739,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._show_filter()
 
     def _look_up_filter_again(self) -> None:
-        """Look up the filter in the index again, because files or the shown subjects have changed."""
+        """Search the index for the filter again, because files or the shown subjects have changed."""
         self._look_up_filter({})
 
     def _look_up_filter(self, known: Mapping[str, EntriesOfFilter]) -> None:

@@ -74,7 +74,7 @@ class WorkspaceData:
 class ExportOmission(NamedTuple):
     """Something that an export does not contain, and the reason.
 
-    `is_damaged` is false for data of an unknown workspace.
+    `is_damaged` is true for damaged data, and false for data of an unknown workspace.
     """
 
     what: str

@@ -441,7 +441,7 @@ class _Import:
     def _merge(
         self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
     ) -> list[UserRecord]:
-        """Merge records, add what the merge does to `counted`, and return the records to write."""
+        """Merge records, count the changes in `counted`, and return the records to write."""
         changed, replaced = merge_user_records(known, added)
         earlier = {one.key: one for one in replaced}
         allowed = []

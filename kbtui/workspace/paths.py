@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
 `kbtui search` imports this module and must start fast. Therefore the module imports `pathlib` and
-`kbtui.errors`, which take long, only where it needs them.
+`kbtui.errors`, whose imports take long, only where it needs them.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _normalize_path(path: str) -> str:
 
 
 JP_DIRECTORY = ".jp"
-"""The name of the directory that every JP workspace contains. kbtui's configuration is in it, too."""
+"""The name of the directory that every JP workspace contains. It also contains kbtui's configuration."""
 KBTUI_DIRECTORY = ".kbtui"
 """The name of the directory of kbtui's configuration in a workspace without `.jp`."""
 TOPICS_FILE, SOURCES_FILE, LIBRARY_FILE = "kb.toml", "kb-sources.toml", "kb-library.toml"

@@ -121,7 +121,7 @@ class DocumentNavigator:
         self.is_opening = True
         """Whether a document that the user opened is loading, and no part of it is shown yet.
 
-        True, too, before the first document is shown. A preview does not count as opened.
+        Also true before the first document is shown. A preview does not count as opened.
         """
         self.shown: NavigationTarget | None = None
         """The place that the reader shows. If this place is a preview of a hit, it is not in `history`."""
@@ -347,7 +347,7 @@ class DocumentNavigator:
         """Read a document, and lay out its first blocks. If that fails, return a page with the reason.
 
         `show_beginning` is called with the beginning of a large conversation. `shown` is the
-        document in the reader, which is returned if it is a large conversation that `target` names
+        document in the reader. It is returned if it is the large conversation that `target` names,
         and is still up to date.
         """
         key, ref = target.key, target.ref

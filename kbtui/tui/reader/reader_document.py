@@ -269,7 +269,7 @@ def find_start_block_and_match(
 
 
 def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
-    """Return the block of the first change by a call or turn, or else of the next later change, or None.
+    """Return the block of the first change by a call or turn, or else of the next change after it, or None.
 
     If `ref` names no turn, return the block of the first file.
     """
