@@ -120,7 +120,9 @@ def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
 
 def _format_argument_placeholder(action: Action) -> str:
     value = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
-    return f"\\fI{_escape_roff(str(value))}\\fR"
+    if isinstance(value, tuple):
+        value = " ".join(value)
+    return f"\\fI{_escape_roff(value)}\\fR"
 
 
 def _format_man_settings() -> Iterator[str]:

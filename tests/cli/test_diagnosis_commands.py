@@ -348,6 +348,7 @@ def test_the_manual_page_has_everything_and_pleases_groff(
     assert all(f"\\fB{key.name}\\fR" in plain for key in SETTING_KEYS)
     for option in ("--no-vectors", "--allow-network", "--case-sensitive", "--workspace"):
         assert option in plain or option == "--workspace"
+    assert "\\fB--compare\\fR \\fIOLD NEW\\fR" in plain
     assert page.isascii()
     if shutil.which("groff"):
         file = tmp_path / "kbtui.1"

@@ -204,7 +204,9 @@ def _argument_rows(parser: ArgumentParser) -> list[tuple[str, str]]:
 def _format_argument(argument: Action) -> str:
     """Format `-i ID`, `--id ID` or `TOPIC`, with choices where there is no name for the value."""
     choices = "|".join(map(str, argument.choices or ()))
-    value = str(argument.metavar or choices or argument.dest.upper())
+    value = argument.metavar or choices or argument.dest.upper()
+    if isinstance(value, tuple):
+        value = " ".join(value)
     if not argument.option_strings:
         return _code(f"{value}…" if argument.nargs in {"*", "+"} else value)
     suffix = "" if argument.nargs == 0 else f" {value}"
