@@ -14,7 +14,7 @@ class ManualPage(BuildHookInterface[Any]):
         """Make the page; the modules that declare the commands need no other package."""
         sys.path.insert(0, self.root)
         try:
-            from kbtui.cli.man import format_man_page
+            from kbtui.cli.man_page_command import format_man_page
 
             text = format_man_page()
         finally:
