@@ -1,7 +1,7 @@
 """Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`.
 
-All screens show two forms: the rows of lists `14:05`, `31 Jul` or `13 May 2024`, other places
-`2024-05-13 14:05` or `2024-05-13`.
+All screens show dates in two forms. Rows of lists show `14:05`, `31 Jul` or `13 May 2024`; other
+places show `2024-05-13 14:05` or `2024-05-13`.
 """
 
 from __future__ import annotations

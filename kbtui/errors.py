@@ -101,7 +101,7 @@ class PackageUnavailable(KbtuiError):
 
 
 class DamagedDataFile(WorkspaceError):
-    """A file with data of the user is damaged. `kbtui doctor` names the file and says what to do."""
+    """A file with the user's data is damaged. `kbtui doctor` names the file and says what to do."""
 
 
 def format_error_on_one_line(error: Exception, root: Path) -> str:

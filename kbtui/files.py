@@ -19,7 +19,7 @@ A larger file is not read, because parsing it takes more than a second.
 
 
 def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a regular file. Raises `OSError`, also for a file larger than `max_bytes`."""
+    """Read a regular file. Raises `OSError`, also if the file is larger than `max_bytes`."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -58,7 +58,7 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
 
 
 def write_staged_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file next to `path`. The caller renames it. Raises `OSError`."""
+    """Write `data` to a hidden file next to `path`. The caller must rename that file. Raises `OSError`."""
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

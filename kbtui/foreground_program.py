@@ -16,7 +16,7 @@ def run_program_in_terminal(words: Sequence[str], directory: str | None = None) 
     """Run a program with the terminal of this process, and return its exit code.
 
     `words` are the program and its arguments; no shell reads them. `directory` is the program's working
-    directory; None means that of this process. Raises `OSError` if the program cannot be started.
+    directory; None means the working directory of this process. Raises `OSError` if the program cannot be started.
     """
     with _ignore_interrupts():
         return subprocess.call(list(words), cwd=directory)

@@ -44,13 +44,13 @@ A notice with a cause that is missing here has the reason in `detail`.
 """
 PauseReason = Literal["battery", "busy", "user"]
 PAUSE_TEXTS: dict[PauseReason, str] = {
-    "battery": "paused because the computer runs on battery",
+    "battery": "paused because the computer is running on battery",
     "busy": "paused because the computer is busy",
     "user": "paused",
 }
 """Code of the reason for a pause of embedding -> its text."""
 EmbeddedParts = dict[str, tuple[int, int]]
-"""Kind of entry, as a plural -> how many of its passages have a vector, and how many need one."""
+"""Kind of entry (plural) -> the number of its passages with a vector, and the number that need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_of_other_input": "{word}: this filter works only in the {inputs}; here, it was searched for as a word",
@@ -60,10 +60,10 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "meaning_only": "no text contains these words; closest by meaning",
     "newest_first": "no words to search for; showing the newest hits first",
     "no_other_workspaces": "this is the only workspace that you have opened",
-    "other_directories": "conversations may be missing, because the engine was started with another value of {variables}, and cannot restart while other clients use it; `kbtui engine stop` stops it",
+    "other_directories": "conversations may be missing, because the engine was started with another value of {variables}, and cannot restart while other clients are using it; to stop the engine, run `kbtui engine stop`",
     "nothing_to_look_for": "nothing to search for; add a word",
     "pattern_hits_cut": "only the first {limit:,} matching lines are shown",
-    "pattern_out_of_time": "stopped after {total} seconds; not everything was searched",
+    "pattern_out_of_time": "the search stopped after {total} seconds; not everything was searched",
     "regular_expression": "matching lines",
     "passages_pending": "{passages} not searchable by meaning yet",
     "query_cut": "the query was cut at {characters} characters",
@@ -71,7 +71,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "search_not_logged": "the search is not logged: {detail}",
     "unknown_filter": "unknown filter {word}:; did you mean {suggestion}:?",
     "workspace_left_out": "{workspace} was not searched: {detail}",
-    "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine updates it now",
+    "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine is updating it",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
     "below_best_passages": "better passages of the same entry are shown; raise --per-entry to show more",
     "below_depth": "by {leg} its rank is {rank}, and only the best {limit} count",

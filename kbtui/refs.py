@@ -2,8 +2,8 @@
 
 Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
-`jp-c17457886043#k3f9a1z` (the event with this id), `claude-258c7280:3.2` (in another agent's
-conversation), `chunk:<id>`, and a bare `topic`. The lines that `grep` prints
+`jp-c17457886043#k3f9a1z` (the event with this id), `claude-258c7280:3.2` (a tool call in
+another agent's conversation), `chunk:<id>`, and a bare `topic`. The lines that `grep` prints
 (`jp-c17457886043:3:user:m:…`) are references to their turns.
 """
 
@@ -52,7 +52,7 @@ class Ref(NamedTuple):
     count from 1. `lines` are the first and the last line, counted from 1, both inclusive.
     `workspace` is the id of the workspace if the reference contains it, such as `otvo8` in
     `jp-c17457886043-otvo8`. `event` is the id of an event, which `expand_conversation_reference`
-    replaces by the event's turn and call.
+    replaces with the event's turn and call.
     """
 
     kind: RefKind
@@ -114,9 +114,9 @@ def is_valid_jp_id_number(number: int) -> bool:
 
 
 def get_conversation_creation_time(conversation: str) -> datetime:
-    """Return when a JP conversation was created.
+    """Return the time at which a JP conversation was created.
 
-    Its id contains this time, in tenths of seconds since 1970.
+    The conversation's id contains this time, in tenths of seconds since 1970.
     """
     seconds, tenths = divmod(int(conversation.removeprefix(JP_ID_PREFIX)), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
@@ -240,7 +240,7 @@ def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into slug and lines (None if there are none); raises `UsageError`."""
+    """Split `slug:first-last` into the slug and the lines (None without lines); raises `UsageError`."""
     match = re.fullmatch(_LINES, slug)
     if match is None:
         return slug, None

@@ -1,7 +1,7 @@
 """Finds secrets in text, to mask them or to warn about them.
 
-A secret is a key in a known format, or the value of a name such as `password`. This module finds most
-of them in conversations, but not all.
+A secret is a key in a known format, or the value of a name such as `password`. This module finds
+most secrets in conversations, but not all.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def mask_secrets(text: str) -> str:
 def mask_secrets_in_text_part(
     text: str, start: int, end: int, found: Sequence[DetectedSecret]
 ) -> str:
-    """Return a part of a text with its secrets masked. `found` has the secrets of the whole text."""
+    """Return a part of a text with its secrets masked. `found` contains the secrets of the whole text."""
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -90,7 +90,7 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
     begin = "".join(source.split()).find(dense)
     if begin < 0 or not dense:
         return mask_secrets(excerpt)
-    # The offsets of the passage's characters except white space, in the source and in the passage.
+    # The offsets of the passage's characters other than white space, in the source and in the passage.
     offsets = [at for at, sign in enumerate(source) if not sign.isspace()]
     offsets = offsets[begin : begin + len(dense)]
     own_offsets = [at for at, sign in enumerate(excerpt) if not sign.isspace()]
@@ -302,7 +302,7 @@ class SecretMasker:
 
 
 def count_masks(value: Any) -> Counter[str]:
-    """Count the masks in all strings of a JSON value by the kind of the secret."""
+    """Return the number of masks in all strings of a JSON value, for each kind of secret."""
     found: Counter[str] = Counter()
     _add_masks(value, found)
     return found
@@ -333,7 +333,7 @@ def describe_secrets_in_text(text: str) -> str | None:
 
 
 def find_secrets(text: str) -> list[DetectedSecret]:
-    """Return the secrets of a text in order of position. Overlapping secrets are merged.
+    """Return the secrets in a text in order of position. Overlapping secrets are merged.
 
     Escape sequences and invisible characters within a secret do not hide it.
     """
@@ -348,7 +348,7 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 
 @lru_cache(maxsize=4_000)
 def _find_secrets_in_short_text(text: str) -> list[DetectedSecret]:
-    """Find the secrets in a short text. The result is cached, because names and paths occur in many events."""
+    """Return the secrets in a short text. Results are cached, because names and paths recur in events."""
     return _find_secrets_in_text(text)
 
 
@@ -372,7 +372,7 @@ def _merge_overlapping_secrets(secrets: list[DetectedSecret]) -> list[DetectedSe
 def _find_secrets_with_invisible_parts(
     text: str, hidden: list[tuple[int, int]]
 ) -> Iterator[DetectedSecret]:
-    """Find secrets in a text without its `hidden` parts. Yield them with their offsets in the whole text."""
+    """Yield the secrets in a text without its `hidden` parts, with their offsets in the whole text."""
     starts, ends = [0, *(end for _, end in hidden)], [*(start for start, _ in hidden), len(text)]
     visible = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     # The offset of each visible part in the text without hidden parts.

@@ -243,7 +243,7 @@ _ANY_PREFIX = "|".join(_LONGER_FORMS.get(prefix, re.escape(prefix)) for prefix i
 
 
 def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the keys of a text that have one of the known formats.
+    """Yield the keys in a text that have a known format.
 
     `data` is the text with one byte for each character. Keys may overlap.
     """
@@ -289,7 +289,7 @@ def compile_byte_scanner(words: Iterable[str]) -> Any:
 def _compile_formats() -> re.Pattern[str]:
     """Compile the formats to one expression with a group for each format.
 
-    Compiled on first use, because this takes 10 ms.
+    This happens on first use, because it takes 10 ms.
     """
     formats = []
     for _, prefixes, rest in _FORMATS:
@@ -337,7 +337,7 @@ def _find_key_at(text: str, at: int) -> DetectedSecret | None:
 def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
     """Return the end of a key that continues on the next lines; None if the key does not continue.
 
-    `end` is the end of what looks like a whole key on the first line.
+    `end` is the end of what looks like a whole key on the first line; None if there is no such key.
     """
     part = _KEY_CHARACTERS.match(text, at)
     if part is None or (end is not None and part.end() != end):

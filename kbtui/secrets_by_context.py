@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
-# Words for a password, and other names of secrets. After the latter, an ordinary word is more likely, so the
-# rules are stricter.
+# Words for a password, and other names of secrets. An ordinary word is more likely after one of the other
+# names, so the rules for them are stricter.
 _PASSWORD_WORDS = (
     r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
     rf"|(?:(?<=store)|(?<=key)|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
@@ -148,7 +148,7 @@ _CONTEXTS = (
         r"(?i:token|kubeadm)[^\n]{0,80}?(?<![\w.-])"
         r"(?P<value>[A-Za-z0-9]{6}\.[A-Za-z0-9]{16})(?![\w.-])",
     ),
-    # scheme://user:password@host and scheme://token@host. A port and a path with @ are no password.
+    # scheme://user:password@host and scheme://token@host. A port and a path with @ are not a password.
     _Context(
         "password",
         ("://",),
@@ -338,7 +338,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""Contexts are looked up by this many characters at the start of a word. All words are at least that long."""
+"""Contexts are found by the first characters of a word: this many. All words are at least that long."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -346,7 +346,7 @@ _CONTEXT_WORDS = sorted(
 
 @cache
 def _map_contexts_by_found_word() -> dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]]:
-    """Map the beginning of each word of a context to the word and the context."""
+    """Map the beginning of each context word to the words, contexts and patterns with this beginning."""
     found: dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)
@@ -366,7 +366,7 @@ def _compile_assignment() -> re.Pattern[str]:
 
 
 def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets of a text that are recognizable by what stands before them. They may overlap.
+    """Yield the secrets in a text that are recognizable by what precedes them. Secrets may overlap.
 
     `data` is the text with one byte for each character.
     """
@@ -506,7 +506,7 @@ def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret
         else:
             start, end = match.span("plain")
             word = re.match(r"\S+", match["plain"])
-            # A shell ends an unquoted value at these characters, so the line is no command of a shell.
+            # A shell ends an unquoted value at these characters, so the line is not a shell command.
             if word and (not re.search(r"[(){};&|]", word[0]) or not is_password):
                 end = start + len(re.split(r"[;&|)\"',\\]", word[0])[0])
         value = text[start:end].rstrip()

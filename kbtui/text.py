@@ -106,7 +106,7 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def find_invisible_parts(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each escape sequence, control character and invisible character of a text."""
+    """Return the start and end of each escape sequence, control character and invisible character."""
     if text.isascii() and not _CONTROLS.search(text):
         return []
     pattern = rf"{_SEQUENCES}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|{_INVISIBLE}"
@@ -181,10 +181,10 @@ def format_line_counts(added: int, removed: int) -> str:
 
 
 def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
-    """Return a phrase that names a turn's outdated subjects: `knowledge changed since: guide/start, guide/old (gone)`.
+    """Return a phrase that names a turn's outdated subjects.
 
-    `subjects` are the references of the turn's outdated subjects, each with the state of its
-    citation.
+    An example is `knowledge changed since: guide/start, guide/old (gone)`. `subjects` are the
+    references of the turn's outdated subjects, each with the state of its citation.
     """
     names = (format_outdated_subject(ref, state) for ref, state in subjects)
     return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
@@ -198,7 +198,7 @@ def format_outdated_subject(ref: str, state: str | None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the text after a conversation's title that names its parent; "" if there is no parent.
+    """Return the text that follows a conversation's title and names its parent; "" without a parent.
 
     A parent without a title is named by its id.
     """
@@ -313,7 +313,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def extract_line_expression(query: str) -> str | None:
-    """Return the expression between the slashes of a query such as `/retr(y|ies)/`; None for any other query."""
+    """Return the expression between the slashes of a query such as `/retr(y|ies)/`; otherwise None."""
     stripped = query.strip()
     is_expression = len(stripped) > 2 and stripped[0] == stripped[-1] == "/"
     return stripped[1:-1] if is_expression else None

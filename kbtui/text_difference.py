@@ -7,15 +7,15 @@ from collections import Counter
 from typing import NamedTuple
 
 TextRange = tuple[int, int]
-"""A range of characters in a text: the first one, counted from 0, and the end (exclusive)."""
+"""A range of characters in a text: the position of the first one, from 0, and the end (exclusive)."""
 
 SIMILAR_WORDS_SHARE = 0.4
-"""The minimum share of equal words in two versions of one paragraph."""
+"""Two paragraphs are versions of one paragraph if at least this share of their words is equal."""
 
 _WORDS_MAX = 1500
-"""The maximum number of words of texts that difflib compares completely.
+"""If texts have at most this many words, difflib compares all words.
 
-In longer texts, it may ignore very frequent words, to save time.
+In longer texts, difflib may ignore very frequent words, to save time.
 """
 _PAIRS_MAX = 10_000
 """`_pair_similar_paragraphs` compares at most this many pairs of paragraphs."""
@@ -58,7 +58,7 @@ class ComparedParagraph(NamedTuple):
 
 
 def find_changed_words(old: str, new: str) -> ChangedWords:
-    """Return which words differ between two texts. White space is not compared."""
+    """Return the words that differ between two texts. White space is not compared."""
     old_words, new_words = list(_WORD.finditer(old)), list(_WORD.finditer(new))
     total = len(old_words) + len(new_words)
     if not total:
@@ -219,7 +219,7 @@ def _find_most_similar_pairs(
     before = [Counter(_WORD.findall(text)) for text, _ in old]
     after = [Counter(_WORD.findall(text)) for text, _ in new]
     sizes = [words.total() for words in before], [words.total() for words in after]
-    # `best[i][j]` is the largest sum for the paragraphs from `i` and from `j` on.
+    # `best[i][j]` is the largest sum for the old paragraphs from `i` on and the new ones from `j` on.
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
     shares = [[0.0] * len(new) for _ in old]
     for i in reversed(range(len(old))):

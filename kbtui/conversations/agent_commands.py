@@ -1,4 +1,4 @@
-"""The commands of agents that continue a conversation, copy it, or attach it to a new one."""
+"""Finds and runs the commands with which agents continue, copy or attach a conversation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 
 * `resume`: continues it.
 * `fork`: continues a copy of it.
-* `attach`: begins a new conversation with turns of it as an attachment.
+* `attach`: begins a new conversation with turns of the old one as an attachment.
 """
-# An id that begins with `-` would be read as an option. Agents' own ids contain only these characters,
-# and files with other names are not their sessions.
+# An id that begins with `-` would be read as an option. Agents' own ids contain only these characters;
+# a file with another name is not a session.
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
@@ -34,7 +34,7 @@ CommandProblem = Literal["id", "characters", "relative"]
 """Why a command is not offered.
 
 * `id`: the id of the conversation could be read as an option.
-* `characters`: a word of the command, or its directory, has a character that terminals do not show.
+* `characters`: a word of the command, or its directory, contains a character that terminals do not show.
 * `relative`: the directory of the command is not an absolute path.
 """
 _PROBLEM_HINTS: dict[CommandProblem, str] = {
@@ -48,7 +48,7 @@ class OfferedAgentCommand(NamedTuple):
     """A command of an agent: what it does, its words, and the directory in which it must run.
 
     `directory` is an absolute path. `last_turn` is the last turn of a fork; it is None if the fork
-    has all turns.
+    includes all turns.
     """
 
     purpose: CommandPurpose
@@ -73,9 +73,9 @@ def list_agent_commands(
     """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
 
     `turn` is the last turn of a fork, or the turn that is attached; None means the whole
-    conversation. The list is empty if the agent has deleted the conversation, so that only kbtui's
-    archive has it. Because an agent's files can contain anything, it is also empty if the id could
-    be read as an option, or if a word has a character that terminals do not show.
+    conversation. The list is empty if the agent has deleted the conversation, and only kbtui's
+    archive still has it. Commands with a `CommandProblem` are left out, because an agent's files can
+    contain anything.
     """
     if info.kept_from is not None:
         return []
@@ -86,7 +86,7 @@ def list_agent_commands(
 def _make_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand | None:
-    """Return an agent's command without checking whether it is safe; None if the agent has none."""
+    """Return the agent's command for a purpose, without checking its safety; None if there is none."""
     conversation_format = get_conversation_format(info)
     if purpose == "resume":
         command = conversation_format.make_resume_command(info)
@@ -154,8 +154,8 @@ def run_agent_command(command: OfferedAgentCommand) -> int:
             where=command.directory,
             hint="create the directory again, or move the project back; the agent can run only there",
         )
-    # Look for the program before the directory is changed: PATH may have relative directories, and in a
-    # foreign directory another program would be found.
+    # Look for the program before the directory is changed: PATH may contain relative directories,
+    # which could lead to another program in a foreign directory.
     program = shutil.which(command.words[0])
     if program is None:
         raise KbtuiError("the program is not installed, or not on the PATH", where=command.words[0])

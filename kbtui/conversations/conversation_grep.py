@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LINE_LENGTH = 400
 """The maximum number of characters of a line.
 
-Of a longer line, only the text around its match is kept.
+A longer line is cut to the text around its match.
 """
 
 
@@ -52,7 +52,7 @@ def _check_pattern_is_one_line(pattern: str) -> None:
         raise UsageError("the pattern is empty", where="pattern")
     if "\n" in pattern:
         raise UsageError(
-            "the pattern has a line break",
+            "the pattern contains a line break",
             where="pattern",
             hint="conversations are searched line by line; remove the line break",
         )
@@ -134,7 +134,7 @@ class RegexGrepPattern:
 
         options = re2.Options()
         options.case_sensitive = not ignore_case
-        # No part of the expression matches a line break, so that no match extends over two lines.
+        # No part of the expression matches a line break, so no match extends over two lines.
         options.never_nl = True
         options.never_capture = True
         options.log_errors = False
@@ -218,7 +218,7 @@ def _make_letter_regex(letter: str) -> str:
 def _find_required_letters(pattern: str) -> tuple[str, ...]:
     """Return the case variants of a pattern's first non-ASCII letter.
 
-    A match contains one of them.
+    Every match contains one of these letters.
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
@@ -307,8 +307,8 @@ class GrepLine:
 class ConversationMatches:
     """The matching lines of a conversation.
 
-    `count` is their number; `lines` has the first of them, with context. `is_complete` is False if
-    the search stopped before the end of the conversation.
+    `count` is the number of matching lines. `lines` contains the first ones, with their context.
+    `is_complete` is False if the search stopped before the end of the conversation.
     """
 
     count: int = 0
@@ -332,7 +332,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
     """Return whether the search includes an event: its role is in `scopes`, and it is not a JSON answer."""
     kind = event_kinds.EVENT_KINDS[event.kind]
-    # JP does not search answers to questions. kbtui searches the answers in free text.
+    # JP does not search answers to questions. kbtui searches only those in free text.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
     return kind.role in scopes and not is_json_answer
 
@@ -350,7 +350,7 @@ def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
 def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches:
     """Search the turns of one conversation.
 
-    Count all matches, but keep only `query.limit` of them. Stop at the query's deadline.
+    Count all matches, but return at most `query.limit` of them. Stop at the query's deadline.
     """
     found = ConversationMatches()
     for turn in turns:
@@ -390,7 +390,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Return the text of an event with its secrets masked. `text` is the same text, unmasked."""
+    """Return the text of an event with its secrets masked. `text` is the event's unmasked text."""
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)

@@ -101,7 +101,7 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""Name of the entry point of each format that could not be loaded -> the reason."""
+"""Name of an entry point whose format could not be loaded -> the reason."""
 
 
 def list_enabled_conversation_formats() -> list[ConversationFormat]:
@@ -217,7 +217,7 @@ def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref
     """Parse a reference to a conversation, turn, tool call or event as a user typed it.
 
     A shortened id is replaced by the whole id, and an event by its turn and call. Raises
-    `UsageError` if the text is no such reference, or if several conversations match. Raises
+    `UsageError` if the text is not such a reference, or if several conversations match. Raises
     `NothingFound` if an event does not exist.
     """
     return expand_conversation_reference(workspace, parse_conversation_ref(text, workspace.id))
@@ -312,7 +312,7 @@ class ConversationNotFound(NothingFound):
 
 
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
-    """Return the id whose beginning is similar to `typed`, or None.
+    """Return the id whose beginning is most similar to `typed`; None if no id is similar.
 
     Only ids with the same agent's prefix, such as `codex-`, are compared.
     """
@@ -390,7 +390,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
 
 
 def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
-    """Return a conversation and its subagents.
+    """Return the conversations that are kept together: `info` and all its subagents.
 
     Raises `UsageError` if sessions of this agent cannot be kept.
     """
@@ -411,7 +411,10 @@ def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
 def find_unlisted_conversation_paths(
     workspace: Workspace, agents: Iterable[str] | None = None
 ) -> list[UnlistedConversationPath]:
-    """Return the files and directories that are not listed as conversations, with the reasons."""
+    """Return the files and directories that are not listed as conversations, with the reasons.
+
+    `agents` are beginnings of agents' names; None means all agents.
+    """
     wanted = find_agent_names_with_beginnings(agents) if agents is not None else None
     found = (
         one.find_stored_conversations(workspace)[1]
@@ -430,7 +433,7 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
-    """Return the directories in which conversations of a workspace appear, except JP's.
+    """Return the directories, except JP's, in which conversations of a workspace appear.
 
     The directory of the archive is included if it exists.
     """
@@ -479,7 +482,7 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations in a workspace: first those in the agent's files, then those only in the archive.
+    """Yield an agent's conversations: first from the agent's files, then those that only the archive has.
 
     If `only` is given, only the conversation with this id is yielded.
     """
@@ -507,6 +510,7 @@ class AgentOverview(NamedTuple):
     * `subagents` counts the conversations of subagents in this workspace.
     * `elsewhere` counts the conversations of other projects; None means that their number is
       unknown.
+    * `unusable` counts the other files and directories that are not listed as conversations.
     * `without_turn` counts the files that contain no request yet.
     * `off` says why the conversations are not read; it is None if they are read.
     """

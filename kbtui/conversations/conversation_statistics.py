@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 WHOLE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a conversation that is loaded as a whole.
 
-A larger one is loaded in parts of this size, if its format allows it.
+A larger conversation is loaded in parts of this size, if its format supports this.
 """
 
 
 @dataclass
 class ConversationStatistics:
-    """The models, the tokens and the numbers of turns and events of a conversation.
+    """A summary of a conversation: its models, its tokens, and its numbers of turns and events.
 
     `project` is the directory in which the agent ran. `usage` counts the conversation's tokens without
     those of its subagents. `usage_by_model` is empty if the files do not say which models used the
@@ -58,12 +58,12 @@ class ConversationStatistics:
 
     @property
     def subagent_usage(self) -> ConversationUsage | None:
-        """The tokens that all subagents used. None if there are no subagents or no numbers."""
+        """The tokens that all subagents used. None if there are no subagents or no token counts."""
         return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
-        """The tokens that the subagents used, by model."""
+        """Model (None if unknown) -> the tokens that the subagents used with this model."""
         return add_up_usage_by_model(
             item for one in self.subagents for item in one.usage_by_model.items()
         )
@@ -94,7 +94,7 @@ class ConversationStatistics:
 def compute_conversation_statistics(
     workspace: Workspace, info: ConversationInfo
 ) -> ConversationStatistics:
-    """Summarize a conversation and its subagents. Never raises: `problems` has the errors."""
+    """Summarize a conversation and its subagents. Never raises: `problems` contains the errors."""
     statistics = _read_conversation_statistics(workspace, info)
     for one in find_subagents(workspace, info):
         subagent = _read_conversation_statistics(workspace, one)
@@ -235,9 +235,9 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return the total cost of tokens, and the models that the total leaves out because their cost is unknown.
+        """Return the total cost of tokens, and the models without a known cost, which the total leaves out.
 
-        The total is None if all models are left out.
+        The total is None if no model has a known cost.
         """
         costs: list[float] = []
         unpriced = []

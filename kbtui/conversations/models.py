@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         recipients: list[str]
 
     class EventJson(TypedDict, total=False):
-        """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
+        """An event of a turn as JSON, with the documented keys. Keys that do not apply are left out."""
 
         event_kind: Required[str]
         timestamp: Required[str | None]
@@ -341,7 +341,7 @@ class ConversationUsage:
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
     """Return the sum of usages, or None if there are none.
 
-    The sum is an estimate if one of the usages is an estimate.
+    The sum is an estimate if any usage is an estimate.
     """
     found = list(usages)
     if not found:
@@ -402,7 +402,7 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_event_id(self, call: int | None = None) -> str | None:
-        """Return the id in JP's file of this turn, or of its tool call `call`; None if there is none."""
+        """Return the id that JP's file gives this turn or its tool call `call`; None if it gives no id."""
         if call is None:
             ids = (self.event_id, *(event.event_id for event in self.events))
         else:

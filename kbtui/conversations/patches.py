@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""The number of unchanged lines before and after the changes in a hunk that kbtui makes."""
+"""In the hunks that kbtui makes, the number of unchanged lines before and after the changes."""
 MAX_COMPARED_LINES = 20_000
 """Two texts are compared only if they have at most this many lines together.
 
@@ -202,9 +202,10 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
 def make_hunks_from_texts(
     old: str, new: str, old_start: int | None = None, context: int = CONTEXT_LINES
 ) -> tuple[PatchHunk, ...]:
-    """Compare two texts line by line.
+    """Compare two texts line by line, and return the changed lines with their context.
 
-    `old_start` is the number of the old text's first line in its file, if known.
+    `old_start` is the number of the old text's first line in its file, if known. `context` is the
+    number of unchanged lines before and after each change.
     """
     old_lines, new_lines = split_lines(old), split_lines(new)
     if len(old_lines) + len(new_lines) > MAX_COMPARED_LINES:

@@ -38,7 +38,7 @@ class ProjectDirectories:
     They are the workspace itself, and the same directory in the other worktrees of its Git
     repository. Worktrees that were removed after the engine saw them are included.
 
-    Some directories inside them belong to other workspaces:
+    Some directories inside these directories belong to other workspaces:
 
     * every directory with its own configuration
     * every repository inside this workspace, if the workspace is the home directory or a repository
@@ -98,7 +98,7 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     """Return the other worktrees of the repository around `root`.
 
-    For each of them, return its root, and the path in it that corresponds to `root`.
+    Each result is the root of a worktree, and the path in this worktree that corresponds to `root`.
 
     Git's files are read directly, because starting `git` would take longer.
     """
@@ -136,7 +136,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
-    """Return the new content of the file of remembered worktrees after the worktrees `added` are added.
+    """Return the new content of the file of remembered worktrees, including the worktrees in `added`.
 
     The result is None if the content would not change, or if a path cannot be stored because it is not UTF-8.
     """
@@ -157,7 +157,7 @@ def get_worktrees_file(workspace: Workspace) -> Path:
 def _list_removed_worktrees(
     workspace: Workspace, existing: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the root of each removed worktree, and the path of the workspace in it."""
+    """Return the root of each removed worktree, and the workspace's path in this worktree."""
     return [
         (top, path)
         for top, path in read_remembered_worktrees(workspace)
@@ -166,7 +166,7 @@ def _list_removed_worktrees(
 
 
 def read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
-    """Return the root of each remembered worktree, and the path of the workspace in it."""
+    """Return the root of each remembered worktree, and the workspace's path in this worktree."""
     try:
         kept = orjson.loads(get_worktrees_file(workspace).read_bytes())
         return [[str(top), str(path)] for top, path in kept]
@@ -188,9 +188,9 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""The search for the original of a clone stops after this many steps.
+"""The maximum number of steps from a clone to its original.
 
-Each step leads to the repository that was cloned.
+Each step goes to the repository that was cloned.
 """
 
 

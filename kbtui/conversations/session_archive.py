@@ -44,7 +44,7 @@ _MAX_RECORD_BYTES = 1 << 20
 _MAX_RECORD_NAME = 200
 """The maximum number of characters in the name of an added record.
 
-File systems allow 255 bytes, of which the longer name of the temporary file needs some.
+The name of the temporary file is longer, and file systems allow only 255 bytes.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
@@ -53,8 +53,8 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 * `kept`: the conversation was not in the archive, or its copy was damaged.
 * `replaced`: a copy of the current file replaced the earlier copy.
 * `unchanged`: the archive already has the current file.
-* `shrunk`: the file is smaller than when it was kept. The copy was not replaced, because it may
-  contain text that the agent's file has lost.
+* `shrunk`: the file is smaller than when it was kept. The copy was not replaced, because the
+  copy may contain text that the agent's file has lost.
 """
 
 
@@ -199,7 +199,9 @@ def keep_conversation(
         return "unchanged"
     path = info.events_path
     if path is None or path.suffix not in _SUFFIXES:
-        raise WorkspaceError("it is not stored in one JSON file of its own", where=info.ref)
+        raise WorkspaceError(
+            "the conversation is not stored in a JSON file of its own", where=info.ref
+        )
     earlier = find_kept_session(info.id)
     if earlier is not None and find_session_copy_damage(earlier, verified=verified):
         earlier = None
@@ -272,7 +274,7 @@ def forget_kept_sessions(ids: list[str]) -> int:
 
 
 def read_session_removal_times() -> dict[str, float]:
-    """Map the id of each removed conversation to the time of its last removal from the archive, in Unix seconds.
+    """Map the id of each conversation removed from the archive to the Unix time of its last removal.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
     sessions.
@@ -310,12 +312,12 @@ def format_session_removal_times(times: Mapping[str, float]) -> bytes:
 
 
 class ArchiveMerge(NamedTuple):
-    """What merging other kept sessions into the archive changes.
+    """The changes that a merge of other kept sessions makes to the archive.
 
     * `written`: the sessions that are new or replace others.
     * `replaced`: the sessions of the archive that are replaced or removed.
     * `removed`: the ids of the sessions that are removed.
-    * `removal_times`: the time of the last removal of each session, by id.
+    * `removal_times`: a mapping from session ids to the times of the sessions' last removals.
     """
 
     written: list[KeptSession]
@@ -332,6 +334,7 @@ def plan_session_archive_merge(
 ) -> ArchiveMerge:
     """Plan how to merge other kept sessions, and the times of other removals, into the archive.
 
+    `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into it.
     A session is in the merged archive if it was kept after its last removal. Of two files of a
     session, the larger one stays: agents append to their files, so the smaller one is incomplete.
     Of two equally large files, the one that was kept later stays.
@@ -354,7 +357,7 @@ def plan_session_archive_merge(
         best = max(alive, key=lambda one: (one.size, one.kept_at, one.file_name, one is here))
         if len(alive) == 2 and alive[0].file_name == alive[1].file_name:
             best = alive[1] if find_session_copy_damage(alive[0], verified=False) else alive[0]
-            # The path on another machine is not known here.
+            # A directory of another machine may not exist here.
             places = [one.working_directory for one in alive]
             existing = [one for one in places if os.path.isdir(one)]  # noqa: PTH112
             best = replace(best, working_directory=(existing or [best.working_directory])[0])
@@ -450,7 +453,7 @@ def _write_copy(session: KeptSession, data: bytes) -> None:
 
 
 def remove_unused_session_copies() -> None:
-    """Remove the copies that no record names, unless a record is damaged: it could name any copy."""
+    """Remove the copies that no record names. If a record is damaged, remove nothing: it may name any copy."""
     kept, damaged = list_kept_sessions()
     if damaged:
         return
@@ -463,7 +466,7 @@ def remove_unused_session_copies() -> None:
 
 @contextmanager
 def lock_session_archive() -> Iterator[None]:
-    """Wait until no other process or thread changes the archive. Raises `WorkspaceError`."""
+    """Lock the archive; wait while another process or thread is changing it. Raises `WorkspaceError`."""
     directory = get_session_archive_directory()
     try:
         paths.make_private_directory(directory)
@@ -487,7 +490,7 @@ _records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
 
 
 def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
-    """Read a record. None if there is none."""
+    """Return a record, or the damage if it cannot be read; None if the file does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -532,7 +535,10 @@ def _check_record(session: KeptSession, path: str) -> None:
 
 
 def is_valid_kept_session(session: KeptSession) -> bool:
-    """Return whether a record from another machine, which anyone may have edited, can be added to the archive."""
+    """Return whether a record from another machine can be added to the archive.
+
+    Anyone may have edited such a record.
+    """
     names = (session.id, session.agent, session.original, session.working_directory)
     try:
         _check_record(session, str(_make_record_path(session.id)))

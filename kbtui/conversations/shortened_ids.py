@@ -40,10 +40,10 @@ def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:
 def shorten_references(
     references: Iterable[str], find_ids: Callable[[set[str]], Iterable[str]]
 ) -> dict[str, str]:
-    """Map each reference that has a short form to this form.
+    """Map each reference that has a short form to its short form.
 
     `find_ids` is called with a set of texts; it returns all conversation ids that begin with one of
-    them.
+    these texts.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
     short = shorten_conversation_ids(find_ids(set(map(_get_minimum_beginning, wanted))))

@@ -1,4 +1,4 @@
-"""Sets marks on turns and passages (decided, rejected, superseded), and finds where a marked text is now.
+"""Marks turns and passages as decided, rejected or superseded, and finds where a marked text is now.
 
 A mark stores a hash of the marked text, and the id and the time of the event that contains it.
 Therefore the mark stays with its text if turns are added or if the conversation is rewritten. If JP
@@ -58,7 +58,7 @@ MAX_LISTED_CHARACTERS = 200
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark stores this many characters of the marked text, to show them if the text is gone."""
+"""A mark stores this many characters of the marked text, to show if the text is gone."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -186,7 +186,7 @@ def parse_exported_mark(shape: Any) -> Mark:
         "note": len(mark.note) <= MAX_NOTE_CHARACTERS,
         "passage": len(mark.passage or "") <= MAX_PASSAGE_CHARACTERS,
         "text": len(mark.text) <= MAX_PASSAGE_CHARACTERS,
-        # NaN, which Python reads in JSON, is in no range.
+        # NaN, which Python accepts in JSON, is outside every range.
         "created": 0 <= mark.created <= _LATEST_TIME,
         "changed": 0 <= mark.changed <= _LATEST_TIME,
     }
@@ -234,7 +234,7 @@ def _is_whole_conversation_id(text: str) -> bool:
 
 
 class MarkPlace(NamedTuple):
-    """Where a marked text is now: its turn, and its tool call if it is in one.
+    """The current place of a marked text: its turn, and its tool call if the text is in a tool call.
 
     `is_text_changed` is true if the marked event was found by its id, but has another text now.
     """
@@ -245,7 +245,7 @@ class MarkPlace(NamedTuple):
 
 
 class PlacedMark(NamedTuple):
-    """A mark, and where its text is now.
+    """A mark, and the current place of its text.
 
     If the text cannot be found, `place` is None, and `problem` is the reason:
 
@@ -342,7 +342,7 @@ def make_mark_json_fields(
 ) -> dict[str, list[MarkFactsJson]]:
     """Return the field `marks` of a turn's JSON; {} if there are no marks.
 
-    If `is_short` is true, cut their texts.
+    If `is_short` is true, the texts of the marks are cut.
     """
     facts = [mark.make_mark_facts_json(is_short=is_short) for mark in marks]
     return {"marks": facts} if facts else {}
@@ -361,7 +361,7 @@ def make_mark(
 ) -> Mark:
     """Make a mark on the turn or call that a reference names, or on a passage in this turn or call.
 
-    `superseded_by` and `target_anchor` are kept only with the state `superseded`. Raises `UsageError`
+    `superseded_by` and `target_anchor` are stored only if `state` is "superseded". Raises `UsageError`
     if there is no text to mark, or if the note or the passage is too long. Raises `NothingFound` if the
     turn does not exist or does not contain the passage.
     """
@@ -456,14 +456,14 @@ def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dic
 
 
 class _MarkedText(NamedTuple):
-    """Identifies a text by its anchor, the number of its call, and, if it is a part of an event, the passage."""
+    """Identifies a text by its anchor, its call number and, for a mark on a passage, the passage."""
 
     anchor: MarkAnchor
     call: int | None
     passage: str | None = None
 
     def is_text_of_event(self, event: ConversationEvent) -> bool:
-        """Return whether an event has this text."""
+        """Return whether an event contains this text."""
         if self.passage is not None:
             return _contains_passage(event.text, self.passage)
         return _hash_event(event) == self.anchor.digest
@@ -482,7 +482,7 @@ def _find_places(
 
 
 def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) -> MarkPlace | None:
-    """Return the place of a text; None if no event has it, or if several events could be meant."""
+    """Return the place of a text; None if no event has this text, or if several events could be meant."""
     anchor = text.anchor
     candidates = list(_list_candidates(turns, text))
     if anchor.event_id is not None:
@@ -514,7 +514,7 @@ def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) 
 def _list_candidates(
     turns: Iterable[Turn], text: _MarkedText
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
-    """Yield the events of the same sort as the marked one, each with its turn."""
+    """Yield the events of the same sort as the marked event, each with its turn."""
     for turn in turns:
         if text.passage is not None:
             events = turn.events
@@ -531,8 +531,8 @@ def _choose_place(
 ) -> MarkPlace | None:
     """Return the place of the marked text, or None if it is unclear.
 
-    Of several candidates, only those with the same earlier turns count. Of these, only those with
-    the same call count.
+    If there are several candidates, those with different earlier turns are excluded first, then those
+    with another call number.
     """
     places = dict.fromkeys(
         MarkPlace(turn.number, None if text.call is None else event.call)
@@ -560,7 +560,7 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
 
 
 def _describe_event(event: ConversationEvent) -> str:
-    """Return what an event says, on one line: its text, or its name and values."""
+    """Return an event's text on one line; if it has no text, its name and values."""
     values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
     return _join_words(event.text) or " ".join(filter(None, (event.name, _join_words(values))))
 
@@ -594,5 +594,5 @@ def _contains_passage(text: str, passage: str) -> bool:
 
 
 def _join_words(text: str) -> str:
-    """Return a text whose white space consists of single spaces, so that line breaks do not matter in comparisons."""
+    """Replace each run of white space with one space, so that line breaks do not matter in comparisons."""
     return " ".join(text.split())
