@@ -212,8 +212,11 @@ class StatusBar(StyledWidget):
             self._set_index_status("◐", "warning", text, "embedding paused")
         elif left:
             parts = format_embedded_percentages(embedded_parts or {})
-            rest = f"{format_counted_noun(left, 'passage')} not embedded yet"
-            text = f"index ready · embedded: {parts}" if parts else f"index ready · {rest}"
+            rest = f" · {format_counted_noun(left, 'passage')} not embedded yet"
+            if embedded_parts is not None:
+                # The progress on the left side says how many passages are left.
+                rest = ""
+            text = f"index ready · embedded: {parts}" if parts else f"index ready{rest}"
             self._set_index_status("◐", "warning", text, "embedding")
         else:
             text = "index ready · keywords and meaning"
