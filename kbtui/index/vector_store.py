@@ -103,6 +103,9 @@ class VectorStore:
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
+        `folder` is a directory, or the URI of a place in object storage, whose own environment variables
+        have the credentials.
+
         Raises `IndexUnavailable`.
         """
         self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
@@ -119,11 +122,14 @@ class VectorStore:
             ]
         )
         try:
-            make_private_directory(folder)
+            place = folder
+            if not isinstance(place, str):
+                make_private_directory(place)
+                place = convert_path_to_utf8(place.absolute())
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
-            self._db = lancedb.connect(convert_path_to_utf8(folder.absolute()), session=session)
+            self._db = lancedb.connect(place, session=session)
             self.table = self._db.create_table(
                 _make_table_name(model), schema=self._schema, exist_ok=True
             )

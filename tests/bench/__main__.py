@@ -19,6 +19,7 @@ from tests.bench import (
     lists,
     processes,
     projects,
+    publishing,
     reader,
     rival,
     scale,
@@ -37,6 +38,7 @@ USUAL = {
     **rival.BENCHES,
     **projects.BENCHES,
     **idle_engine.BENCHES,
+    **publishing.BENCHES,
 }
 """The benchmarks that run when none is named."""
 ALL = USUAL | scale.BENCHES
@@ -52,10 +54,11 @@ def main() -> int:
         help=f"of {', '.join(USUAL)}; and of the long {', '.join(scale.BENCHES)}",
     )
     parser.add_argument("--times", type=int, default=9)
-    parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")
+    parser.add_argument("--size", type=int, help="chunks, for `million` and `publish`")
     parser.add_argument("--keep", type=Path, help="where to keep what is made, and find it again")
     args = parser.parse_args()
-    scale.size = args.size
+    if args.size is not None:
+        scale.size = publishing.passages = args.size
     with contextlib.ExitStack() as stack:
         base = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbb-")))
         base = base.absolute()
