@@ -80,6 +80,7 @@ def run_publish_command(args: Namespace) -> int:
                 private_key=key,
                 public_key=library.library.key,
                 grace_seconds=library.publish.grace_hours * 3600,
+                has_table=library.publish.vector_table,
                 on_progress=lambda done, total: progress.show_progress(
                     f"embedding {done:,} of {total:,}"
                 ),

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
+    from kbtui.index.remote_vectors import RemoteVectors
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
+    from kbtui.workspace.published_mirror import PublishedMirror
 
 
 LOAD_CHECK_SECONDS = 5.0
@@ -417,17 +419,19 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: EngineEmbeddingModel | None = None,
-        find_published_vectors: Callable[[], Path | None] = lambda: None,
+        find_mirror: Callable[[], PublishedMirror | None] = lambda: None,
     ) -> None:
         """Create the worker.
 
-        `find_published_vectors` returns the file with the vectors of a published library, or None.
+        `find_mirror` returns the mirror of the published library, or None.
         `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
         may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
-        self._find_published_vectors = find_published_vectors
+        self._find_mirror = find_mirror
+        self._remote: RemoteVectors | None = None
+        """The vectors of a large published library, which stay in object storage."""
         self._model = model or EngineEmbeddingModel(settings.model, log)
         self._model_key = ""
         self.keywords_only_notice: Notice | None = MODEL_LOADING
@@ -581,11 +585,9 @@ class EmbeddingWorker:
             if store is not None and self._model.is_model_loaded:
                 towards = store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES])
                 vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
-                ranked = store.search_nearest_chunks(
-                    vector,
-                    make_vector_filter_of_request(question),
-                    question.depth,
-                )
+                where = make_vector_filter_of_request(question)
+                ranked = store.search_nearest_chunks(vector, where, question.depth)
+                ranked = self._add_remote_chunks(ranked, vector, where, question)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
@@ -608,6 +610,28 @@ class EmbeddingWorker:
             max(1, total - left) / max(1, total),
             frozenset(queue.filter_chunks_without_vector(question.worded)),
         )
+
+    def _add_remote_chunks(
+        self,
+        ranked: list[tuple[int, float]],
+        vector: list[float],
+        where: str,
+        question: SearchRequest,
+    ) -> list[tuple[int, float]]:
+        """Join a ranking with that of the published vectors. If the store fails, return it unchanged."""
+        from kbtui.index.remote_vectors import join_rankings
+
+        # The filter `chunks` has numbers of this index, which the published table does not know.
+        if self._remote is None or question.chunks:
+            return ranked
+        try:
+            remote = self._remote.search_nearest_chunks(vector, where, question.depth)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_rust_panic(error):
+                raise
+            self._log(f"the published vectors cannot be searched: {error}")
+            return ranked
+        return join_rankings(ranked, remote)
 
     def finish_query_embedding(self, text: str, pending: Future[Matrix] | None) -> list[float]:
         """Return the vector of a query. `pending` is the result of `start_query_embedding` for `text`."""
@@ -742,10 +766,14 @@ class EmbeddingWorker:
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
-        published = PublishedVectors(self._find_published_vectors)
+        published = PublishedVectors(
+            lambda: mirror.database if (mirror := self._find_mirror()) else None
+        )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
-            if self._open_folder != folder or self._queue is None:
+            remote = self._open_remote_vectors(folder)
+            if self._open_folder != folder or self._queue is None or remote is not self._remote:
+                self._remote = remote
                 store = VectorStore(
                     folder / "vectors", self._model_key, self._model.vector_dimension
                 )
@@ -753,7 +781,7 @@ class EmbeddingWorker:
                 queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._find_pause_reason,
+                    get_embedding_pause_reason=self._find_pause_reason, remote=remote,
                 )  # fmt: skip
                 queue.embed_entries_first([self._entry_to_embed_first])
                 self._queue = queue
@@ -775,6 +803,21 @@ class EmbeddingWorker:
         finally:
             catalog.close()
             cache.close()
+
+    def _open_remote_vectors(self, folder: Path) -> RemoteVectors | None:
+        """Return the published vectors that stay in object storage, or None.
+
+        The result is the same object as before unless the published table has changed.
+        """
+        from kbtui.index.remote_vectors import RemoteVectors, find_remote_table
+
+        mirror = self._find_mirror()
+        table = find_remote_table(mirror) if mirror is not None else None
+        if table is None or table.model != self._model_key:
+            return None
+        if self._remote is not None and self._open_folder == folder and self._remote.table == table:
+            return self._remote
+        return RemoteVectors(table, folder)
 
     def _report_embedding_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done

@@ -204,7 +204,7 @@ class EngineWorkspace:
                 self._broadcast_engine_readiness,
                 log,
                 EngineEmbeddingModel(settings.model, log, models),
-                lambda: mirror.database if (mirror := find_mirror(workspace)) else None,
+                lambda: find_mirror(workspace),
             )
             self._index_worker = IndexWorker(
                 workspace,

@@ -677,6 +677,26 @@ class CatalogDatabase:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
+    def list_chunks_with_published_vector(self, database: Path) -> list[tuple[int, str]]:
+        """Return the numbers and entry ids of the chunks whose vector is in a published table.
+
+        The table `remote` in `database` has the id and the vector hash of each of its rows.
+        """
+        self._db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
+        try:
+            return self._db.execute(
+                "SELECT chunks.number, chunks.entry_id FROM chunks JOIN mirror.remote AS remote "
+                "ON remote.id = chunks.id AND remote.hash = chunks.hash WHERE chunks.embed"
+            ).fetchall()
+        finally:
+            self._db.execute("DETACH mirror")
+
+    def find_chunk_numbers_of_ids(self, ids: Collection[str]) -> dict[str, int]:
+        """Map chunk ids to their numbers; unknown ids are left out."""
+        marks = _make_sql_placeholders(ids)
+        rows = self._db.execute(f"SELECT id, number FROM chunks WHERE id IN ({marks})", list(ids))
+        return dict(rows.fetchall())
+
     def count_embeddable_chunks(self, *, hidden: bool) -> int:
         """Count the chunks that need a vector; those of hidden entries count only if `hidden` is true."""
         query = (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.remote_vectors import RemoteVectors
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
 
@@ -85,13 +86,18 @@ class ChunksWithoutVector:
         self._of_conversations: set[int] = set()
 
     def queue_chunks_and_remove_stale_vectors(
-        self, catalog: CatalogDatabase, store: VectorStore
+        self, catalog: CatalogDatabase, store: VectorStore, remote: RemoteVectors | None = None
     ) -> None:
-        """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk."""
+        """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk.
+
+        Chunks whose vectors are in `remote` need none here.
+        """
         # Read the transaction number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
+        if remote is not None:
+            found = remote.take_covered_chunks(catalog, found)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = set().union(*self.entries.values())
         self._of_hidden_entries = self._list_chunks_of_entries(catalog.list_hidden_entry_ids())
@@ -163,8 +169,13 @@ class EmbeddingQueue:
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
+        remote: RemoteVectors | None = None,
     ) -> None:
-        """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused."""
+        """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused.
+
+        `remote` has the vectors of a large published library.
+        """
+        self._remote = remote
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
@@ -221,7 +232,9 @@ class EmbeddingQueue:
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
-        self._missing.queue_chunks_and_remove_stale_vectors(self._catalog, self._store)
+        self._missing.queue_chunks_and_remove_stale_vectors(
+            self._catalog, self._store, self._remote
+        )
         self._entries_without_vectors.record_entries_without_vectors(
             self._missing.seq, self._cache.model, self._missing.entries
         )
@@ -387,7 +400,6 @@ class EmbeddingQueue:
 
     def _make_vector_rows(self, parts: list[EntryChunksToEmbed]) -> list[tuple[VectorRow, Matrix]]:
         """Embed chunks, and return their rows and vectors. If embedding must stop, the result lacks some chunks."""
-        import numpy as np
 
         text_groups = [
             [
@@ -410,10 +422,7 @@ class EmbeddingQueue:
             if not known.keys() >= set(hashes):
                 continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
-            for other in around:
-                vector = vector + NEIGHBOUR_WEIGHT * other
-            vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
-            result.append((row, vector / np.linalg.norm(vector)))
+            result.append((row, combine_passage_vector(title, vector, around)))
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -451,6 +460,24 @@ class EmbeddingQueue:
             self._stop.wait(PAUSE_SECONDS)
             reason = self._get_pause_reason()
         return not self._stop.is_set()
+
+
+def list_texts_of_passage_vector(title: str, chunks: list[Chunk], position: int) -> list[str]:
+    """Return the texts whose vectors make up the vector of a passage: title, text, and its neighbours."""
+    around = find_embedding_neighbours(chunks, position)
+    return [title, chunks[position].text, *(one.text for one in around)]
+
+
+def combine_passage_vector(title: Matrix, own: Matrix, around: Sequence[Matrix]) -> Matrix:
+    """Return the unit vector of a passage from the vectors of its title, its text and its neighbours."""
+    import numpy as np
+
+    vector = own
+    for other in around:
+        vector = vector + NEIGHBOUR_WEIGHT * other
+    vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
+    unit: Matrix = vector / np.linalg.norm(vector)
+    return unit
 
 
 def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> VectorRow:

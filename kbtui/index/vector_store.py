@@ -99,7 +99,12 @@ class VectorStore:
     """The vectors of one model. One thread writes; any thread may search."""
 
     def __init__(
-        self, folder: Path, model: str, dimension: int, *, keep_versions: timedelta = KEEP_VERSIONS
+        self,
+        folder: Path | str,
+        model: str,
+        dimension: int,
+        *,
+        keep_versions: timedelta = KEEP_VERSIONS,
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
@@ -122,10 +127,11 @@ class VectorStore:
             ]
         )
         try:
-            place = folder
-            if not isinstance(place, str):
-                make_private_directory(place)
-                place = convert_path_to_utf8(place.absolute())
+            if isinstance(folder, str):
+                place = folder
+            else:
+                make_private_directory(folder)
+                place = convert_path_to_utf8(folder.absolute())
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
@@ -148,6 +154,25 @@ class VectorStore:
         table = self.table.search().select(["number", "hash"]).to_arrow()
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
+
+    @property
+    def version(self) -> int:
+        """The number of the current version of the table."""
+        return int(self.table.version)
+
+    def open_version(self, version: int) -> None:
+        """Read this version of the table from now on."""
+        table: Any = self.table
+        table.checkout(version)
+        self._partitions = self._read_partition_count()
+
+    def read_chunk_ids_and_hashes(self) -> tuple[Any, Any]:
+        """Return the chunk ids, as numbers, and the vector hashes of all rows, as two arrays."""
+        import numpy as np
+
+        table = self.table.search().select(["tie", "hash"]).to_arrow()
+        marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
+        return table["tie"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
     def count_vector_rows(self, where: str | None = None) -> int:
         """Count all rows, or those that match the SQL condition `where`."""
@@ -180,6 +205,16 @@ class VectorStore:
     ) -> list[tuple[int, float]]:
         """Return the numbers of the nearest chunks and their cosine similarities, best first.
 
+        See `rank_nearest_chunks`.
+        """
+        ranked = self.rank_nearest_chunks(vector, where, limit)
+        return [(row.number, row.score) for row in ranked]
+
+    def rank_nearest_chunks(
+        self, vector: Sequence[float], where: str, limit: int
+    ) -> list[RankedChunk]:
+        """Return the nearest chunks, best first.
+
         Equal similarities are sorted by chunk id. `where` is a condition from
         `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
         of other entries follow (see `select_best_chunks`).
@@ -195,7 +230,7 @@ class VectorStore:
             # option for such filters would search all partitions every time.
             found = self.find_nearest_vector_rows(vector, where, wanted, self._partitions)
         ranked = sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted)
-        return [(row.number, row.score) for row in select_best_chunks(ranked, limit)]
+        return select_best_chunks(ranked, limit)
 
     def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int

@@ -69,6 +69,14 @@ class PublishedTopic:
 
 
 @dataclass(frozen=True)
+class PublishedTable:
+    """The table of LanceDB with the vectors of a version, and the length of the vectors."""
+
+    version: int
+    dimension: int
+
+
+@dataclass(frozen=True)
 class LibraryManifest:
     """One version of a library.
 
@@ -76,7 +84,8 @@ class LibraryManifest:
     clock, and `commit` the commit of the checkout. `chunking` identifies how texts are split into
     passages, and `model` the model of the vectors. `parts` are in the order in which they apply: a
     later one replaces entries of an earlier one. `retired` maps each part that this version no
-    longer needs to the time, by the store's clock, since which it is unneeded.
+    longer needs to the time, by the store's clock, since which it is unneeded. `table` is the table of
+    vectors, if there is one.
     """
 
     number: int
@@ -90,6 +99,7 @@ class LibraryManifest:
     parts: list[LibraryPartReference]
     retired: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    table: PublishedTable | None = None
     format: int = MANIFEST_FORMAT
 
     def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
@@ -160,7 +170,12 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         texts = (topic.title, topic.introduction, topic.description)
         if not all(one is None or isinstance(one, str) for one in texts):
             raise UnusableLibrary("a topic has an invalid text")
-    found = LibraryManifest(parts=parts, topics=topics, **values)
+    table = values.pop("table")
+    if table is not None:
+        table = PublishedTable(int(table["version"]), int(table["dimension"]))
+        if not 1 <= table.dimension <= 65_536:
+            raise UnusableLibrary("the table of vectors is invalid")
+    found = LibraryManifest(parts=parts, topics=topics, table=table, **values)
     if (
         type(found.number) is not int
         or type(found.chunking) is not int

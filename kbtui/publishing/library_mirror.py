@@ -33,6 +33,7 @@ from kbtui.index.published_vectors import (
     find_known_hashes,
     write_published_vectors,
 )
+from kbtui.index.remote_vectors import REMOTE_TABLE, get_table_place
 from kbtui.knowledge import load_knowledge
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
@@ -75,6 +76,7 @@ CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
 {VECTORS_TABLE};
+{REMOTE_TABLE};
 """
 
 
@@ -310,6 +312,7 @@ class _LibraryPull:
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
         if self._result.are_vectors_remote:
+            self._fetch_ids_of_remote_vectors(manifest)
             return
         applied = set(json.loads(_get_state(self._db, "vectors") or "[]"))
         for part in parts:
@@ -334,6 +337,31 @@ class _LibraryPull:
         if applied - set(names):
             self._remove_unneeded_vectors(parts)
         _set_state(self._db, "vectors", json.dumps(names))
+
+    def _fetch_ids_of_remote_vectors(self, manifest: LibraryManifest) -> None:
+        """Fetch which chunks the table of vectors has, so that they need no vector on this machine."""
+        table = manifest.table
+        state = json.dumps([manifest.model, asdict(table) if table else None])
+        if _get_state(self._db, "remote") == state:
+            return
+        rows: list[tuple[str, bytes]] = []
+        if table is not None and manifest.model is not None:
+            from kbtui.index.vector_store import VectorStore
+
+            place = get_table_place(self._mirror.uri)
+            store = VectorStore(place, manifest.model, table.dimension)
+            store.open_version(table.version)
+            ids, hashes = store.read_chunk_ids_and_hashes()
+            # numpy leaves out zero bytes at the end.
+            rows = [
+                (f"{int(id_):016x}", bytes(hash_).ljust(16, b"\0"))
+                for id_, hash_ in zip(ids, hashes, strict=True)
+            ]
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("DELETE FROM remote")
+        self._db.executemany("INSERT OR REPLACE INTO remote VALUES (?, ?)", rows)
+        _set_state(self._db, "remote", state)
+        self._db.execute("COMMIT")
 
     def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
         """Remove the vectors that no part of the version has."""
@@ -392,8 +420,11 @@ class _LibraryPull:
             "kbtui": manifest.kbtui,
             "chunking": manifest.chunking,
             "model": manifest.model,
+            "vector_bytes": manifest.count_bytes("vectors"),
+            "are_vectors_mirrored": not self._result.are_vectors_remote,
             "counts": manifest.counts,
             "topics": [asdict(topic) for topic in manifest.topics],
+            "remote_vectors": self._describe_remote_vectors(manifest),
             "pulled_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         _write_if_different(mirror.facts_file, json.dumps(facts, indent=2).encode())
@@ -412,6 +443,11 @@ class _LibraryPull:
         _set_state(db, "number", str(manifest.number))
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
+
+    def _describe_remote_vectors(self, manifest: LibraryManifest) -> dict[str, Any] | None:
+        if not self._result.are_vectors_remote or manifest.table is None:
+            return None
+        return {"model": manifest.model, **asdict(manifest.table)}
 
     def _remove_empty_directories(self, directory: Path) -> None:
         while directory.parent != self._mirror.root and directory != self._mirror.root:
@@ -531,6 +567,7 @@ PROBLEM_TEXTS = {
     "error": "the last refresh failed: {detail}",
     "other_model": "its vectors are from another model ({detail}), so passages are embedded on this machine",
     "no_vectors": "it has no vectors, so passages are embedded on this machine",
+    "vectors_too_large": "it has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
     "other_version": "it was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
 }
 """Code of a problem with a subscription -> its text."""
@@ -577,6 +614,9 @@ def describe_subscription(
         return status._replace(problem="no_vectors")
     if model is not None and facts["model"] != model:
         return status._replace(problem="other_model", detail=str(facts["model"]))
+    if not facts.get("are_vectors_mirrored", True) and facts.get("remote_vectors") is None:
+        megabytes = f"{facts.get('vector_bytes', 0) / 1e6:,.0f}"
+        return status._replace(problem="vectors_too_large", detail=megabytes)
     if facts.get("chunking") != CHUNKING_VERSION:
         return status._replace(problem="other_version", detail=str(facts.get("kbtui")))
     return status

@@ -8,16 +8,23 @@ grace period.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.entries_and_chunks import CHUNKING_VERSION
+from kbtui.index.embedding_queue import (
+    combine_passage_vector,
+    list_texts_of_passage_vector,
+    make_vector_row,
+)
+from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
 from kbtui.index.published_vectors import LOOKED_UP_HASHES, PublishedVectors
+from kbtui.index.remote_vectors import get_table_place, make_remote_number
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
+    PublishedTable,
     encode_manifest,
     parse_manifest,
     verify_contents,
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from kbtui.index.embedding_model import EmbeddingModelSource
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.workspace import Workspace
@@ -59,6 +67,8 @@ SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
 MIN_LIVE_SHARE = 0.5
 """A part is replaced if less than this share of it is still needed."""
 EMBEDDED_BATCH = 256
+TABLE_ROWS_AT_ONCE = 20_000
+"""How many rows are added to the table of vectors in one write."""
 
 
 class TextEmbedder:
@@ -111,6 +121,16 @@ class TextEmbedder:
                 on_progress(start + len(found))
             on_progress(start + len(some))
             yield some, np.vstack([found[key] for key in some])
+
+    def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+        """Map the hash of each text to its vector."""
+        parts = self.embed_texts(texts)
+        return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
+
+    def get_dimension(self, texts: dict[bytes, str]) -> int:
+        """Return the length of the vectors, which is that of any of these texts."""
+        key, text = next(iter(texts.items()))
+        return len(self.get_vectors({key: text})[key])
 
 
 @dataclass
@@ -205,9 +225,14 @@ class LibraryPublisher:
         private_key: Ed25519PrivateKey | None = None,
         public_key: str = "",
         grace_seconds: float = 86_400.0,
+        has_table: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Prepare to publish. If `embedder` is None, no vectors are sent, and those that are published stay."""
+        """Prepare to publish. If `embedder` is None, no vectors are sent, and those that are published stay.
+
+        If `has_table` is true, the vectors of passages are also written into a table of LanceDB.
+        """
+        self._has_table = has_table
         self._workspace, self._store, self._entries = workspace, store, entries
         self._embedder, self._private_key = embedder, private_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
@@ -265,7 +290,7 @@ class LibraryPublisher:
         vector_parts = self._update_vectors()
         text_parts = self._update_texts()
         parts = [*text_parts, *vector_parts]
-        manifest = self._make_manifest(parts, now)
+        manifest = replace(self._make_manifest(parts, now), table=self._update_table())
         old = self._state.manifest
         same = old is not None and replace(
             manifest, number=old.number, published_at=old.published_at, retired=old.retired
@@ -358,6 +383,63 @@ class LibraryPublisher:
             kept.append(self._send_part(encode_vector_part(model, some, matrix), "vectors"))
         self.result.computed = self._embedder.computed - before
         return kept
+
+    def _update_table(self) -> PublishedTable | None:
+        """Bring the table of vectors up to date, if there is to be one; return its new version.
+
+        Readers of the current manifest keep reading the version that it names.
+        """
+        old = self._state.manifest.table if self._state.manifest else None
+        if not self._has_table or self._embedder is None:
+            return old if self._has_table else None
+        import numpy as np
+
+        from kbtui.index.vector_store import VectorStore
+
+        wanted: dict[int, tuple[CatalogEntry, list[Chunk], int]] = {}
+        for entry, chunks in self._entries.chunks.values():
+            for at, chunk in enumerate(chunks):
+                if chunk.embed:
+                    wanted[make_remote_number(int(chunk.id, 16))] = (entry, chunks, at)
+        if not wanted:
+            return None
+        dimension = self._embedder.get_dimension(self._entries.embedded)
+        keep = timedelta(seconds=max(0.0, self._grace_seconds))
+        place = get_table_place(self._store.uri)
+        store = VectorStore(place, self._embedder.model.key, dimension, keep_versions=keep)
+        numbers, hashes = store.read_vector_hashes()
+        have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
+
+        def is_current(number: int) -> bool:
+            if number not in wanted or number not in have:
+                return False
+            _, chunks, at = wanted[number]
+            # numpy leaves out zero bytes at the end.
+            return bool((chunks[at].vector_hash or b"").rstrip(b"\0") == have[number])
+
+        stale = [number for number in have if not is_current(number)]
+        lacking = [number for number in wanted if not is_current(number)]
+        store.remove_vectors_of_chunks(stale)
+        for start in range(0, len(lacking), TABLE_ROWS_AT_ONCE):
+            some = [wanted[number] for number in lacking[start : start + TABLE_ROWS_AT_ONCE]]
+            groups = [
+                list_texts_of_passage_vector(entry.title, chunks, at) for entry, chunks, at in some
+            ]
+            texts = {hash_embedded_text(text): text for group in groups for text in group}
+            known = self._embedder.get_vectors(texts)
+            vectors = []
+            for group in groups:
+                title, own, *around = (known[hash_embedded_text(text)] for text in group)
+                vectors.append(combine_passage_vector(title, own, around))
+            rows: list[Any] = [
+                make_vector_row(entry, chunks[at])
+                | {"number": make_remote_number(int(chunks[at].id, 16))}
+                for entry, chunks, at in some
+            ]
+            store.add_vectors(rows, np.vstack(vectors))
+        if stale or lacking:
+            store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
+        return PublishedTable(store.version, dimension)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         return [part for part in self._old_parts if part.kind == kind]

@@ -21,10 +21,10 @@ from kbtui.conversations.formats.published import (
     is_published_conversation,
 )
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_splitter import split_conversation_into_chunks, split_subject_into_chunks
-from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
+from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text
+from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.publishing.library_manifest import PublishedTopic
 from kbtui.publishing.library_parts import (
@@ -71,10 +71,13 @@ class PublishableEntries:
     masked: dict[str, int] = field(default_factory=dict)
     hidden: int = 0
     passages: int = 0
+    chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
+    """The passages of each entry, as a reader's index has them."""
 
-    def add_entry(self, text: PublishedEntryText, title: str, chunks: Iterator[Chunk]) -> None:
-        """Add an entry with the texts of its passages."""
+    def add_entry(self, text: PublishedEntryText, entry: CatalogEntry, chunks: list[Chunk]) -> None:
+        """Add an entry with its passages."""
         self.texts[text.key] = text
+        self.chunks[text.key] = (entry, chunks)
         has_vectors = False
         for chunk in chunks:
             self.passages += 1
@@ -82,7 +85,7 @@ class PublishableEntries:
                 has_vectors = True
                 self.embedded[hash_embedded_text(chunk.text)] = chunk.text
         if has_vectors:
-            self.embedded[hash_embedded_text(title)] = title
+            self.embedded[hash_embedded_text(entry.title)] = entry.title
 
 
 def collect_publishable_entries(
@@ -147,11 +150,11 @@ def _add_subject(found: PublishableEntries, subject: Subject) -> None:
     if kinds := _describe_secrets(text):
         found.left_out.append(UnpublishedEntry(subject.ref, "secret", f"it contains {kinds}"))
         return
-    split = split_front_matter(text)
-    title = split.title or subject.slug.rpartition("/")[2]
-    found.add_entry(
-        PublishedEntryText(key, data), title, iter(split_subject_into_chunks("", split))
-    )
+    part = read_subject_entry(subject)
+    if part.entry.error:
+        found.left_out.append(UnpublishedEntry(subject.ref, "unreadable", part.entry.error))
+        return
+    found.add_entry(PublishedEntryText(key, data), part.entry, part.chunks)
 
 
 def _select_conversations(
@@ -201,5 +204,18 @@ def _add_conversation(
         counts[secret.kind] += secret.times
     if counts:
         found.masked[info.id] = counts.total()
-    chunks = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
-    found.add_entry(PublishedEntryText(key, data), masked.info.name, chunks)
+    entry = CatalogEntry(
+        info.id,
+        "conversation",
+        masked.info.name,
+        "",
+        "",
+        type="conversation",
+        conversation=info.id,
+        archived=info.archived,
+        agent=info.agent,
+        changed=info.last_activity_at.timestamp(),
+    )
+    split = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
+    chunks = add_vector_hashes(entry, add_chunk_ids(info.id, list(split)))
+    found.add_entry(PublishedEntryText(key, data), entry, chunks)

@@ -25,7 +25,7 @@ class SubscriptionSettings:
 
     `remote` is the URI of the published library, or "". `key` is the public key that verifies the
     signature of the library's manifest, or "". A library with more than `mirror_megabytes` of
-    vectors is mirrored without vectors.
+    vectors is mirrored without vectors: if it has a table of vectors, searches query that table.
     """
 
     remote: str = ""
@@ -40,12 +40,14 @@ class PublishSettings:
 
     `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
     `label:KEY`, `label:KEY=VALUE`, or `*` for all; by default, no conversation is published. Parts
-    that are no longer needed are deleted after `grace_hours`.
+    that are no longer needed are deleted after `grace_hours`. If `vector_table` is true, the vectors are
+    also published as a table of LanceDB, for readers that do not mirror them.
     """
 
     topics: tuple[str, ...] = ("*",)
     conversations: tuple[str, ...] = ()
     grace_hours: float = 24.0
+    vector_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,10 @@ def _check_value(where: str, value: Any, default: object) -> Any:
     if isinstance(default, str):
         if not isinstance(value, str):
             raise ConfigError("must be a string", where=where)
+        return value
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise ConfigError("must be true or false", where=where)
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
         raise ConfigError("must be a number that is not negative", where=where)

@@ -6,13 +6,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_queue import EmbeddingQueue, combine_passage_vector
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index.remote_vectors import RemoteVectors, find_remote_table
+from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_store import LibraryStore, ManifestReplaced
+from kbtui.workspace import Settings
+from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.publishing.s3_server import (
     VARIABLES,
     Answer,
@@ -21,7 +30,14 @@ from tests.publishing.s3_server import (
     format_error,
     serve_s3,
 )
-from tests.publishing.support import make_team_workspace, mirrored_files, publish, pull, subscribe
+from tests.publishing.support import (
+    make_team_workspace,
+    mirrored_files,
+    publish,
+    pull,
+    subscribe,
+    vector_of,
+)
 from tests.support import Builder
 
 BUCKETS = iter(f"team-{number}" for number in range(1000))
@@ -259,3 +275,73 @@ def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
     assert [bad for _, _, bad in outcomes if bad] == []
     assert sum(pulls for pulls, _, _ in outcomes) > 50
     assert max(versions for _, versions, _ in outcomes) > 5
+
+
+def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
+    tmp_path: Path, proxy: Proxy, uri: str
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours", subjects=6)
+    for place in (uri, str(tmp_path / "share")):
+        publish(ours, place, has_table=True)
+        reader = make_team_workspace(tmp_path / f"reader of {place[:2]}", subjects=0)
+        subscribe(reader, place, "mirror_megabytes = 0\n")
+        reader.subject("notes/note3.md", "# Note 3\n\nOur own plan.\n")
+        result = pull(reader)
+        assert (result.are_vectors_remote, result.vectors, result.entries) == (True, 0, 6)
+        writer = WorkspaceIndexWriter(reader.workspace, Settings())
+        writer.refresh_index()
+        mirror = get_subscribed_mirror(reader.workspace)
+        assert mirror is not None
+        table = find_remote_table(mirror)
+        assert table is not None
+        remote = RemoteVectors(table, writer.folder)
+        store = VectorStore(writer.folder / "vectors", "m", 32)
+        cache = EmbeddingCache(tmp_path / "cache.sqlite", "m")
+        asked: list[str] = []
+
+        class Model:
+            def embed_texts(self, texts: Sequence[str], asked: list[str] = asked) -> np.ndarray:
+                asked += texts
+                return np.vstack([vector_of(hash_embedded_text(text)) for text in texts])
+
+        queue = EmbeddingQueue(writer.catalog, store, cache, remote=remote)
+        assert queue.embed_missing_chunks(lambda is_bulk: Model()) == 0
+        assert sorted(asked) in ([], ["# Note 3\n\nOur own plan.", "Note 3"]), (
+            "only what differs is embedded"
+        )
+        assert store.count_vector_rows() == 1
+        # Each published passage is its own nearest neighbour, by its number in the reader's index.
+        title, text = (
+            vector_of(hash_embedded_text(part))
+            for part in ("Note 4", "# Note 4\n\nThe plan of service 4.")
+        )
+        vector = combine_passage_vector(title, text, []).tolist()
+        ranked = remote.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
+        assert len(ranked) == 5, "the passage that differs here is not taken from the library"
+        chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])
+        assert [chunk.text for chunk, _ in chunks.values()] == [
+            "# Note 4\n\nThe plan of service 4."
+        ]
+        assert ranked[0][1] > 0.999
+        # A reader of the version before goes on reading it, whatever is published meanwhile.
+        ours.subject("notes/note4.md", "# Note 4\n\nSomething else.\n")
+        publish(ours, place, has_table=True)
+        older = VectorStore(table.place, "m", 32)
+        older.open_version(table.version)
+        assert older.rank_nearest_chunks(vector, make_vector_filter_sql(), 10)[0].score > 0.999
+        pull(reader)
+        writer.refresh_index()
+        newer = find_remote_table(mirror)
+        assert newer is not None
+        assert newer.version > table.version
+        fresh = RemoteVectors(newer, writer.folder)
+        assert (
+            EmbeddingQueue(writer.catalog, store, cache, remote=fresh).embed_missing_chunks(
+                lambda is_bulk: Model()
+            )
+            == 0
+        )
+        assert store.count_vector_rows() == 1
+        ours.subject("notes/note4.md", "# Note 4\n\nThe plan of service 4.\n")
+        cache.close()
+        writer.close()

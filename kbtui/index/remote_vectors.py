@@ -1,0 +1,127 @@
+"""The vectors of a large published library, which stay in object storage: LanceDB queries them by URI.
+
+A row of the published table has the id of a chunk, and the hash of the texts that its vector is made from. A
+chunk of this machine that has the same id and hash needs no vector here. Everything else is embedded here,
+and both rankings are joined. Texts come from verified parts only, so a manipulated table could change the
+order of hits, but not what they say.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.workspace.library_settings import is_library_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbtui.index.vector_store import VectorStore
+    from kbtui.workspace.published_mirror import PublishedMirror
+
+TABLE_DIRECTORY = "vectors"
+"""Where the table is, below the URI of the library."""
+REMOTE_TABLE = (
+    "CREATE TABLE IF NOT EXISTS remote (id TEXT PRIMARY KEY, hash BLOB NOT NULL) WITHOUT ROWID"
+)
+"""The table of the mirror's database with the chunks of the published table."""
+
+
+class RemoteTable(NamedTuple):
+    """Where a published table is: its place, version, model, and the length of its vectors.
+
+    `database` is the mirror's database, which has the table `remote`.
+    """
+
+    place: Path | str
+    version: int
+    model: str
+    dimension: int
+    database: Path
+
+
+def find_remote_table(mirror: PublishedMirror) -> RemoteTable | None:
+    """Return the published table that a mirror uses, or None if it has all vectors itself."""
+    facts = mirror.read_facts().get("remote_vectors")
+    if not isinstance(facts, dict):
+        return None
+    place = get_table_place(mirror.uri)
+    return RemoteTable(
+        place, int(facts["version"]), str(facts["model"]), int(facts["dimension"]), mirror.database
+    )
+
+
+def get_table_place(uri: str) -> Path | str:
+    """Return the place of the table of a library, as `VectorStore` takes it."""
+    return f"{uri}/{TABLE_DIRECTORY}" if is_library_uri(uri) else Path(uri, TABLE_DIRECTORY)
+
+
+def make_remote_number(tie: int) -> int:
+    """Return the number of a row in a published table from a chunk id, as a number of 63 bits."""
+    return tie >> 1
+
+
+class RemoteVectors:
+    """The published table, for the index generation at `folder`. One thread updates it; any may search."""
+
+    def __init__(self, table: RemoteTable, folder: Path) -> None:
+        self.table = table
+        self._catalog_path = folder / "catalog.sqlite"
+        self._covered: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
+        self._store: VectorStore | None = None
+
+    def take_covered_chunks(
+        self, catalog: CatalogDatabase, missing: dict[str, set[int]]
+    ) -> dict[str, set[int]]:
+        """Return the chunks that the published table lacks, of those that have no vector here.
+
+        `missing` maps entry ids to chunk numbers, like the result.
+        """
+        covered = set[int]()
+        for number, entry_id in catalog.list_chunks_with_published_vector(self.table.database):
+            if number in missing.get(entry_id, ()):
+                covered.add(number)
+        self._covered = frozenset(covered)
+        left = {name: numbers - covered for name, numbers in missing.items()}
+        return {name: numbers for name, numbers in left.items() if numbers}
+
+    def search_nearest_chunks(
+        self, vector: Sequence[float], where: str, limit: int
+    ) -> list[tuple[int, float]]:
+        """Return the numbers of the nearest published chunks that this index has, best first.
+
+        Raises `IndexUnavailable`, or an error of LanceDB if the store cannot be reached.
+        """
+        if not self._covered:
+            return []
+        ranked = self._open_store().rank_nearest_chunks(vector, where, limit)
+        ids = {f"{row.tie:016x}": row for row in ranked}
+        with closing(CatalogDatabase(self._catalog_path)) as catalog:
+            numbers = catalog.find_chunk_numbers_of_ids(ids)
+        return [
+            (number, ids[id_].score)
+            for id_, number in sorted(numbers.items(), key=lambda item: -ids[item[0]].score)
+            if number in self._covered
+        ]
+
+    def _open_store(self) -> VectorStore:
+        from kbtui.index.vector_store import VectorStore
+
+        with self._lock:
+            if self._store is None:
+                table = self.table
+                store = VectorStore(table.place, table.model, table.dimension)
+                store.open_version(table.version)
+                self._store = store
+            return self._store
+
+
+def join_rankings(
+    first: list[tuple[int, float]], second: list[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Join two rankings of different chunks by their similarity, best first."""
+    return sorted([*first, *second], key=lambda row: -row[1])
