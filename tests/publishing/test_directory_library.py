@@ -33,7 +33,7 @@ from kbtui.publishing.library_parts import (
     read_entry,
 )
 from kbtui.workspace.published_mirror import PublishedMirror
-from tests.publishing.support import (
+from tests.publishing.team_workspaces import (
     make_team_workspace,
     mirrored_files,
     move_to_other_home,

@@ -30,7 +30,7 @@ from tests.publishing.s3_server import (
     format_error,
     serve_s3,
 )
-from tests.publishing.support import (
+from tests.publishing.team_workspaces import (
     make_team_workspace,
     mirrored_files,
     publish,
@@ -277,6 +277,7 @@ def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
     assert max(versions for _, versions, _ in outcomes) > 5
 
 
+@pytest.mark.slow
 def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
     tmp_path: Path, proxy: Proxy, uri: str
 ) -> None:
