@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,8 +86,8 @@ class ConversationStatistics:
             "compactions": self.compactions,
             "subagents": len(self.subagents),
             "models": list(self.models),
-            "usage": asdict(self.usage or ConversationUsage()),
-            "subagent_usage": asdict(self.subagent_usage or ConversationUsage()),
+            "usage": (self.usage or ConversationUsage())._asdict(),
+            "subagent_usage": (self.subagent_usage or ConversationUsage())._asdict(),
         }
 
 

@@ -322,8 +322,7 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
     return f"{conversation.partition('~')[0]}~{subagent}"
 
 
-@dataclass(frozen=True)
-class ConversationUsage:
+class ConversationUsage(NamedTuple):
     """The numbers of tokens that a conversation or a turn used; an unknown number is None.
 
     `input_tokens` excludes tokens that were read from or written to the provider's cache. `is_estimate`
@@ -416,8 +415,7 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
     return sum(not turn.is_rewound for turn in turns)
 
 
-@dataclass(frozen=True)
-class ConversationCompaction:
+class ConversationCompaction(NamedTuple):
     """A change to what the model sees of turns `first` to `last` (1-based, inclusive).
 
     If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether reasoning is
@@ -494,8 +492,7 @@ class Conversation:
         return f"{events} ({named}{more}){where}"
 
 
-@dataclass(frozen=True)
-class ConversationToolsAndModels:
+class ConversationToolsAndModels(NamedTuple):
     """The names of the tools and models that a conversation used, as its file spells them.
 
     `models` are the models that answered. If no model has answered yet, `models` contains the
@@ -509,8 +506,7 @@ class ConversationToolsAndModels:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class ReadingResumePoint:
+class ReadingResumePoint(NamedTuple):
     """A position in a conversation's file at which reading can resume.
 
     `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The following
@@ -536,8 +532,7 @@ class ReadingResumePoint:
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 
-@dataclass(frozen=True)
-class ConversationPart:
+class ConversationPart(NamedTuple):
     """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
     `start` is the position in the file at which this part begins; None means the beginning of the file.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.errors import NothingFound, UsageError
@@ -391,6 +390,8 @@ def make_mark(
     anchor = _make_anchor(conversation, turn, event, "" if passage else _hash_event(event))
     identity = anchor.timestamp or anchor.event_id or anchor.history
     parts = (conversation.info.id, anchor.digest, passage or "", identity)
+    from hashlib import sha256  # the first paint does not need it
+
     mark_id = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:_ID_CHARACTERS]
     if state != "superseded":
         superseded_by = target_anchor = None
@@ -568,6 +569,8 @@ def _describe_event(event: ConversationEvent) -> str:
 def _hash_event(event: ConversationEvent) -> str:
     """Return a hash of an event's content. The order of keys in its values does not matter."""
     values = json.dumps(event.values, sort_keys=True, default=str) if event.values else ""
+    from hashlib import sha256
+
     content = "\0".join((event.kind, event.name or "", event.text, values))
     return sha256(content.encode("utf-8", "replace")).hexdigest()[:32]
 
@@ -577,6 +580,8 @@ def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
 
     The hash covers one event of this turn and one event of each earlier turn.
     """
+    from hashlib import sha256
+
     history = sha256()
     for turn in turns:
         event = _find_event_to_mark(turn, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from hashlib import blake2b
@@ -411,7 +411,7 @@ def _make_conversation_entry_part(
         part.conversation,
         part.start.turns if part.start else 0,
         part.start.open_turn["calls"] if part.start and part.start.open_turn else 0,
-        json.dumps((asdict(now.mark), now.chunks, now.latest)) if now.mark else None,
+        json.dumps((now.mark._asdict(), now.chunks, now.latest)) if now.mark else None,
         part.is_last,
     )
     return entry_part, now

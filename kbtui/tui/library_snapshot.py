@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError
@@ -39,7 +40,7 @@ class TopicWithSubjects(NamedTuple):
         return sum(not subject.hidden for subject in self.subjects)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class LibrarySnapshot:
     """All topics and conversations at one moment, and the problems with reading them.
 
@@ -283,12 +284,11 @@ RUNNING_FOR = timedelta(minutes=2)
 """A conversation counts as being written if its last event is at most this old."""
 
 
-@dataclass(frozen=True)
-class LastVisit:
+class LastVisit(NamedTuple):
     """When the user last left the workspace, and how many turns each conversation had then."""
 
     at: datetime
-    turns: Mapping[str, int] = field(default_factory=dict)
+    turns: Mapping[str, int] = MappingProxyType({})
 
     def has_new_events(self, info: ConversationInfo) -> bool:
         """Return whether a conversation has events that are later than the visit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations.conversation_statistics import ModelPrices, format_cost
@@ -76,7 +76,7 @@ class TokenCount:
             "name": self.name,
             **({"title": self.title} if self.title is not None else {}),
             "turns": self.turns,
-            **asdict(self.usage),
+            **self.usage._asdict(),
             "cost": self.cost,
             "is_cost_partial": self.is_cost_partial,
         }
@@ -187,7 +187,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
         if started is not None and key in seen:
             continue
         seen.add(key)
-        usage = replace(ConversationUsage(*counts[:-1]), is_estimate=bool(counts[-1]))
+        usage = ConversationUsage(*counts[:-1])._replace(is_estimate=bool(counts[-1]))
         yield _TurnUsage(conversation, turn, model, project, started, agent, usage)
 
 

@@ -1,7 +1,6 @@
 """Reading a long conversation in parts gives the same turns as reading it whole, also after it grows."""
 
 import json
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -159,5 +158,5 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
-    kept = ReadingResumePoint(*json.loads(json.dumps(astuple(mark))))
+    kept = ReadingResumePoint(*json.loads(json.dumps(mark)))
     assert load_conversation_part(write(builder, turn * 4), kept, 1000) is not None

@@ -2,7 +2,6 @@
 
 import json
 import lzma
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def make_info(path: Path, agent: str = "claude-code") -> ConversationInfo:
 
 def keep(mark: ReadingResumePoint | None) -> ReadingResumePoint | None:
     """Return a mark as it comes back from the catalog."""
-    return mark and ReadingResumePoint(**json.loads(json.dumps(asdict(mark))))
+    return mark and ReadingResumePoint(**json.loads(json.dumps(mark._asdict())))
 
 
 def check_growth(

@@ -111,7 +111,7 @@ def encode_published_conversation(original: Conversation, masked: Conversation) 
                 "started_at": format_timestamp(turn.started_at),
                 "is_rewound": turn.is_rewound,
                 "event_id": turn.event_id,
-                "usage": [[model, asdict(usage)] for model, usage in turn.usage.items()],
+                "usage": [[model, usage._asdict()] for model, usage in turn.usage.items()],
                 "events": events,
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.models import (
@@ -127,7 +127,7 @@ class TurnBuilder(ProblemCollector):
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
             "model": turn.model,
             "is_rewound": turn.is_rewound,
-            "usage": [[model, asdict(used)] for model, used in turn.usage.items()],
+            "usage": [[model, used._asdict()] for model, used in turn.usage.items()],
             "calls": self._calls,
         }
 

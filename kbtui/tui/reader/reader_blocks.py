@@ -6,7 +6,6 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
 from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
@@ -343,6 +342,9 @@ MARK_ROLES: dict[MarkState, str] = {
 
 def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     """Return the line of a mark: its sign, and the mark as text. If `is_cut` is true, a long text is cut."""
+    # The first paint does not wait for this import.
+    from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
+
     role, label = MARK_ROLES[placed.mark.state], placed.label_in_turn
     label = cut_to_width(label, MAX_LISTED_CHARACTERS) if is_cut else label
     return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (label, role)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations.models import Conversation, add_up_usage
 from kbtui.refs import make_conversation_ref, make_subject_ref
@@ -371,8 +371,7 @@ MAX_SEARCHED_CHARACTERS = 4_000
 """The maximum number of characters of a request that the filter of the outline searches."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFacts:
+class TurnFacts(NamedTuple):
     """The facts about a turn that the outline shows.
 
     `seconds` is the time from the start of the turn to its last event; None if the agent stores no
@@ -390,8 +389,7 @@ class TurnFacts:
     is_rewound: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineEntry:
+class OutlineEntry(NamedTuple):
     """A part of a document: the key of its first block, and the words that describe it.
 
     `line` is a line of the source text inside the block, counted from 1; 0 means the start of the block.
@@ -403,7 +401,7 @@ class OutlineEntry:
     line: int = 0
     depth: int = 0
     turn: TurnFacts | None = None
-    searched: str = field(default="", repr=False)
+    searched: str = ""
 
     @property
     def key(self) -> str:
