@@ -1,7 +1,7 @@
 """The engine (the one process that writes the index) and its client.
 
-A module of the package is imported when one of its names is first used: most commands need only
-`engine_client`.
+Each module of the package is imported only when one of the module's names is first used, because
+most commands need only `engine_client`.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """Runs the engine. Clients start it with `python -P -m kbtui.engine CACHE`.
 
-The argument CACHE only identifies the engine in a list of processes. Like its clients, the engine
-finds the cache directory with environment variables. An engine that restarts itself adds the fields
-of `EngineRestartHandover` as arguments.
+The argument CACHE only identifies the engine in a list of processes. The engine and its clients find
+the cache directory through environment variables. An engine that restarts itself adds the fields of
+`EngineRestartHandover` as arguments.
 """
 
 import os

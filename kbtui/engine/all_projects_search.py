@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class AllProjectsSearch:
-    """Searches the indexes of all projects for one workspace. The indexes stay open until `close`."""
+    """A search of the indexes of all projects, started in one workspace. The indexes stay open until `close`."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self._workspace, self._settings = workspace, settings
@@ -64,7 +64,7 @@ class AllProjectsSearch:
         return ModelVectorSearch(self, worker, wait)
 
     def open_vectors(self, index: SearchedIndex, worker: EmbeddingWorker) -> VectorStore | None:
-        """Return the vectors of an index in their current state, or None if there are none."""
+        """Return the current vectors of an index, or None if the index has no vectors."""
         folder = index.reader.folder
         with self._lock:
             store = self._stores.get(folder)
@@ -83,9 +83,9 @@ class AllProjectsSearch:
 
         Without `vectors`, the answer has only keyword hits.
 
-        A notice names the workspaces that cannot be searched. If this workspace cannot be searched,
-        raises the error that says why. Raises `UsageError` if the request asks for explanations or
-        for similar passages.
+        A notice names each workspace that cannot be searched. If searching this workspace fails, the
+        error is raised instead. Raises `UsageError` if the request asks for explanations or for
+        similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"
@@ -107,7 +107,7 @@ class AllProjectsSearch:
         if len(registered) == 1 and indexes:
             notices.append(Notice("no_other_workspaces"))
         if not any(one.workspace.root == self._workspace.root for one in registered):
-            excluded = KbtuiError("the setting [workspaces] exclude leaves it out")
+            excluded = KbtuiError("it is excluded by the setting `exclude` in [workspaces]")
             notices.append(_make_left_out_notice(self._workspace, excluded))
         answered = None
         while answered is None and indexes:
@@ -121,7 +121,7 @@ class AllProjectsSearch:
                 notices.append(_make_left_out_notice(index.workspace, cause))
         if answered is None:
             raise IndexUnavailable(
-                "no workspace can be searched", hint="`kbtui workspaces` lists them"
+                "no workspace can be searched", hint="`kbtui workspaces` lists all workspaces"
             )
         workspaces: dict[str | None, Workspace] = {
             str(index.workspace.root): index.workspace for index in indexes
@@ -176,7 +176,7 @@ class ModelVectorSearch:
         self._stores: dict[Path, VectorStore | None] = {}
 
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
-        """Start to embed a query, and return a function that waits for the result."""
+        """Start embedding a query, and return a function that waits for the query's vector."""
         pending = self._worker.start_query_embedding(text)
 
         def finish() -> QueryVector:
@@ -201,7 +201,7 @@ class ModelVectorSearch:
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
-        """Return the numbers of the nearest chunks of an index with their similarity, best first."""
+        """Return the chunks of an index nearest to `vector`: pairs of a chunk number and a similarity, best first."""
         store = self._open_vectors(index)
         if store is None:
             return []
@@ -217,7 +217,7 @@ class ModelVectorSearch:
             return []
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks still lack a vector, and how many need one in total."""
+        """Return how many chunks still lack a vector, and how many chunks should have one."""
         store = self._open_vectors(index)
         total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0

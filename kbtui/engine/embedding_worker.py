@@ -40,7 +40,7 @@ LOAD_CHECK_SECONDS = 5.0
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The computer is busy if its load per core is above `BUSY_LOAD`.
 
-While embedding runs, `OWN_LOAD` is added to this limit, because embedding itself causes load.
+While embedding is running, `OWN_LOAD` is added to this limit, because embedding itself causes load.
 """
 
 
@@ -87,7 +87,7 @@ class EmbeddingPausePolicy:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "battery"
         if self._pause in {"load", "either"}:
-            # Embedding itself adds to the measured load while it runs.
+            # While embedding is running, it adds to the measured load.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "busy"
@@ -95,7 +95,7 @@ class EmbeddingPausePolicy:
 
 
 def is_computer_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
-    """Return whether the computer runs on battery. False if the system does not report it."""
+    """Return whether the computer is running on battery; False if the system does not report this."""
     if sys.platform == "darwin":
         import subprocess
 
@@ -126,7 +126,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The number of keyword hits of a search, best first, whose entries are embedded before all others."""
+"""The number of a search's best keyword hits whose entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -148,17 +148,17 @@ def import_lancedb_module() -> None:
 
 
 def lower_passage_thread_priority() -> None:
-    """Give this thread the lowest priority."""
+    """Give the calling thread the lowest priority."""
     from kbtui.index.embedding_process import lower_thread_priority
 
     lower_thread_priority()
 
 
 def return_freed_memory_to_system() -> None:
-    """Return memory that libraries have freed to the operating system.
+    """Return to the operating system the memory that libraries have freed.
 
     The GNU C library keeps such memory until it is told to return it. With other C libraries, this
-    does nothing.
+    function does nothing.
     """
     import ctypes
 
@@ -170,7 +170,7 @@ Shared = TypeVar("Shared")
 
 
 class ReferenceCountedObjects(Generic[Shared]):
-    """A collection of objects that several users share, one for each key. Any thread may use it."""
+    """Shared objects, one for each key, with the users of each object. Any thread may use the collection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -195,7 +195,7 @@ class ReferenceCountedObjects(Generic[Shared]):
             return made
 
     def release(self, key: str, user: object) -> Shared | None:
-        """Remove a user of an object. Return the object if it has no user any more, else None."""
+        """Remove a user of an object. Return the object if it has no users left, otherwise None."""
         with self._lock:
             found = self._objects.get(key)
             if found is None or user not in found[1]:
@@ -216,8 +216,8 @@ class SharedEmbeddingModels:
     """The models that an engine has loaded, and the engine's processes that embed many passages.
 
     Workspaces with the same model share the model and its process, so each of them is in memory
-    only once. `last_used` says when a query or a passage last needed a model, as a value of
-    `time.monotonic`.
+    only once. `last_used` is the value of `time.monotonic` when a query or a passage last needed a
+    model.
     """
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class SharedEmbeddingModels:
         self.bulk_processes: ReferenceCountedObjects[EmbeddingProcess] = ReferenceCountedObjects()
         self.last_used = time.monotonic()
         self.has_embedded_many = False
-        """Whether many passages were embedded, which leaves memory that cannot be freed completely."""
+        """Whether many passages have been embedded. Some of the memory used for this cannot be freed."""
 
     def has_loaded_model_unused_for(self, seconds: float) -> bool:
         """Return whether a model is loaded and nothing has needed it for this many seconds."""
@@ -275,7 +275,7 @@ class EngineEmbeddingModel:
         return self._model.key
 
     def load_model(self) -> None:
-        """Load the model, unless another workspace has loaded it.
+        """Load the model, unless another workspace has already loaded it.
 
         The packaged model takes a second, or longer at the first start, when it is exported to
         ONNX. Other models take several seconds. Raises `EmbeddingModelUnavailable`.
@@ -317,7 +317,7 @@ class EngineEmbeddingModel:
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
         """Load the model's ONNX export; create the export first if necessary.
 
-        Return None if that is impossible.
+        Returns None if the model cannot run as an ONNX export.
         """
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
@@ -336,7 +336,7 @@ class EngineEmbeddingModel:
         with contextlib.suppress(EmbeddingModelUnavailable):
             return OnnxEmbedder(model)
         if export := start_onnx_export_process(model):
-            self._log("the model is exported to ONNX; until then, search uses keywords only")
+            self._log("exporting the model to ONNX; until this is done, search uses keywords only")
             export.wait()
             with contextlib.suppress(EmbeddingModelUnavailable):
                 return OnnxEmbedder(model)
@@ -363,7 +363,7 @@ class EngineEmbeddingModel:
         self._shared.last_used = time.monotonic()
         process = self._bulk_process
         if is_bulk and process is None:
-            self._log("many passages have no vector; a process embeds them on all cores")
+            self._log("many passages have no vector; a new process is embedding them on all cores")
             self._shared.has_embedded_many = True
             process = self._bulk_process = self._shared.bulk_processes.acquire(
                 self._shared_key, self, lambda: self._make_process(model)
@@ -373,7 +373,10 @@ class EngineEmbeddingModel:
         return embedder if process is None or process.has_failed else process
 
     def end_bulk_process(self) -> None:
-        """End the process that embeds many passages, to free its memory, unless another workspace uses it."""
+        """End the process that embeds many passages, unless another workspace is using it.
+
+        This frees the memory of the process.
+        """
         if self._bulk_process is not None:
             self._bulk_process = None
             if process := self._shared.bulk_processes.release(self._shared_key, self):
@@ -387,7 +390,7 @@ class EngineEmbeddingModel:
             embedder.close()
 
     def close(self) -> None:
-        """Stop using the model, without waiting. If no other workspace uses it, its processes end."""
+        """Stop using the model, without waiting. If no other workspace uses the model, its processes end."""
         self._is_closed = True
         self.end_bulk_process()
         if self._embedder is not None:
@@ -454,7 +457,7 @@ class EmbeddingWorker:
         self._rebuilt_folder: Path | None = None
         """The directory of the index generation whose vectors have been rebuilt.
 
-        They are rebuilt only once.
+        The vectors of a generation are rebuilt only once.
         """
         self._failed_at: float | None = None
         self._failures = 0
@@ -524,7 +527,7 @@ class EmbeddingWorker:
     def _find_pause_reason(self) -> PauseReason | None:
         """Return why the next batch must wait, or None.
 
-        If the user has paused embedding, the bulk process is ended.
+        Ends the bulk process if the user has paused embedding.
         """
         if self.is_paused_by_user:
             self._model.end_bulk_process()

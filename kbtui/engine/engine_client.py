@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# Importing `socket` takes longer than importing this whole package: it builds tables of constants.
+# Importing `socket`, which builds tables of constants, takes longer than importing this whole package.
 from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
 from _thread import allocate_lock
 
@@ -53,7 +53,7 @@ class UnresponsiveEngine(EngineUnavailable):
 
 
 class EngineOwnedByOtherUser(EngineUnavailable):
-    """A process of another user listens on the engine's socket."""
+    """A process of another user is listening on the engine's socket."""
 
 
 class EngineClient:
@@ -65,15 +65,15 @@ class EngineClient:
     def __init__(
         self, socket_path: str, root: str, timeout: float = 5.0, *, opens: bool = True
     ) -> None:
-        """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
+        """Connect to the socket and exchange hello messages; each step may take up to `timeout` seconds.
 
         All requests are for the workspace with this `root`, in the environment of the caller. If `opens`
         is true, the engine opens the workspace. If `opens` is false and the workspace is not open yet,
         the engine answers only `engine_status` and `stop`.
 
         Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a process
-        of another user listens on the socket. Raises `EngineUnavailable` if no process listens on the
-        socket, or if the engine speaks another protocol.
+        of another user is listening on the socket. Raises `EngineUnavailable` if no process is
+        listening on the socket, or if the engine speaks another version of the protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(timeout)
@@ -159,11 +159,11 @@ class EngineClient:
         def send_request(self, op: Literal["stop"]) -> object: ...
 
     def send_request(self, op: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
-        """Send a request and return the field `ok` of its answer, or {} if `ok` is not an object.
+        """Send a request and return the field `ok` of the answer, or {} if `ok` is not an object.
 
         Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
-        answer within `timeout` seconds. Unless the engine has reported an error, the connection is
-        then closed.
+        answer within `timeout` seconds. The connection is then closed, unless the engine reported the
+        error.
         """
         with self._lock:
             self._next += 1
@@ -207,7 +207,7 @@ class EngineClient:
         self.close()
         until = time.monotonic() + wait
         while time.monotonic() < until:
-            # A child of this process stays a zombie until it is waited for.
+            # If the engine is a child of this process, it stays a zombie until this call.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, os.WNOHANG)
             try:

@@ -65,7 +65,7 @@ def read_engine_lock_file() -> EngineLockContent | None:
     """Return what the running engine wrote into its lock file; None if there is no readable lock file.
 
     The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
-    can differ between engine and client, for example under ssh or cron.
+    can differ between the engine and a client, for example under ssh or cron.
     """
     return read_lock_file(get_engine_lock_path())
 
@@ -83,7 +83,7 @@ def read_lock_file(path: Path) -> EngineLockContent | None:
 
 
 def is_workspace_open_in_engine(workspace: Workspace) -> bool:
-    """Return whether an engine has a workspace open, and therefore keeps its index up to date."""
+    """Return whether an engine has a workspace open, and therefore keeps the workspace's index up to date."""
     found = read_lock_file(get_index_lock_path(workspace))
     if found is None or "pid" not in found:
         return False
@@ -158,7 +158,7 @@ def connect_or_start_engine(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """Connect to the engine, for a workspace.
+    """Connect to the engine on behalf of a workspace.
 
     If `start` is true:
 
@@ -231,9 +231,9 @@ def _connect_to_running_engine(
 
 
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the variables for agents' directories whose values differ between the engine and this client.
+    """Return the agents' directory variables that have different values in the engine and in this client.
 
-    Values can differ only if another client opened the workspace and still uses it.
+    Values can differ only if another client opened the workspace and is still using it.
     """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)

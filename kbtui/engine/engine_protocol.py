@@ -57,10 +57,11 @@ if TYPE_CHECKING:
         total: int
 
     class EngineReadiness(TypedDict, total=False):
-        """Which kinds of search the engine can do now, and what prevents the others.
+        """Which kinds of search the engine can do now, and why the other kinds are not available.
 
         * `lexical` and `semantic` say whether keyword search and semantic search are available.
-        * `keywords_only` says why semantic search is not available, as the values of a notice.
+        * `keywords_only` has the values of the notice that says why semantic search is not available.
+          It is None if there is no such notice.
         * `left` is the number of passages without a vector, or None if it is unknown.
         * `paused` says whether the user has paused the embedding of passages.
         * `error` says why the last refresh failed.
@@ -96,9 +97,9 @@ if TYPE_CHECKING:
     class IndexProgressEvent(TypedDict):
         """An event: a phase of indexing has advanced.
 
-        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses;
-        it is None if the work continues. `per_second` is the number of entries or passages done in
-        a second. `per_second` and `seconds_left` are None while they are unknown.
+        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work is paused;
+        it is None if the work is not paused. `per_second` is the number of entries or passages done
+        per second. `per_second` and `seconds_left` are None while they are unknown.
         """
 
         event: Literal["progress"]
@@ -137,10 +138,10 @@ if TYPE_CHECKING:
     """An event that a client receives after it has subscribed to the engine."""
 
     class WorkspaceStatus(EngineReadiness):
-        """The answer of `status`: the state of an open workspace.
+        """The answer to `status`: the state of an open workspace.
 
-        `clients` is the number of its clients. `progress` is the last `progress` event, or None if
-        its phase is done.
+        `clients` is the number of the workspace's clients. `progress` is the last `progress` event,
+        or None if the phase in this event is done.
         """
 
         pid: int
@@ -153,7 +154,7 @@ if TYPE_CHECKING:
         polling: str | None
 
     class EngineStatus(TypedDict):
-        """The answer of `engine_status`, which needs no open workspace.
+        """The answer to `engine_status`, an operation that needs no open workspace.
 
         `memory` is the resident memory of the engine's process in bytes, or None if it is unknown.
         """
@@ -164,7 +165,7 @@ if TYPE_CHECKING:
         workspaces: list[WorkspaceStatus]
 
     class WaitTimeLimit(TypedDict, total=False):
-        """The argument of `refreshed` and `settle`.
+        """The argument of the operations `refreshed` and `settle`.
 
         The engine waits at most `wait` seconds, then answers.
         """
@@ -172,17 +173,17 @@ if TYPE_CHECKING:
         wait: float
 
     class EmbeddingPauseRequest(TypedDict):
-        """The argument of `pause`: whether embedding pauses from now on, or continues."""
+        """The argument of the operation `pause`: whether embedding is paused or continues from now on."""
 
         paused: bool
 
     class PreferRequest(TypedDict):
-        """The argument of `prefer`: the id of the entry to embed before all others."""
+        """The argument of the operation `prefer`: the id of the entry to embed before all others."""
 
         entry: str
 
     class RefreshOptions(TypedDict, total=False):
-        """The options of `refresh`.
+        """The options of the operation `refresh`.
 
         * `force`: start a refresh (the default). If false, only wait for the engine's first
           refresh; the file watcher takes care of later changes.
@@ -205,10 +206,10 @@ if TYPE_CHECKING:
     class EngineSearchRequest(TypedDict, total=False):
         """The arguments of the operation `search`.
 
-        * `wait`: how many seconds the search waits for the model.
+        * `wait`: the maximum number of seconds that the search waits for the model.
         * `origin` and `caller`: recorded in the query log. Without `origin`, the search is not
           logged.
-        * `uses_model`: if it is false, the search uses only keywords.
+        * `uses_model`: whether the search may use the model; if false, it uses only keywords.
         * `client_environment`: the fingerprint of the client's environment and settings file. If the
           engine's fingerprint differs, the engine declines the search.
         """
@@ -226,10 +227,10 @@ if TYPE_CHECKING:
         timeout: float
 
     class EngineSearchReply(TypedDict, total=False):
-        """The answer of `search`, which has one of three sets of fields.
+        """The answer to `search`, which has one of three sets of fields.
 
-        * `answer` and `suspect`. `suspect` means that the answer is empty, and that damage could be
-          the reason, because the index was not checked recently. Such a search is not logged.
+        * `answer` and `suspect`. `suspect` means that the answer is empty, and that a damaged index
+          could be the reason, because there was no recent check. Such a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
@@ -250,7 +251,8 @@ WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
 """The default limits, in seconds, on the time that a request waits.
 
 * A search waits at most `WAIT_SECONDS` for the model.
-* A refresh waits at most `WAIT_SECONDS` for its end; then the engine answers that it is not done.
+* A request for a refresh waits at most `WAIT_SECONDS` for the end of the refresh. Then the engine
+  answers that the refresh is not done.
 * A client waits at most `WAIT_SECONDS` + `SEARCH_SECONDS` for the answer to a search.
 """
 MAX_WAIT_SECONDS = 86_400
@@ -297,7 +299,7 @@ def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def parse_frame_length(header: bytes, max_bytes: int) -> int:
-    """Return the length of a frame. Raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
+    """Return the length in a frame's header. Raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
     (size,) = FRAME_HEADER.unpack(header)
     if size > max_bytes:
         raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
@@ -305,7 +307,7 @@ def parse_frame_length(header: bytes, max_bytes: int) -> int:
 
 
 def decode_frame_body(body: bytes) -> Any:
-    """Parse a frame's body. Raises `InvalidProtocolFrame` if it is not a JSON object."""
+    """Parse a frame's body. Raises `InvalidProtocolFrame` if the body is not a JSON object."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -316,5 +318,5 @@ def decode_frame_body(body: bytes) -> Any:
 
 
 def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
-    """Return the first message of a connection. `facts` are the fields that only one side sends."""
+    """Return a hello message with `facts`, its fields other than `hello` and `protocol`."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

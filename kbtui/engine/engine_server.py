@@ -61,7 +61,7 @@ def read_resident_memory() -> int | None:
 HELLO_SECONDS = 10.0
 """The maximum time in seconds that the engine waits for a client's hello message.
 
-Then it closes the connection.
+After this time, the engine closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
 """The limits, in seconds, of the interval at which the engine checks itself and its workspaces.
@@ -104,7 +104,7 @@ class EngineServer:
     ) -> None:
         """Create the server, which listens on `listener` at `socket_path`.
 
-        `has_restarted` says that the engine has just restarted itself to free a model's memory.
+        `has_restarted` says whether the engine has just restarted itself to free a model's memory.
 
         `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
         engine. Sources write their files with `umask`, the user's own umask.
@@ -128,10 +128,10 @@ class EngineServer:
         self._cache = convert_path_to_utf8(os.path.realpath(get_cache_home()))
 
     async def serve_clients(self) -> None:
-        """Serve clients until there is a reason to end, and close the workspaces."""
+        """Serve clients until there is a reason to end, then close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
-        # The process that created the socket unlinks its path when it ends.
+        # asyncio must not unlink the socket's path: the process that created the socket does this at its end.
         options: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
         server = await asyncio.start_unix_server(self._serve_client, sock=self._listener, **options)
         for name in ("SIGTERM", "SIGINT"):
@@ -163,7 +163,7 @@ class EngineServer:
                 and not self._requests
                 and self._table.is_model_unused
             ):
-                self._log("the model is unused; the engine restarts to free the model's memory")
+                self._log("the model is unused; restarting the engine to free the model's memory")
                 self.should_restart = True
                 return
             if self._clients or not self._table.is_empty or self._table.is_busy:

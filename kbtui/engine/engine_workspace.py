@@ -1,4 +1,4 @@
-"""A workspace that the engine has open: its workers, the connections to its clients, and the answers to them."""
+"""A workspace that the engine has open: its workers, its clients' connections, and the answers to their requests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """Set when the refresh that this client requested last is done."""
+        """The event that is set when this client's last requested refresh is done; None if it has requested none."""
         self.wants_damage_check = False
         """Whether the refresh that this client requested last includes a check for damage."""
 
@@ -87,7 +87,7 @@ PACE_SECONDS = 30.0
 
 
 class PaceEstimator:
-    """Measures how many items of a phase of work are done in a second."""
+    """Measures how many items of a phase of work are done per second."""
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[float, int]]] = {}
@@ -101,7 +101,7 @@ class PaceEstimator:
     def measure_items_per_second(
         self, phase: str, done: int, total: int, *, is_paused: bool = False
     ) -> float | None:
-        """Return the number of items per second, or None while unknown.
+        """Return the number of items per second, or None while it is unknown.
 
         Call this whenever the work advances or pauses.
         """
@@ -141,7 +141,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
-"""The interval in seconds at which the engine looks for a source with a schedule while there is none."""
+"""While no source has a schedule, the engine looks for one that has a schedule at this interval, in seconds."""
 PULL_CHECK_SECONDS = 30.0
 """The engine checks at this interval, in seconds, whether to refresh the published library."""
 LOG_SWEEP_SECONDS = 86_400.0
@@ -149,10 +149,10 @@ LOG_SWEEP_SECONDS = 86_400.0
 
 
 class EngineWorkspace:
-    """A workspace with its threads: they watch and index its files, and embed its passages.
+    """An open workspace, with the threads that watch and index its files and embed its passages.
 
-    `clients` are the clients that have sent a hello message. `operations` answer their requests; call
-    them within `client_environment.use()`.
+    `clients` are the clients that have sent a hello message. `operations` maps the name of each
+    operation to the function that answers such requests; call it within `client_environment.use()`.
     """
 
     def __init__(
@@ -183,10 +183,10 @@ class EngineWorkspace:
         self._loop = asyncio.get_running_loop()
         self.clients: set[ClientConnection] = set()
         self._environment: str | None = None
-        """The fingerprint of environment and settings file. When it changes, the settings are loaded again.
+        """The fingerprint of the environment and the settings file at the last check.
 
-        Initially None, so that the first check loads the settings again: the file may have changed
-        in the meantime.
+        If the fingerprint has changed, the settings are loaded again. It is initially None, so that
+        the first check loads them, because the file may have changed since the workspace was opened.
         """
         self._broken_environment: str | None = None
         """The fingerprint at the time when an error in the settings was last logged."""
@@ -264,7 +264,7 @@ class EngineWorkspace:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a thread still writes the index or the vectors. Call this only after `stop_threads`."""
+        """Whether a thread may still be writing the index or the vectors. Use this only after `stop_threads`."""
         return self._index_worker.is_alive or self._embedding_worker.is_writing
 
     def close_files(self) -> None:
@@ -274,7 +274,7 @@ class EngineWorkspace:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the workspace is indexing or embedding, or whether a source is running."""
+        """Whether the engine is indexing or embedding this workspace, or running one of its sources."""
         is_embedding = (
             self._embedding_worker.is_busy and not self._embedding_worker.is_paused_by_user
         )
@@ -284,7 +284,7 @@ class EngineWorkspace:
 
     @property
     def has_passages_to_embed(self) -> bool:
-        """Return whether there are passages without a vector; True while this is unknown."""
+        """Whether there are passages without a vector; True while this is unknown."""
         return self._embedding_worker.left != 0
 
     async def do_periodic_work(self) -> None:
@@ -308,7 +308,7 @@ class EngineWorkspace:
         self._search_service.close_index_if_idle()
 
     def check_files_soon(self) -> None:
-        """Look for changed files for a client that needs them, unless the last check was recent."""
+        """Make the watcher look for changed files soon, unless it has done so recently."""
         self._file_watcher.check_roots_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:

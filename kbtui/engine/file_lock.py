@@ -1,4 +1,4 @@
-"""A file that a process keeps locked, with the process id and the engine's socket in it."""
+"""A lock on a file that contains the id of the locking process and the path of the engine's socket."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class FileWatcher:
         )
         """Whether to watch the files with inotify.
 
-        WSL does not use inotify, which reports no events for Windows drives there.
+        Under WSL, inotify is not used, because it reports no events for Windows drives.
         """
         # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
@@ -263,7 +263,7 @@ class FileWatcher:
             os.close(alarm)
 
     def check_roots_soon(self) -> None:
-        """Check the roots for a client that needs the files, unless they were checked recently."""
+        """Check the roots soon, because a client needs the files, unless the roots were checked recently."""
         self._used_at = time.monotonic()
         if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:
             self._pause = ROOT_CHECK_SECONDS
@@ -282,7 +282,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch, including the targets of links, but no directory inside another."""
+        """Return the directories to watch, with the targets of links, but without directories inside others."""
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
@@ -359,7 +359,7 @@ class FileWatcher:
             )
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
-        """Return inode, size and modification time of each watched agent file, or None for a missing file."""
+        """Return the inode, size and modification time of each watched agent file; None for a missing file."""
         states: list[tuple[int, int, int] | None] = []
         for path in list_watched_agent_files(self._workspace):
             try:
@@ -411,7 +411,7 @@ class FileWatcher:
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """Yield changed paths from the package `watchfiles`."""
+        """Yield the paths that the package `watchfiles` reports as changed."""
         # Changes before the watch is set up are not reported. So compare the files soon, and again
         # after the first report or time-out, when the watch is certainly set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()

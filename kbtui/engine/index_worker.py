@@ -40,7 +40,7 @@ DAMAGE_CHECK_VALIDITY = 60.0
 COMPACT_AT_ONCE_MAX = 2000
 """An index is compacted after each refresh if at most this many passages must be rewritten.
 
-This takes about 0.3 seconds.
+Rewriting this many passages takes about 0.3 seconds.
 """
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """An index with more passages to rewrite than `COMPACT_AT_ONCE_MAX` is compacted after a pause.
@@ -119,7 +119,7 @@ class IndexWorker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def request_index_refresh(self) -> threading.Event:
@@ -243,8 +243,8 @@ class IndexWorker:
     def _register_workspace(self, index: WorkspaceIndexWriter) -> None:
         """Register the workspace once while it is open, and again after `kbtui workspaces forget`.
 
-        A directory without configuration and entries is not registered: someone may only have run a
-        command in it.
+        A directory with neither configuration nor entries is not registered, because the user may
+        only have run a command in it.
         """
         workspace = self._workspace
         if self._is_registered and is_workspace_registered(workspace):
@@ -258,7 +258,7 @@ class IndexWorker:
             self._is_registered = True
 
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
-        """Compact a small index now. The compacting of a large index is scheduled for later."""
+        """Compact the index now if this is quick; otherwise schedule the compacting for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
             left = index.remove_stale_documents(None if due else COMPACT_AT_ONCE_MAX)

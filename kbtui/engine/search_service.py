@@ -50,9 +50,9 @@ def answer_search_request(
 ) -> SearchAnswer:
     """Answer a search request.
 
-    The request can instead ask for passages similar to an entry or passage (`like`), and it can ask
-    for explanations. The hits have the user's marks on their turns. Raises `NothingFound` if the
-    entry or passage in `like` is not indexed. Raises `UsageError` for an invalid reference.
+    A request with a reference in `like` asks for passages similar to the text of the reference. A
+    request can also ask for explanations. Each hit includes the user's marks on its turn. Raises
+    `NothingFound` if the text of `like` is not indexed. Raises `UsageError` for an invalid reference.
     """
     question = question._replace(marked=list_marked_turns(workspace, question))
     answer = _answer_search_request_without_marks(workspace, reader, question, semantic)
@@ -111,7 +111,7 @@ def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
 
 
 class SearchService:
-    """Executes the engine's operation `search`. Any thread may call it."""
+    """Executes the engine's operation `search`. Any thread may call the methods."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class SearchService:
     def _search_or_report_damage(
         self, reader: IndexReader, search: Callable[[], SearchAnswer]
     ) -> SearchAnswer:
-        """Call `search`.
+        """Return the result of `search`.
 
         Raises `_DamagedIndex` for an error caused by damaged files in the index of `reader`.
         """

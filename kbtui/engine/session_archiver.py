@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 QUIET_SECONDS = 30.0
-"""A session is kept when it has not changed for this many seconds.
+"""A session is copied into the archive when it has not changed for this many seconds.
 
 Copying a long session after each new record would be slow. There is no hurry, because agents delete
 sessions only after days.
@@ -31,7 +31,7 @@ sessions only after days.
 class SessionArchiver:
     """A thread that copies new and changed sessions of a workspace into the archive.
 
-    If the settings name no agent, there is no thread.
+    If the setting `keep` names no agent, the thread is never started.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class SessionArchiver:
         self._workspace, self._log = workspace, log
         self._agents = {name.casefold() for name in get_kept_agents(settings)}
         self._handled: dict[str, str] = {}
-        """Id of each session that was kept or skipped -> the signature of the session at that time."""
+        """Id of each session that was copied or skipped -> the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = make_thread_with_client_environment(
             self._keep_sessions_until_stopped, "keep"
         )
 
     def start_thread(self) -> None:
-        """Start the thread, if the settings name an agent. It waits for `request_archiving`."""
+        """Start the thread, if the setting `keep` names an agent. The thread waits for `request_check`."""
         if self._agents:
             self._thread.start()
 
@@ -60,11 +60,11 @@ class SessionArchiver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def request_archiving(self) -> None:
-        """Request that new and changed sessions are kept. The call returns at once."""
+        """Ask the thread to copy new and changed sessions. Returns at once."""
         self._wake.set()
 
     def _keep_sessions_until_stopped(self) -> None:
@@ -83,9 +83,9 @@ class SessionArchiver:
             self._stop.wait(min(time.monotonic() - began, 1.0))
 
     def _keep_quiet_sessions(self) -> float | None:
-        """Keep the sessions that have changed and are quiet now.
+        """Copy the sessions that have changed, but not within the last `QUIET_SECONDS`, into the archive.
 
-        The result is the time in seconds until the next session is quiet, or None if no session is waiting.
+        Returns the time in seconds until the next session can be copied, or None if no session is waiting.
         """
         pauses = []
         for one in list_enabled_conversation_formats():

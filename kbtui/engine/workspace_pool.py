@@ -52,7 +52,8 @@ END_SECONDS = 12.0
 class PooledWorkspace:
     """A workspace that is open or being opened.
 
-    `opening` returns the workspace when it is open. `clients` are its clients.
+    `opening` is the task that opens the workspace and returns it. `clients` are the workspace's
+    clients.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
 
 
 class WorkspacePool:
-    """The engine's open workspaces, by index directory. Only the event loop's thread may use it."""
+    """The engine's open workspaces, one for each index directory. Only the event loop's thread may use the pool."""
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class WorkspacePool:
 
     @property
     def is_model_unused(self) -> bool:
-        """Return whether a model is loaded that nothing has needed for a while, and nothing will need soon."""
+        """Whether a model is loaded but unused: nothing has needed it for a while, and nothing will need it soon."""
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
         return self.models.has_loaded_model_unused_for(seconds) and not any(
@@ -221,7 +222,7 @@ class WorkspacePool:
             return "the lock file of the index was replaced"
         used = slot.client_fingerprints.values()
         if used and slot.fingerprint not in used:
-            # The client for which it was opened has left. The others connect again.
+            # The client for which the workspace was opened has left. The other clients connect again.
             return "all clients have other environment variables"
         try:
             return slot.opened.find_reason_to_close()
@@ -307,7 +308,7 @@ class WorkspacePool:
         self._closings[slot.index_directory] = asyncio.create_task(self._stop_workspace(slot))
 
     async def _stop_workspace(self, slot: PooledWorkspace) -> None:
-        """Stop the threads of a workspace and unlock its index when nothing writes it any more."""
+        """Stop the threads of a workspace, and unlock its index when no thread is writing it any more."""
         try:
             opened = await slot.opening
             try:
@@ -334,7 +335,7 @@ class WorkspacePool:
     async def close_all_workspaces(self) -> None:
         """Close all workspaces. Wait at most `END_SECONDS` until they are closed."""
         for slot in list(self._slots.values()):
-            self.close_workspace(slot, "the engine ends")
+            self.close_workspace(slot, "the engine is ending")
         if self._closings:
             await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
 
@@ -357,9 +358,9 @@ def lock_index(workspace: Workspace) -> FileLock:
         holder = read_lock_file(path)
         if now > end:
             raise EngineUnavailable(
-                "another process writes the index",
+                "another process is writing the index",
                 where=f"process {holder.get('pid')}" if holder else str(path),
-                hint="end this process",
+                hint="end that process",
             )
         is_here = holder is not None and holder.get("host") == os.uname().nodename
         if holder and is_here and holder.get("pid") != os.getpid() and now >= ask_at:

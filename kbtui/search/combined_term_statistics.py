@@ -1,8 +1,8 @@
-"""Counts how common terms are in several keyword indexes together, so that scores can be compared.
+"""Sums the term statistics of several keyword indexes, so that scores from these indexes can be compared.
 
-tantivy scores each index by the statistics of that index alone. Hits in a workspace would get too
-high scores if a word is rare there but common elsewhere. With the summed statistics, all indexes
-score their chunks as one index with all entries would.
+tantivy scores each index by the statistics of that index alone. A hit would get too high a score in
+a workspace where the word is rare, if the word is common elsewhere. With the summed statistics, all
+indexes score their chunks as one index with all entries would.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CombinedTermStatistics:
 def _count_scored_documents(searcher: Any, schema: Any) -> int:
     """Return how many documents tantivy counts for its scores.
 
-    The explanation of a score contains this number.
+    tantivy reveals this number only in the explanation of a score.
     """
     # `num_docs` does not count replaced documents, but `doc_freq` and scores do.
     for value in ("no", "yes"):
@@ -92,7 +92,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part whose description begins with `description`."""
+    """Return the value of the first part of an explained score whose description begins with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (_find_explained_value(part, description) for part in explained.get("details") or ())

@@ -130,7 +130,7 @@ class FilterDefinition:
     ) -> datetime:
         """Parse a value of this filter as a date or a time.
 
-        Raises `FilterValueError` if it is neither.
+        Raises `FilterValueError` if the value is neither.
         """
         from kbtui.dates import DATE_HINT, can_begin_date_or_age, parse_date_or_age
 
@@ -167,7 +167,7 @@ class FilterDefinition:
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
         more = ", …" if len(known) > 12 else ""
-        hint = f"known values: {', '.join(known[:12])}{more}" if known else "there are none yet"
+        hint = f"known values: {', '.join(known[:12])}{more}" if known else "no values exist yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         begun = value.casefold()
@@ -315,7 +315,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
-    """Return the filters that `filter_input` accepts, by their keys and aliases."""
+    """Map each key and alias of the filters that `filter_input` accepts to its filter."""
     return {
         name: row for row in list_filters_of_input(filter_input) for name in (row.key, *row.aliases)
     }

@@ -1,11 +1,12 @@
-"""Checks whether the file of a hit is unchanged, has changed, or no longer contains the text.
+"""Checks whether the file of a hit is unchanged, has changed, or no longer contains the hit's text.
 
 The checks keep hits from deleted or disabled subjects out of answers. The file of each hit is
 checked. If the configuration has changed since indexing, the topic and the subject are checked,
 too.
 
-A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are compared
-by their hashes in the catalog. The file of a subject is read only for a turn that was given a part of it, and only once.
+A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are
+compared by their hashes in the catalog. A subject's file is read only if a turn was given just a part
+of the subject, and only once.
 """
 
 from __future__ import annotations
@@ -172,9 +173,9 @@ def _strip_escapes_and_collapse_spaces(text: str) -> str:
 
 
 class OutdatedTurn(NamedTuple):
-    """A turn, and the subjects that have changed since they were given to it.
+    """A turn, and the subjects that have changed or disappeared since they were given to the turn.
 
-    `timestamp` is the time of the first call that returned one of them, in Unix seconds.
+    `timestamp` is the time of the first call that returned one of these subjects, in Unix seconds.
     """
 
     conversation: str
@@ -194,7 +195,7 @@ def list_outdated_turns(
 def group_outdated_turns(
     workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
 ) -> list[OutdatedTurn]:
-    """Return the outdated turns among those in `rows`, in the order of the rows.
+    """Return the outdated turns among the turns in `rows`, in the order of the rows.
 
     Hidden subjects count only if `hidden` is true.
     """

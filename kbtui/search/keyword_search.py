@@ -2,7 +2,7 @@
 
 A `QueryTerm` is a term in a field of the index, with a weight. The score of a chunk is the sum of
 the scores of the query terms that match the chunk, and of those that match its window (see
-`passage_windows`). The query terms are kept for rank explanations.
+`passage_windows`). Rank explanations use the query terms, too.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class QueryTerm(NamedTuple):
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms to search for.
+    """Return the terms in `parts` that are worth searching for.
 
     In a large index, terms that contribute little are left out (see `MIN_WORTH_SHARE`).
     """
@@ -129,7 +129,7 @@ CODE_WEIGHT = 1.0
 A match with two adjacent characters of a language that is written without spaces has the same weight.
 """
 PART_WEIGHT = 0.5
-"""The weight of a match with a part of a camelCase word. This word can be in the query or in the text."""
+"""The weight of a match with a part of a camelCase word, which can be in the query or in the text."""
 GUESS_WEIGHT = 0.8
 """The weight of a match with a correction or completion of a word in the query."""
 PAIR_WEIGHT = 0.1
@@ -254,7 +254,7 @@ class QueryTermBuilder:
     def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
         """Build a term that matches any near spelling of a token.
 
-        A rare spelling never counts more than the likeliest one, as it would with BM25.
+        With BM25 alone, a rare spelling could count more than the likeliest one. The weights prevent this.
         """
         rarities = [_compute_rarity(self._searcher, "body", near.stem) for near in token.corrected]
         queries = []
@@ -294,11 +294,11 @@ NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
 MAX_FETCHED_WINDOWS = 300
-"""The number of windows that are fetched with their scores, best first."""
+"""The maximum number of windows that are fetched with their scores, best first."""
 BEST_WINDOWS = 25
 """The number of windows, best first, whose passages are ranked. A ranked passage need not have a word of the query."""
 MAX_SCORED_PASSAGES = 100
-"""The number of passages, best first, whose windows are scored if they were not fetched."""
+"""The windows of this many best passages are scored, even the windows that were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
@@ -319,9 +319,9 @@ class KeywordSearch:
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
-        `statistics` has the sums over all indexes that are searched together, with the keys True
-        for hidden subjects and False for visible entries. It is None if only the indexes of
-        `reader` are searched.
+        `statistics` has the summed statistics of all indexes that are searched together: under the
+        key True for hidden subjects, and under False for visible entries. It is None if only the
+        indexes of `reader` are searched.
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
@@ -367,7 +367,7 @@ class KeywordSearch:
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
         """Return the best `limit` chunks by keywords.
 
-        If these belong to few entries, the best chunks of other entries follow (see
+        If these chunks belong to few entries, the best chunks of other entries follow (see
         `select_best_chunks`). If the query has only filters, the newest chunks come first.
         """
         return [(row.number, row.score) for row in self.rank_chunks(limit)]
@@ -379,7 +379,7 @@ class KeywordSearch:
         )
 
     def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
-        """Return the part of `found` whose chunks contain a word of the query.
+        """Return the rows of `found` whose chunks contain a word of the query.
 
         `found` is a result of `rank_chunks`. The chunks that are left out match only through their
         windows.
@@ -390,10 +390,10 @@ class KeywordSearch:
         return [row for row in found if row[0] in numbers]
 
     def rank_chunks_with_near_spellings(self, limit: int) -> list[RankedChunk]:
-        """Return the best chunks for the query if its rare words also match their near spellings.
+        """Return the best chunks for a wider query, in which rare words also match their near spellings.
 
-        Returns no chunks if no word has near spellings. The result of `rank_chunks` does not change.
-        `analyzed_words` then contain the near spellings, so that they are highlighted.
+        Returns no chunks if no word has near spellings. The result of `rank_chunks` does not change,
+        but `analyzed_words` then contain the near spellings, so that they are highlighted.
         """
         wider = [query for side in self.sides if (query := side.add_near_spellings_to_query())]
         if not wider:
@@ -414,7 +414,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_entry_chunks(self) -> list[int]:
-        """For each entry with a matching chunk, return the number of one such chunk."""
+        """Return the number of one matching chunk for each entry that has a matching chunk."""
         return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
 
     @property
@@ -540,7 +540,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_entry_chunks_of_index(self) -> list[int]:
-        """For each entry of this index with a matching chunk, return the number of one such chunk."""
+        """Return the number of one matching chunk for each entry of this index that has a matching chunk."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)
@@ -558,8 +558,8 @@ class _KeywordIndexQuery:
     def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
         """Return the best `limit` chunks of this index.
 
-        If they belong to few entries, add chunks of other entries. `query` replaces the query of
-        the request.
+        If these chunks belong to few entries, chunks of other entries are added. `query`, unless
+        None, replaces the query of the request.
         """
         query = self.query if query is None else query
         if query is None or not self.searcher.num_docs:
@@ -630,7 +630,7 @@ class _KeywordIndexQuery:
     def _search_chunks(
         self, query: Any, limit: int, **order: str
     ) -> tuple[list[RankedChunk], dict[int, int]]:
-        """Return the best chunks that match, and their places by chunk number."""
+        """Return the best chunks that match a query, and a mapping from their numbers to their places."""
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
         numbers, places, ties = (
@@ -645,7 +645,7 @@ class _KeywordIndexQuery:
     def _search_chunks_of_windows(
         self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
     ) -> tuple[list[RankedChunk], dict[int, int]]:
-        """Return the chunks that are in windows and match the filters, with the scores of their own texts."""
+        """Return the chunks in `windows` that match the filters, scored by their own texts, and their places."""
         if not windows:
             return [], {}
         terms = [Query.term_query(self._schema, "window_id", one, "basic") for one in windows]
@@ -654,7 +654,7 @@ class _KeywordIndexQuery:
         return self._search_chunks(query, len(windows) * WINDOW_CHUNKS)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
+        """Map each of the chunk numbers `numbers` to the score that word pairs add to the chunk.
 
         Word pairs are not part of the main query, because they would make tantivy score every chunk
         (docs/performance.md).
@@ -668,7 +668,7 @@ class _KeywordIndexQuery:
         return _find_scores_by_number(self.searcher, query, "chunk", len(numbers))
 
     def find_chunks_of_index(self, numbers: Collection[int]) -> set[int]:
-        """Return those of the chunk numbers that are in this index."""
+        """Return the chunk numbers in `numbers` whose chunks are in this index."""
         query = self._make_chunk_number_query(numbers)
         return set(_find_scores_by_number(self.searcher, query, "chunk", len(numbers)))
 
@@ -686,9 +686,9 @@ class _KeywordIndexQuery:
     def _build_tantivy_query(
         self, wanted: list[tuple[Any, Any]], *, selects_all: bool = False
     ) -> Any:
-        """Build the query.
+        """Return a query that combines the queries `wanted` with the filters of the request.
 
-        If there are no words, phrases or filters, return a query for all chunks if `selects_all` is
+        If there are no words, phrases or filters, returns a query for all chunks if `selects_all` is
         true, otherwise None.
         """
         if not (wanted or self._has_filters or selects_all):
@@ -767,7 +767,7 @@ class WindowQuery:
             self._limits.append(_exclude_archived(self._schema))
 
     def rank_windows(self, without: Collection[Any]) -> RankedWindows:
-        """Return the best windows. Leave out those of the entries in `without`."""
+        """Return the best windows. Windows of the entries in `without` are left out."""
         if not self.parts:
             return RankedWindows({}, [], True)
         limits = [*self._limits, *_exclude_owners(self._schema, "id", without)]
@@ -795,7 +795,7 @@ class WindowQuery:
         scores = best.scores
         if not best.is_complete:
             first = [find_windows_around(places[row.number]) for row in rows[:MAX_SCORED_PASSAGES]]
-            # If the own window is one of the best, an adjacent one that is not has a lower score.
+            # If the passage's own window is one of the best, an adjacent window that is not has a lower score.
             low = {id_ for one in first if one.own not in scores for id_ in one[:2]}
             scores = scores | self._score_windows(low - scores.keys())
         return {row.number: score_text_around(places[row.number], scores) for row in rows}
@@ -860,7 +860,7 @@ def _build_field_filters(
     *,
     only: Collection[str] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Return a query for each filter on a text field. If `only` is given, other fields are left out."""
+    """Return a query for each filter on a text field. `only`, unless None, limits the fields."""
     wanted = [
         ("topic", request.topics),
         ("type", request.types),
@@ -886,7 +886,7 @@ def _build_field_filters(
 
 
 def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tuple[Any, Any]]:
-    """Return the clauses of a query that exclude the documents of entries; [] if there are no entries.
+    """Return query clauses that exclude all documents of the entries `owners`; [] if `owners` is empty.
 
     `field` is the name of the field with the place of a document.
     """

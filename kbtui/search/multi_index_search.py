@@ -73,7 +73,7 @@ class VectorSearch(Protocol):
     """Searches the vectors of several indexes with one model. An index may have no vectors yet."""
 
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
-        """Start to embed a query, and return a function that waits for the result."""
+        """Start embedding a query, and return a function that waits for the query's vector."""
 
     def get_first_chunk_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
@@ -83,10 +83,10 @@ class VectorSearch(Protocol):
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
-        """Return the numbers of the nearest chunks of an index with their similarity, best first."""
+        """Return the chunks of an index nearest to `vector`: pairs of a chunk number and a similarity, best first."""
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks still lack a vector, and how many need one in total."""
+        """Return how many chunks still lack a vector, and how many chunks should have one."""
 
     def filter_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
@@ -109,8 +109,8 @@ def search_indexes(
 
     If several workspaces contain the same passage, the hit is from the first of them. A filter with
     a value that a workspace does not have, such as the name of a topic, excludes the workspace. If
-    all workspaces are excluded, the answer names such filters of the first workspace. Without
-    `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
+    all workspaces are excluded, the answer lists the mistakes that the first workspace found in the
+    query. Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
     """
     return _MultiIndexSearch(indexes, request).answer(vectors)
 
@@ -124,12 +124,12 @@ class _PassageInIndex(NamedTuple):
 
 
 class _MultiIndexSearch:
-    """One search of several indexes. Passages are named by their chunk ids, as numbers."""
+    """One search of several indexes. A passage is identified by its chunk id, converted to a number."""
 
     def __init__(self, indexes: Sequence[SearchedIndex], request: SearchRequest) -> None:
         self._indexes, self._request = indexes, request
         self._runs: dict[int, SearchRun] = {}
-        """The searches of the indexes that can have hits, by the position of the index."""
+        """Position of an index -> the search of this index, for each index that can have hits."""
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
         """Ranked passage -> position of each index that contains the passage -> the passage's place in this index."""
         self._legs: dict[str, ChunkRanking] = {}
@@ -217,7 +217,7 @@ class _MultiIndexSearch:
         return tuple(merged)
 
     def _use_summed_statistics(self) -> None:
-        """Make every index score its chunks by the summed statistics of all indexes."""
+        """Make every index score its chunks with the summed statistics of all indexes."""
         statistics = {}
         for hidden in (False, True) if self._request.hidden else (False,):
             passages, windows = [], []
@@ -268,7 +268,7 @@ class _MultiIndexSearch:
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
     ) -> ChunkRanking:
-        """Move `vector` towards one of the best keyword hits, then rank the chunks of all indexes by similarity to it."""
+        """Move `vector` towards one of the best keyword hits; rank all indexes' chunks by similarity to the moved vector."""
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         goal = None
@@ -395,7 +395,7 @@ class _MultiIndexSearch:
     def _make_hits(
         self, scores: dict[int, float], fusion: SearchLegScoreFusion
     ) -> tuple[list[Hit], HitCounts]:
-        """Return the best hits up to the limit, and how many others there are."""
+        """Return the best hits up to the limit, the number of all hits, and the numbers of passages left out."""
         request = self._request
         limit = max(1, min(MAX_HITS, request.limit))
         hits: list[Hit] = []
@@ -422,7 +422,7 @@ class _MultiIndexSearch:
         return self._add_context_to_hits(hits, fusion), HitCounts(total, omitted, left_out)
 
     def _add_context_to_hits(self, hits: list[Hit], fusion: SearchLegScoreFusion) -> list[Hit]:
-        """Return the hits with answers, later turns and outdated subjects, each from its own index."""
+        """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)

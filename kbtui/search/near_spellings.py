@@ -54,7 +54,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class NearSpelling(NamedTuple):
-    """An indexed stem that was probably meant. `weight` is its likelihood, where the likeliest has 1."""
+    """An indexed stem that was probably meant. `weight` is its likelihood; the likeliest stem has 1."""
 
     stem: str
     weight: float
@@ -73,8 +73,8 @@ def find_near_spellings(
 ) -> tuple[NearSpelling, ...]:
     """Return up to `MAX_NEAR_SPELLINGS` stems that were probably meant by `word`, the likeliest first.
 
-    A stem is likelier if more passages contain it and if its words are less different from `word`.
-    If `keeps_first_letter` is true, only words with the same first letter are considered. The stem
+    A stem is likelier the more passages contain it, and the less its words differ from `word`. If
+    `keeps_first_letter` is true, only words with the same first letter are considered. The stem
     `excluded` is left out. If `compares_similar` is true and no word is at edit distance one,
     similar terms are considered.
     """
@@ -136,7 +136,7 @@ def _read_words_of_stem(
 
 
 def _list_similar_terms(word: str, searcher: Any) -> list[str]:
-    """Return the most similar terms of the index with the same first letter.
+    """Return the indexed terms that begin with the first letter of `word` and are most similar to it.
 
     A term is a stem, so it is compared with an equally long beginning of the word.
     """
@@ -170,15 +170,15 @@ def _list_words_at_edit_distance_one(word: str) -> list[str]:
 def measure_spelling_distance(typed: str, word: str) -> float:
     """Return how different two words are: their edit distance.
 
-    If only one of them has an ending of up to `MAX_INFLECTION_LETTERS` letters, this ending counts as
-    `INFLECTION_DISTANCE`.
+    If one word has an additional ending of up to `MAX_INFLECTION_LETTERS` letters, this ending counts
+    as `INFLECTION_DISTANCE`.
     """
     rows = _compute_edit_distances(typed, word)
     typed_endings = range(1, min(MAX_INFLECTION_LETTERS, len(typed) - MAX_INFLECTION_LETTERS) + 1)
     word_endings = range(1, min(MAX_INFLECTION_LETTERS, len(word) - MAX_INFLECTION_LETTERS) + 1)
     inflected = [rows[-1][len(word) - letters] for letters in word_endings]
     inflected += [rows[len(typed) - letters][-1] for letters in typed_endings]
-    # Two words that differ in the ending alone would have the same stem if it were an inflection.
+    # If two words differ only in their ending, it is no inflection: they would have the same stem.
     return min([rows[-1][-1], *(edits + INFLECTION_DISTANCE for edits in inflected if edits)])
 
 

@@ -149,7 +149,7 @@ def _list_filter_values(
 
 
 FILE_ARGUMENTS = ("path", "file_path", "filepath", "absolute_path", "filename", "file")
-"""Arguments of tool calls that name a file, in lower case as in the index."""
+"""The arguments with which tool calls name a file, in lower case as in the index."""
 
 
 def _list_file_names(searcher: Any, part: str) -> list[tuple[str, str]]:

@@ -100,7 +100,7 @@ def parse_query(
 ) -> ParsedQuery:
     """Parse a query. Every text is a valid query.
 
-    `filter_input` is the input whose filters are known: "search", "library" or "entries".
+    `filter_input` is the input whose filters are recognized: "search", "library" or "entries".
 
     A phrase without a closing quotation mark extends to the end of the query. A lone `-` is
     ignored. `--flag` is a word. A filter with an unknown key is a word, too. `partial` means that
@@ -454,7 +454,7 @@ class _QueryFilterApplier:
     def _apply_project_filter(
         self, row: FilterDefinition, values: Sequence[str], *, excluded: bool
     ) -> None:
-        """Keep or exclude the searched project, or the conversations that were held in one of its worktrees.
+        """Apply the filter `project:`, which selects or excludes the whole project, or conversations in a worktree.
 
         Raises `FilterValueError` if nothing of the project is left, so that a search of all
         projects leaves out the workspace.
@@ -483,7 +483,7 @@ class _QueryFilterApplier:
             self._entries = entries if self._entries is None else self._entries & entries
 
     def _find_turns_naming_file(self, name: str) -> set[_Turn]:
-        """Return the turns with a tool call that has, in its arguments, a path that is `name` or ends with `/name`."""
+        """Return the turns with a tool call whose arguments contain the path `name`, or one that ends with `/name`."""
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode
@@ -511,10 +511,10 @@ class _QueryFilterApplier:
     def _find_conversations_by_label(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
-        """Return the ids of the conversations that have one of the labels, as in the library pane.
+        """Return the ids of the conversations with one of the labels, which are matched as in the library pane.
 
-        Raises `FilterValueError` if there are no such conversations. The labels are read from the
-        files, because the index does not contain them.
+        Raises `FilterValueError` if there are no such conversations. Labels are read from the
+        conversations' files, because the index does not contain labels.
         """
         from kbtui.conversations.conversation_repository import list_conversations
 
@@ -533,7 +533,7 @@ class _QueryFilterApplier:
     def _find_conversations_by_library_filter(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
-        """Return the ids of the conversations that match one of the values, by the rules of the library pane."""
+        """Return the ids of the conversations that the library pane would show for one of the values."""
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.models import ConversationToolsAndModels
 

@@ -256,7 +256,7 @@ def _correct_spelling(
 def add_near_spellings(
     token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
 ) -> QueryToken:
-    """Return a token. If fewer than `FEW_KEYWORD_HITS` passages have its word, `corrected` has near spellings."""
+    """Return a token, with near spellings in `corrected` if fewer than `FEW_KEYWORD_HITS` passages contain it."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
         return token
@@ -277,7 +277,7 @@ def add_near_spellings(
 
 
 def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
-    """Return how many passages contain a token. The field with the highest number counts."""
+    """Return how many passages contain a token, in the field for which this number is highest."""
     return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
 
 
@@ -322,7 +322,7 @@ class QueryMatchFinder:
             ]
         if self._literal:
             spans += [match.span() for match in self._literal.finditer(text)]
-        # Most texts contain none, which is found out faster without the pattern.
+        # Most texts contain no such word; a check without the pattern finds this out faster.
         if self._hump_pattern and any(hump in text for hump in self._humps):
             spans += [match.span() for match in self._hump_pattern.finditer(text)]
         return merge_overlapping_spans(spans)

@@ -40,8 +40,8 @@ By keywords, ten times as many chunks are ranked.
 class _IndexTermScores(NamedTuple):
     """The scores of the query's terms in one keyword index.
 
-    `chunks` are the explained chunks that the index contains. `own` has the scores of chunks, and
-    `around` those of windows.
+    `chunks` are the explained chunks that the index contains. `own` has the terms' scores in chunks,
+    and `around` has their scores in windows.
     """
 
     chunks: set[int]
@@ -169,7 +169,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map the best chunks of a leg, more than a search ranks, to their rank and score in the leg."""
+        """Map the best chunks of a leg, more than a search ranks, to their ranks and scores in the leg."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -193,7 +193,7 @@ class SearchExplainer:
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
         """Return the notices that say why a chunk's rank is too low.
 
-        Call this only if nothing else excludes it.
+        Call this only if nothing else excludes the chunk.
         """
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
@@ -261,7 +261,7 @@ class SearchExplainer:
 def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
-    """Return the indexed entry of a reference (None if there is none) and the chunks that it covers."""
+    """Return the indexed entry of a reference, or None, and the chunks that the reference covers."""
     from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":

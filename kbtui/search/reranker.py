@@ -2,8 +2,8 @@
 
 A leg compares only the passage itself with the query. The reranker also considers whether a passage
 replies to a question that matches the query, and whether other passages of the conversation match.
-By such facts, it sorts the passages of turns. Together they keep their places in the ranking, so
-passages of subjects stay where they are.
+These facts reorder only the passages of turns, among the places that these passages already have in
+the ranking. Passages of subjects stay where they are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RERANKED_PASSAGES = 100
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
 """The maximum bonuses of a passage: for query words in the title of its entry, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""The minimum number of bytes of a passage that gets all of `LENGTH_WEIGHT`.
+"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`.
 
 A shorter passage gets a proportional part.
 """
@@ -89,7 +89,7 @@ class Reranker:
     ) -> None:
         """Prepare to rerank the passages of a query.
 
-        `words` are its analyzed words. `rarities` maps their stems to inverse document frequencies.
+        `words` are the query's analyzed words. `rarities` maps their stems to inverse document frequencies.
         """
         self._language = language
         self._tokens = [(token, rarities[token.stem]) for word in words for token in word.tokens]
@@ -100,7 +100,7 @@ class Reranker:
         }
 
     def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
-        """Return the bonuses of each passage, by its number. `passages` are sorted, the best first."""
+        """Map the number of each passage to its bonuses. `passages` must be sorted, the best first."""
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._score_title(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
@@ -152,8 +152,8 @@ class Reranker:
 def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
     """Return the bonuses for replying to a question or request that matches the query.
 
-    A question is the passage directly before, if it has a question mark. A request is the last message of
-    the user before a message of the assistant in the same turn.
+    A question is the preceding passage, if it contains a question mark. A request is the last message
+    of the user before a message of the assistant in the same turn.
     """
     places = {(one.owner, one.chunk.ordinal): one for one in turns}
     requests: dict[tuple[Hashable, int | None], list[ScoredPassage]] = defaultdict(list)

@@ -151,7 +151,7 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a notice with the near spellings by which hits were found, as the hits spell them; [] if there are none."""
+    """Return a list with a notice on near spellings that found hits, as the hits spell them; [] if there are none."""
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
     count = 0
@@ -189,7 +189,7 @@ class SearchRun:
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
         self.given_request = request
-        """The request as it was given. In `request`, the filters in the query are also applied."""
+        """The original request. In `request`, the filters from the query have been applied, too."""
         self.exact_hit_count: int | None = None
         """The number of keyword hits, apart from those found by near spellings; None before the search by keywords."""
         text = request.query
@@ -208,7 +208,7 @@ class SearchRun:
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
         self.bonuses: dict[int, RankBonuses] = {}
-        """What the reranker added to the scores of the best chunks, by chunk number."""
+        """Chunk number -> the bonuses that the reranker gave this chunk, for the best chunks."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.statistics: Mapping[bool, PassageAndWindowStatistics] | None = None
@@ -387,7 +387,7 @@ class HitCounts(NamedTuple):
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
-    """Return the best hits up to the limit, and how many others there are."""
+    """Return the best hits up to the limit, the number of all hits, and the numbers of passages left out."""
     request = run.request
     ranks = run.fusion.ranks
     limit = max(1, min(MAX_HITS, request.limit))
@@ -433,9 +433,9 @@ def add_context_to_hits(
     positions: dict[tuple[str, int], int],
     measure_match: Callable[[int], float],
 ) -> list[Hit]:
-    """Return the hits with the answers to requests, the later turns about the same matter, and outdated subjects.
+    """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
 
-    `positions` maps the turns (entry id, turn) of hits on requests to the positions of their chunks.
+    `positions` maps the turn (entry id, turn) of each hit on a request to the position of the hit's chunk.
     `measure_match` returns how well a chunk matches the query.
     """
     hits = _add_answers(run, hits, positions)
@@ -446,7 +446,7 @@ def add_context_to_hits(
 ANSWER_CHARACTERS = 600
 """The maximum number of characters of the final answer that is part of a hit on a request."""
 LATER_MATCH_SHARE = 0.5
-"""A later turn takes up the matter of a hit if it matches the query at least this share as well as the hit."""
+"""A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
 
 
 def _add_answers(
@@ -454,7 +454,7 @@ def _add_answers(
 ) -> list[Hit]:
     """Add the beginning of the turn's final answer to each hit on a request; return all hits.
 
-    `positions` maps the turns of these hits to the positions of their chunks.
+    `positions` is that of `add_context_to_hits`.
     """
     if not positions:
         return hits
@@ -555,13 +555,13 @@ LEG_WEIGHT = 0.5
 
 
 class SearchLegScoreScale:
-    """Scales the scores of a leg, so that those of two legs can be added.
+    """Scales the scores of a leg, so that the scores of both legs can be added.
 
     A scaled score is the distance from the last score of the leg, in standard deviations of the
-    leg's first `depth` scores. Ranks were rejected, because they do not show how much better the
+    leg's first `depth` scores. Ranks are not used, because they do not show how much better the
     first hits are than the others.
 
-    If a leg has fewer than `depth` hits, these are all matches. In the keyword leg, all other
+    If a leg has fewer than `depth` hits, there are no further matches. In the keyword leg, all other
     passages then have the score 0, and these zeros are part of the standard deviation. If a leg has
     at least `depth` hits, there may be further matches. A passage that is not among the hits then
     gets the score of the hit at `depth`.
@@ -587,7 +587,7 @@ class SearchLegScoreScale:
 
 
 class SearchLegScoreFusion:
-    """Adds up the scaled scores of chunks in the legs."""
+    """Adds up, for each chunk, the scaled scores that the legs give it."""
 
     def __init__(
         self,
@@ -629,7 +629,7 @@ class SearchLegScoreFusion:
         return weight * self._scales[leg].scale_score(number)
 
     def measure_match(self, number: int) -> float:
-        """Return how well a chunk matches: the sum of its scaled scores, 0 if all hits are equal."""
+        """Return how well a chunk matches: the sum of its scaled scores; 0 if all scores are equal."""
         return sum(
             self._scales[name].scale_score(number) for name, own in self.ranks.items() if own
         )
@@ -706,7 +706,7 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word. Of a word with several tokens, the rarest counts."""
+    """Return how many passages contain a word. If the word has several tokens, the rarest token counts."""
     counts = [count_passages_with_token(token, searcher) for token in list_content_tokens(word)]
     return min(counts, default=0)
 

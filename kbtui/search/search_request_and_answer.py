@@ -1,7 +1,7 @@
 """The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON.
 
-They are `NamedTuple`s instead of data classes, because every search imports this module. Importing
-`dataclasses` would take as long as a search (docs/performance.md).
+These types are `NamedTuple`s instead of data classes, because every search imports this module.
+Importing `dataclasses` would take as long as a search (docs/performance.md).
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ A longer query is cut, and the answer contains a notice about it.
 """
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""The maximum number of hits that each leg fetches, whatever the request's `limit` is."""
+"""The default maximum number of hits that each leg fetches, whatever the request's `limit` is."""
 SCORE_DIGITS = 4
-"""The number of digits to which fused scores are rounded, so that rounding errors of the legs do not change the order."""
+"""The number of decimal places of fused scores. Rounding keeps the legs' rounding errors from changing the order."""
 MAX_HITS = 400
 """The maximum number of hits of an answer. Both legs together fetch fewer, unless `depth` is raised."""
 
@@ -207,8 +207,8 @@ class SearchRequest(NamedTuple):
     * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
     * `exclude`: the id of a conversation that is not searched.
     * `entries`: entry ids. If the list is not empty, only these entries are searched.
-    * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. The ranking is the
-      same, and the answer counts the passages that are left out.
+    * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. It does not change
+      the ranking. The answer counts the passages that are left out.
     * `depth`: the maximum number of hits from each leg.
     * `like`: a reference. The search finds passages similar to its text and ignores the query.
     * `why`: a reference. The answer explains why its text is not among the hits.
@@ -377,7 +377,7 @@ class SemanticRanking(NamedTuple):
 
 
 class OutdatedSubject(NamedTuple):
-    """A subject that has changed since it was given to a turn; `ref` is its reference."""
+    """A subject that has changed or disappeared since it was given to a turn; `ref` is its reference."""
 
     ref: str
     state: Literal["changed", "gone"]
@@ -392,8 +392,8 @@ class Hit(NamedTuple):
     * `freshness` is `changed` if the file has changed since it was indexed but still contains the
       text.
     * `agent` is the agent of the conversation.
-    * `parent_id` and `parent_title` name the conversation to which this one belongs, such as the
-      one that started a subagent.
+    * `parent_id` and `parent_title` name the conversation to which the hit's conversation belongs,
+      such as the conversation that started a subagent.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
     * `outdated_subjects` are the subjects that have changed since the turn was given them.
     * `marks` are the user's marks on the turn.

@@ -39,7 +39,7 @@ def find_similar_passages(
     """Find the passages of other entries that are most similar to the text of a reference.
 
     `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if no
-    text is indexed for the reference, or if it refers to a conversation that does not exist.
+    text is indexed for the reference, or if the reference names a conversation that does not exist.
     """
     from kbtui.search.rank_explanation import find_passages_of_reference
 
@@ -77,7 +77,7 @@ def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
 def select_distinctive_words(
     chunks: list[Chunk], entry: CatalogEntry, searcher: Any, language: StemmingAnalyzer
 ) -> list[str]:
-    """Return the most distinctive words: frequent in the text, and rare in the index (tf-idf)."""
+    """Return the most distinctive words: frequent in the entry's text, and rare in the index (tf-idf)."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)
     counts: Counter[str] = Counter()
     shown: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The workspace, its directories, JP's configuration and kbtui's settings.
 
-A module of the package is imported when one of its names is first used, so importing `paths`
-imports no other module.
+Each module of the package is imported only when one of the module's names is first used, so importing
+`paths` imports no other module.
 """
 
 from importlib import import_module

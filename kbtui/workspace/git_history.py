@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GIT_SECONDS = 20.0
 """The time limit in seconds of a call of `git`."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""The maximum number of bytes that kbtui uses of the output of `git`."""
+"""The maximum size in bytes of the output of `git`. Longer output counts as a failure of `git`."""
 _SAFE_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -101,7 +101,7 @@ class GitHistory:
         return (output or b"").decode().strip() or None
 
     def get_current_commit(self) -> str | None:
-        """Return the hash of the current commit; None if there is none yet."""
+        """Return the hash of the current commit; None if there is no commit yet."""
         output = self._run_git("rev-parse", "--verify", "--quiet", "HEAD")
         return (output or b"").decode("ascii", "replace").strip() or None
 
@@ -203,7 +203,7 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Return the new path that a file got in the last commit that removed `path`."""
+        """Return the new path of the file `path` if the last commit that removed `path` renamed the file."""
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
         )
@@ -249,10 +249,7 @@ class GitHistory:
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
     def _list_output_words(self, *arguments: str) -> Iterator[str]:
-        """Iterate over the words in the output of a command of `git`.
-
-        In this output, each word ends with NUL.
-        """
+        """Return an iterator over the words in the output of a `git` command that ends each word with NUL."""
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 
@@ -326,14 +323,14 @@ class GitHistory:
 def find_git_problem(directory: str) -> str | None:
     """Return why the history of the repository around a directory cannot be read.
 
-    None if it can be read, if it has no commits yet, or if there is no repository.
+    Returns None if the history can be read or has no commits yet, or if there is no repository.
     """
     history = find_git_history(directory)
     return None if history is None else history.find_problem()
 
 
 def find_git_history(directory: str) -> GitHistory | None:
-    """Return the history of the repository around a directory; None if there is none."""
+    """Return the history of the repository around a directory; None if there is no repository."""
     root = find_git_root(directory)
     return None if root is None else GitHistory(root)
 

@@ -117,7 +117,7 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
 
 
 def find_extended_config_files(path: Path) -> list[Path]:
-    """Return the readable files that a configuration file extends, also through other files."""
+    """Return the readable files that a configuration file extends, directly or through other files."""
     found = ConfigLayerList()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]

@@ -1,7 +1,7 @@
-"""The file `kb-library.toml`: the published library that a workspace subscribes to, and what the workspace publishes.
+"""The file `kb-library.toml`: the library that a workspace subscribes to, and what the workspace publishes.
 
-The file is part of the repository. Credentials are not in it, but in the environment variables of
-the store.
+The file is part of the repository, so it contains no credentials. Those are in the environment
+variables of the store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
 `kbtui search` imports this module and must start fast. Therefore the module imports `pathlib` and
-`kbtui.errors`, whose imports take long, only where it needs them.
+`kbtui.errors`, which are slow to import, only where it needs them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CLIENT_VARIABLES = (
 )
 """The environment variables that `read_variable` reads: they decide what kbtui reads and answers."""
 STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
-"""The beginnings of the names of environment variables with credentials for stores of published libraries.
+"""The prefixes of environment variables that contain credentials for the stores of published libraries.
 
 The engine needs these variables to pull a library, and does not pass them on to programs of
 sources.
@@ -212,7 +212,7 @@ def _hash_paths(first: str, *paths: str) -> str:
 
 
 def convert_path_to_utf8(path: str | os.PathLike[str]) -> str:
-    """Return a path as text in UTF-8. Rust needs this, and so do processes with another locale."""
+    """Return a path as text in UTF-8, which Rust code and processes with another locale need."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -232,7 +232,7 @@ JP_DIRECTORY = ".jp"
 KBTUI_DIRECTORY = ".kbtui"
 """The name of the directory of kbtui's configuration in a workspace without `.jp`."""
 TOPICS_FILE, SOURCES_FILE, LIBRARY_FILE = "kb.toml", "kb-sources.toml", "kb-library.toml"
-"""The names of the files that declare topics, sources, and what is published and subscribed to."""
+"""The names of the files that declare topics, sources, and published or subscribed libraries."""
 
 
 def find_workspace_root(start: str) -> str:
@@ -292,11 +292,11 @@ _MAX_POINTER_BYTES = 4096
 
 
 def read_jp_pointer_file(root: str) -> str | None:
-    """Return the path in a file `.jp`; None if there is no such file, or if it does not have one line.
+    """Return the path in a file `.jp`; None if there is no such file, or if it has no valid path.
 
-    Later versions of JP accept such a file in place of the directory. A relative path begins at
-    `root`, and must exist, so that other files are not mistaken for pointers. An absolute path need
-    not exist.
+    Later versions of JP accept such a file, with a single line, in place of the directory. A relative
+    path begins at `root`, and must name a directory, so that other files are not mistaken for
+    pointers. An absolute path need not exist.
     """
     file = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
     if not os.path.isfile(file):  # noqa: PTH113
@@ -317,7 +317,7 @@ def read_jp_pointer_file(root: str) -> str | None:
 def find_jp_directory(root: str) -> str:
     """Return JP's directory of a workspace: `.jp`, or the one that a pointer file `.jp` names.
 
-    It may not exist.
+    The directory may not exist.
     """
     return read_jp_pointer_file(root) or os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
 
@@ -347,8 +347,8 @@ def is_time_zone_of_process(name: str) -> bool:
 def find_local_time_zone() -> tzinfo | None:
     """Return the time zone of TZ in the current client environment, for functions of `datetime`.
 
-    Returns None if this is the local time of this process, if TZ is not set, or if its value is not
-    the name of a time zone. `datetime` then uses the local time of this process.
+    Returns None if the time zone is that of this process, if TZ is not set, or if TZ does not name a
+    time zone. `datetime` then uses the local time of this process.
     """
     name = get_time_zone_variable()
     if name == "local" or is_time_zone_of_process(name):
@@ -377,7 +377,7 @@ def make_search_environment_fingerprint() -> str:
 
 
 def read_client_variables() -> dict[str, str]:
-    """Return the variables of `CLIENT_VARIABLES` that are set, for the engine."""
+    """Return the variables in `CLIENT_VARIABLES` that are set, with their values, for a message to the engine."""
     variables = _get_variables()
     return {
         name: convert_path_to_utf8(variables[name])

@@ -74,7 +74,7 @@ class PublishedMirror:
         return self.directory / "mirror.sqlite"
 
     def exists(self) -> bool:
-        """Return whether the library was pulled."""
+        """Return whether the library has been pulled."""
         return self.facts_file.is_file()
 
     def read_facts(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class PublishedMirror:
 
 
 def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
-    """Return the mirror of the library that a workspace subscribes to, which may not exist yet, or None.
+    """Return the mirror, which may not exist yet, of a workspace's subscribed library; None without a subscription.
 
     A workspace that is itself a mirror subscribes to itself. Raises `ConfigError`.
     """
@@ -98,7 +98,7 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
 
 
 def find_mirror(workspace: Workspace) -> PublishedMirror | None:
-    """Return the mirror of the library that a workspace subscribes to, if it exists, or None.
+    """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises. A mistake in the settings is reported by `kbtui doctor` instead.
     """
@@ -110,7 +110,7 @@ def find_mirror(workspace: Workspace) -> PublishedMirror | None:
 
 
 def get_mirror_of_root(root: Path) -> PublishedMirror | None:
-    """Return the mirror with this root, or None if the directory is no mirror."""
+    """Return the mirror with this root, or None if the directory is not the root of a mirror."""
     if root.name != "library" or root.parent.parent.name != "published":
         return None
     try:

@@ -1,7 +1,7 @@
 """kbtui's own settings: `config.toml` in the XDG configuration directory.
 
-`Settings` declares them. Validation, `kbtui config`, the commented example and the guide's table
-use this declaration.
+`Settings` declares the settings. Validation, `kbtui config`, the commented example and the guide's
+table use this declaration.
 """
 
 import json
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     ] = "english"
     engine_idle: Annotated[
         float,
-        "seconds after which the engine closes a workspace without clients; it exits when none is open",
+        "seconds after which the engine closes a workspace without clients; the engine exits when no workspace is open",
         (),
         "KBTUI_ENGINE_IDLE",
     ] = 600.0
@@ -105,7 +105,7 @@ class Settings(NamedTuple):
     ] = {}  # noqa: RUF012  (nobody changes it)
     prices: Annotated[
         dict[str, Any],
-        'a table [prices."MODEL"] for each model, or for all whose names match a pattern such as '
+        'a table [prices."MODEL"] for each model, or for all models that match a pattern such as '
         '"claude-opus-*", with the prices of a million tokens: `input`, `output`, `cache_read` and '
         "`cache_write`; if one of the last two is missing, the price of `input` applies",
     ] = {}  # noqa: RUF012  (nobody changes it)

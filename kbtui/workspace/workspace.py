@@ -1,4 +1,4 @@
-"""Finds a workspace, and gives its root, its directories and its id."""
+"""Finds a workspace, and provides its root, its directories and its id."""
 
 import os
 import re
@@ -25,7 +25,7 @@ class Workspace:
 
     @property
     def name(self) -> str:
-        """The directory's name, for headings."""
+        """The name of the workspace's directory, for headings."""
         return self.root.name or str(self.root)
 
     @property
@@ -37,7 +37,7 @@ class Workspace:
     def jp_directory(self) -> Path:
         """JP's directory of conversations and configuration, which may not exist.
 
-        It is `.jp`, or the directory that a pointer file `.jp` names.
+        This is `.jp` itself, or the directory that a pointer file `.jp` names.
         """
         return Path(paths.find_jp_directory(str(self.root)))
 
@@ -64,7 +64,7 @@ class Workspace:
     def find_superseded_config_file(self, name: str) -> Path | None:
         """Return the path of a file in `.kbtui` that kbtui ignores, because `.jp` exists.
 
-        None if there is no such file.
+        Returns None if there is no such file.
         """
         path = self.kbtui_directory / name
         return path if self.is_jp_workspace and path.is_file() else None
@@ -117,8 +117,8 @@ def open_workspace_at_root(root: Path) -> Workspace:
 def find_workspace(start: Path | None = None) -> Workspace:
     """Return the workspace around `start`, by default the current directory.
 
-    `paths.find_workspace_root` finds its root. Raises `WorkspaceError` if `start` does not exist or the
-    configuration cannot be read.
+    `paths.find_workspace_root` finds the workspace's root. Raises `WorkspaceError` if `start` does not
+    exist or the configuration cannot be read.
     """
     try:
         here = (start or Path.cwd()).resolve()
