@@ -1,4 +1,4 @@
-"""Has the wheel bring the manual page, made from the commands as they are."""
+"""Adds the manual page to the wheel. The page is generated from the declarations of the commands."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ class ManualPage(BuildHookInterface[Any]):
     """Writes `share/man/man1/kbtui.1` of the environment that the wheel is installed into."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the page; the modules that declare the commands need no other package."""
+        """Generate the page. The modules that declare the commands need no other package."""
         sys.path.insert(0, self.root)
         try:
             from kbtui.cli.man_page_command import format_man_page

@@ -89,7 +89,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """The number of characters of an answer that are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""At most this share of an answer's `max_chars` is reserved."""
+"""At most this share of an answer's `max_chars` is reserved for these fields."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30

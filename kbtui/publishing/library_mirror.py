@@ -563,12 +563,12 @@ class SubscriptionStatus(NamedTuple):
 
 
 PROBLEM_TEXTS = {
-    "not_pulled": "it was never fetched; `kbtui library pull` fetches it",
+    "not_pulled": "the library was never fetched; `kbtui library pull` fetches it",
     "error": "the last refresh failed: {detail}",
-    "other_model": "its vectors are from another model ({detail}), so passages are embedded on this machine",
-    "no_vectors": "it has no vectors, so passages are embedded on this machine",
-    "vectors_too_large": "it has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
-    "other_version": "it was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
+    "other_model": "the library has vectors of another model ({detail}), so passages are embedded on this machine",
+    "no_vectors": "the library has no vectors, so passages are embedded on this machine",
+    "vectors_too_large": "the library has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
+    "other_version": "the library was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
 }
 """Code of a problem with a subscription -> its text."""
 

@@ -128,7 +128,7 @@ class LibraryStore:
                 found = self.read_object(MANIFEST_NAME, _MAX_MANIFEST_BYTES)
                 if found is None or found.data != data:
                     raise ManifestReplaced(
-                        "another publish has replaced the manifest since this one began",
+                        "another publish has replaced the manifest since this publish began",
                         where=self.locate(MANIFEST_NAME),
                         hint="run the command again, and let only one job publish at a time",
                     ) from error

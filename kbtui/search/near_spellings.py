@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The words of at most this many stems, the most common ones, are compared with the typed word."""
+"""The typed word is compared with the words of the most common stems, at most this many."""
 TEXTS_OF_STEM = 16
 """The number of texts from which the words of a stem are read."""
 MIN_LETTERS_OF_FREE_START = 6

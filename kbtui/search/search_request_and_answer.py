@@ -34,7 +34,7 @@ LEG_DEPTH = 150
 SCORE_DIGITS = 4
 """The number of decimal places of fused scores. Rounding keeps the legs' rounding errors from changing the order."""
 MAX_HITS = 400
-"""The maximum number of hits of an answer. Both legs together fetch fewer, unless `depth` is raised."""
+"""The maximum number of hits in an answer. With the default `depth`, the two legs together find fewer."""
 
 if TYPE_CHECKING:
 

@@ -118,7 +118,7 @@ class JumpLabelScreen(StyledScreen):
     def on_key(self, event: events.Key) -> None:
         """Add a letter to the typed label.
 
-        Close the screen if the label is complete, or if no label begins like this.
+        Close the screen if the label is complete, or if no label begins with these letters.
         """
         event.stop()
         event.prevent_default()

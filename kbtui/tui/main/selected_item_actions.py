@@ -617,8 +617,8 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
     If directories in `LIKELY_NAMES` have text files, only these are returned. Otherwise, all
-    directories with text files are returned, but none of `/` and of the home directory, which
-    contain no single project.
+    directories with text files are returned. Because `/` and the home directory are no projects,
+    only directories in `LIKELY_NAMES` are looked for there.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -223,8 +223,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`, or reset it if it already has this state.
 
-        Resetting gives it the state that the files define (see `knowledge`) or, if that is the
-        state of `mark`, the state "plain".
+        A reset subject or topic gets the state that the files define (see `knowledge`). If this is
+        the state of `mark`, it gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

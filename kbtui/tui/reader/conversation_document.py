@@ -531,7 +531,7 @@ class _ConversationReaderDocumentBuilder:
         words.append((request, "dim"))
         self._append_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
         self.turn_fold = key
-        text = "The user went back to an earlier turn, so the model no longer sees this one."
+        text = "The user went back to an earlier turn, so the model no longer sees this turn."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_knowledge_changes(self, cites: Sequence[Citation]) -> None:
