@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
 """The typed word is compared with the words of the most common stems, at most this many."""
-TEXTS_OF_STEM = 16
-"""The number of texts from which the words of a stem are read."""
+FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
+"""The words of a stem are read from `FIRST_TEXTS` texts, and from up to `TEXTS_OF_STEM` if none of them is near."""
 MIN_LETTERS_OF_FREE_START = 6
 """The near spellings of a word with at least this many letters may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
@@ -108,8 +108,13 @@ def _estimate_stem_likelihoods(
     }
     likelihoods: dict[str, float] = {}
     for stem in sorted(counts, key=lambda stem: (-counts[stem], stem))[:MAX_JUDGED_STEMS]:
-        words = _read_words_of_stem(stem, stem_text, read_texts_with_stem) - {*function_words}
-        distance = min((measure_spelling_distance(word, one) for one in words), default=99.0)
+        distance = 99.0
+        for texts in (FIRST_TEXTS, TEXTS_OF_STEM):
+            words = _read_words_of_stem(stem, stem_text, read_texts_with_stem(stem, texts))
+            distances = (measure_spelling_distance(word, one) for one in words - {*function_words})
+            distance = min(distances, default=99.0)
+            if distance <= 1 or counts[stem] <= texts:
+                break
         if distance <= MAX_DISTANCE:
             # The square root, because counts in one workspace say little about which words its users type.
             likelihoods[stem] = math.sqrt(counts[stem]) * LIKELIHOOD_PER_EDIT**distance
@@ -122,12 +127,10 @@ def _estimate_stem_likelihoods(
     )
 
 
-def _read_words_of_stem(
-    stem: str, stem_text: StemsOfText, read_texts_with_stem: TextsWithStem
-) -> set[str]:
-    """Return words with this stem, in lower case and without accents, from a few texts."""
+def _read_words_of_stem(stem: str, stem_text: StemsOfText, texts: Iterable[str]) -> set[str]:
+    """Return the words in `texts` with this stem, in lower case and without accents."""
     found: set[str] = set()
-    for text in read_texts_with_stem(stem, TEXTS_OF_STEM):
+    for text in texts:
         words = set(re.findall(r"[^\W_]+", normalize_unicode(text).lower()))
         # Most words of a text begin differently and need no stemming. A stem may change the last letters.
         likely = [one for one in words - found if one[:2] == stem[:2]]

@@ -166,9 +166,9 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
             if token.corrected
         }:
             if not found:
-                for text in (f"{hit.title}\n{hit.text}" for hit in hits):
-                    for stem, first, last in search.language.locate_stems(text):
-                        found.setdefault(stem, {})[text[first:last].lower()] = None
+                text = _join_matched_words(hits)
+                for stem, first, last in search.language.locate_stems(text):
+                    found.setdefault(stem, {})[text[first:last].lower()] = None
             near = [
                 min(found[one.stem], key=partial(measure_spelling_distance, token.plain))
                 for one in token.corrected
@@ -181,6 +181,12 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
     if not words:
         return []
     return [Notice("near_spellings", {"words": [*words], "near": [*spellings], "total": count})]
+
+
+def _join_matched_words(hits: Sequence[Hit]) -> str:
+    """Return the words of hits that match the query, and the titles of the hits, one on each line."""
+    matched = (hit.text[first:last] for hit in hits for first, last in hit.matches)
+    return "\n".join(dict.fromkeys((*matched, *(hit.title for hit in hits))))
 
 
 class SearchRun:
