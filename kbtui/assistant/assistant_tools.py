@@ -616,24 +616,31 @@ def format_search_answer(
 
     refs: list[str] = []
     blocks: list[str] = []
-    length, title_width = 0, min(MAX_TITLE_WIDTH, max_chars // 5)
+    length, title_width = 0, min(MAX_TITLE_WIDTH, max_chars // 6)
+    remark_width = min(MAX_TITLE_WIDTH, max_chars // 10)
     for hit in answer.hits:
         label = labels.get(hit.workspace, "")
         ref = label + sanitize_to_one_line(hit.ref, "strip")
         parent = format_parent_title_suffix(hit.parent_title, hit.parent_id, "strip")
-        title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, title_width)
+        # Some characters have no width, so limit their number, too.
+        title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, title_width)[
+            :title_width
+        ]
         title += " (rewound turn)" if hit.rewound else ""
-        title += _format_outdated_subjects(hit) + _format_marks(hit)
+        title += _format_outdated_subjects(hit, remark_width) + _format_marks(hit, remark_width)
         # With a project, the line is no citation of an entry of this workspace (SEARCH_RESULT_HEADER).
         project = f" · project {label[1:-2]}" if label else ""
         header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
-        begin, end = f"{header} {title}\n", _format_turn_remarks(hit, max_chars // 3, label)
-        room = max_chars - len(format_head([*refs, ref])) - length - len(begin) - len(end) - 2
+        begin = f"{header} {title}\n"
+        left = max_chars - len(format_head([*refs, ref])) - length - len(begin) - 2
+        note = f"\n[… cut: read {ref}]"
+        answer_length = max_chars // 3 if blocks else min(max_chars // 3, left - len(note) - 100)
+        end = _format_turn_remarks(hit, max(0, answer_length), label)
+        room = left - len(end)
         text = escape_citation_headers(hit.text)
         if len(text) > room and blocks:
             break
         if len(text) > room:
-            note = f"\n[… cut: read {ref}]"
             text = text[: max(0, room - len(note))] + note
         refs.append(ref)
         blocks.append(f"{begin}{text}{end}")
@@ -645,33 +652,34 @@ def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
     """Return the remarks on a hit: the answer to its turn, and the later turn that takes up the matter."""
     lines = []
     if hit.answer:
-        answer = hit.answer
+        answer = escape_citation_headers(hit.answer)
         if len(answer) > answer_length:
             answer = f"{answer[:answer_length]} …"
-        lines.append(f"Answer in this turn: {escape_citation_headers(answer)}")
+        if answer_length:
+            lines.append(f"Answer in this turn: {answer}")
     if hit.later_turn:
         lines.append(f"Taken up again in {label}{hit.conversation_id}:{hit.later_turn}.")
     return "".join(f"\n{line}" for line in lines)
 
 
-def _format_outdated_subjects(hit: Hit) -> str:
+def _format_outdated_subjects(hit: Hit, width: int) -> str:
     """Return a remark about the subjects that have changed since the turn of a hit was given them."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
         return ""
     changes = sanitize_to_one_line(format_knowledge_changes(hit.outdated_subjects), "strip")
-    return cut_to_width(f" ({changes}", MAX_TITLE_WIDTH) + ")"
+    return cut_to_width(f" ({changes}", width)[:width] + ")"
 
 
-def _format_marks(hit: Hit) -> str:
+def _format_marks(hit: Hit, width: int) -> str:
     """Return a remark about the user's marks on the turn of a hit."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     if not hit.marks:
         return ""
     labels = "; ".join(sanitize_to_one_line(mark["label"], "strip") for mark in hit.marks)
-    return cut_to_width(f" (the user marked this turn: {labels}", MAX_TITLE_WIDTH) + ")"
+    return cut_to_width(f" (the user marked this turn: {labels}", width)[:width] + ")"
 
 
 def escape_citation_headers(text: str) -> str:

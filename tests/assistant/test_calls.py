@@ -28,7 +28,7 @@ from kbtui.conversations.models import (
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library import Library, open_workspace
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.search_request_and_answer import Hit, SearchAnswer
+from kbtui.search.search_request_and_answer import Hit, OutdatedSubject, SearchAnswer
 
 
 def test_learn_returns_what_the_knowledge_room_makes(library: Library) -> None:
@@ -446,3 +446,44 @@ def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference
         assert reply.is_error
         assert len(reply.text) <= max_chars
         assert "raise `max_chars`" in reply.text
+
+
+long_texts = st.builds(
+    lambda text, times: text * times,
+    st.text(st.sampled_from("ab \n\u0301漢[]:"), max_size=30),
+    st.integers(0, 60),
+)
+hits_of_any_size = st.builds(
+    lambda turn, title, text, answer, label: Hit(
+        f"jp-c{FIRST_ID}:{turn}",
+        "conversation",
+        f"jp-c{FIRST_ID}",
+        f"{turn:016x}",
+        title,
+        text,
+        1.0,
+        conversation_id=f"jp-c{FIRST_ID}",
+        turn=turn,
+        answer=answer,
+        later_turn=turn + 1,
+        marks=[{"label": label}],  # type: ignore[list-item]
+        outdated_subjects=[OutdatedSubject(f"guide/{label}", "changed")],
+    ),
+    st.integers(1, 99_999),
+    long_texts,
+    long_texts,
+    st.none() | long_texts,
+    long_texts,
+)
+
+
+@given(st.lists(hits_of_any_size, min_size=1, max_size=6), st.integers(1_000, 3_000), long_texts)
+def test_found_passages_of_any_size_fit_the_budget_with_their_references(
+    hits: list[Hit], max_chars: int, query: str
+) -> None:
+    text = format_search_answer(SearchAnswer(query, "hybrid", hits), max_chars)
+    assert len(text) <= max_chars
+    sources = re.findall(r"Sources: (.*)", text)[0].split(", ")
+    assert sources == [hit.ref for hit in hits[: len(sources)]]
+    assert len(SEARCH_RESULT_HEADER.findall(text)) == len(sources)
+    assert (f"{len(hits) - len(sources)} more passage" in text) == (len(sources) < len(hits))
