@@ -386,7 +386,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     body = "".join(parts).strip()
     lines = [head, f"    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"]
     if answer := hit.get("answer"):
-        shown = sanitize_to_one_line(answer)
+        shown = sanitize_to_one_line(_join_lines_with_spaces(answer))
         cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
         lines.append(f"    {dim}answer:{off} {cut}")
     return "\n".join(lines)
@@ -401,7 +401,14 @@ def _format_project(hit: HitJson) -> str:
 
 
 def _join_lines_with_spaces(text: str) -> str:
-    return " ".join(text.replace("\t", " ").split("\n"))
+    """Return a text on one line, without the empty lines, code fences and table rules inside it."""
+    first, *others = text.replace("\t", " ").split("\n")
+    kept = [line for line in others[:-1] if not _is_markup_line(line.strip())]
+    return " ".join([first, *kept, *others[-1:]])
+
+
+def _is_markup_line(line: str) -> bool:
+    return not line or line.startswith("```") or ("--" in line and not line.strip("|-: "))
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
@@ -437,6 +444,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
             ("query words in the passage", explained["words_gives"]),
             ("a matching question before the passage", explained["reply_gives"]),
             ("other matches in the conversation", explained["conversation_gives"]),
+            ("reasoning of the assistant", explained["role_gives"]),
         )
         if gives
     ]
