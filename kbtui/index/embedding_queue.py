@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 
 COMPARED_ROWS = 20_000
 """The number of chunks that are compared with the vector table at a time, to find those without a vector."""
-NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weight of each neighbour and of the title in a chunk's vector. The chunk's own text has the weight 1."""
+# These values were measured: docs/search-quality.md.
+NEIGHBOUR_WEIGHTS = {"conversation": 0.15, "subject": 0.3}
+"""For each kind of entry, the weight of each neighbour in a chunk's vector. The chunk's own text has the weight 1."""
+TITLE_WEIGHT = 0.3
+"""The weight of the title in a chunk's vector."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written as soon as there are `WRITE_ROWS` of them, or some time after the last write.
 
@@ -422,7 +425,7 @@ class EmbeddingQueue:
             if not known.keys() >= set(hashes):
                 continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
-            result.append((row, combine_passage_vector(title, vector, around)))
+            result.append((row, combine_passage_vector(row["kind"], title, vector, around)))
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -468,13 +471,18 @@ def list_texts_of_passage_vector(title: str, chunks: list[Chunk], position: int)
     return [title, chunks[position].text, *(one.text for one in around)]
 
 
-def combine_passage_vector(title: Matrix, own: Matrix, around: Sequence[Matrix]) -> Matrix:
-    """Return the unit vector of a passage from the vectors of its title, its text and its neighbours."""
+def combine_passage_vector(
+    kind: str, title: Matrix, own: Matrix, around: Sequence[Matrix]
+) -> Matrix:
+    """Return the unit vector of a passage from the vectors of its title, its text and its neighbours.
+
+    `kind` is the kind of the passage's entry.
+    """
     import numpy as np
 
     vector = own
     for other in around:
-        vector = vector + NEIGHBOUR_WEIGHT * other
+        vector = vector + NEIGHBOUR_WEIGHTS[kind] * other
     vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
     unit: Matrix = vector / np.linalg.norm(vector)
     return unit

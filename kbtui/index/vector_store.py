@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         tie: int
 
 
-VECTORS_VERSION = 4
+VECTORS_VERSION = 5
 """Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000

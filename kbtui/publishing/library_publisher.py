@@ -430,7 +430,7 @@ class LibraryPublisher:
             vectors = []
             for group in groups:
                 title, own, *around = (known[hash_embedded_text(text)] for text in group)
-                vectors.append(combine_passage_vector(title, own, around))
+                vectors.append(combine_passage_vector("subject", title, own, around))
             rows: list[Any] = [
                 make_vector_row(entry, chunks[at])
                 | {"number": make_remote_number(int(chunks[at].id, 16))}

@@ -25,6 +25,7 @@ from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.search_pipeline import (
+    ROLES_BEFORE_ANSWERS,
     HitCounts,
     SearchLegScoreFusion,
     SearchRun,
@@ -137,7 +138,7 @@ class _MultiIndexSearch:
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
         self._positions_of_requests: dict[int, dict[tuple[str, int], int]] = {}
-        """Position of an index -> (entry id, turn) of each hit on a request -> the position of the hit's chunk."""
+        """Position of an index -> (entry id, turn) of each hit on a request or on reasoning -> the position of the hit's chunk."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -450,7 +451,7 @@ class _MultiIndexSearch:
                 if loaded is None or state is None:
                     continue
                 entry, chunk_text = loaded
-                if chunk_text.role == "user" and chunk_text.turn is not None:
+                if chunk_text.role in ROLES_BEFORE_ANSWERS and chunk_text.turn is not None:
                     positions = self._positions_of_requests.setdefault(place.position, {})
                     positions[entry.id, chunk_text.turn] = chunk_text.ordinal
                 hit = make_search_hit(*loaded, state, run.entries_by_id)

@@ -141,6 +141,7 @@ class SearchExplainer:
             words_gives=bonuses.words,
             reply_gives=bonuses.reply,
             conversation_gives=bonuses.conversation,
+            role_gives=bonuses.role,
             place_gives=bonuses.place,
             matches=matches,
             missing=missing,
@@ -242,7 +243,7 @@ class SearchExplainer:
         is_compared = "semantic" in self._run.legs and chunk.number not in self._run.pending
         if not chunk.embed or not is_compared:
             return None
-        from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
+        from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHTS, TITLE_WEIGHT
         from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
 
         first, end = max(0, chunk.ordinal - NEIGHBOURS), chunk.ordinal + NEIGHBOURS + 1
@@ -254,7 +255,7 @@ class SearchExplainer:
             entry.title,
             TITLE_WEIGHT,
             [other.text for other in around],
-            NEIGHBOUR_WEIGHT,
+            NEIGHBOUR_WEIGHTS[entry.kind],
         )
 
 

@@ -37,10 +37,13 @@ OTHER_FORM_SHARE = 0.5
 """The factor for a word that the passage has only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
 """A reply gets this share of the score of the question or request to which it replies."""
-CONVERSATION_WEIGHT = 0.2
+CONVERSATION_WEIGHT = 0.3
 """A passage of a turn gets this share of the mean score of the other best passages in its conversation."""
 CONVERSATION_PASSAGES = 3
 """The bonus for a conversation is computed from at most this many other passages of it, best first."""
+
+REASONING_BONUS = -3.0
+"""The bonus of the assistant's reasoning. It restates the question, and the answer is in a message after it."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -58,8 +61,8 @@ class ScoredPassage(NamedTuple):
 class RankBonuses(NamedTuple):
     """The bonuses that the reranker gives a passage.
 
-    `title` and `length` are added to the score. `words`, `reply` and `conversation` determine the
-    passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to
+    `title` and `length` are added to the score. `words`, `reply`, `conversation` and `role` determine
+    the passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to
     the score.
     """
 
@@ -68,6 +71,7 @@ class RankBonuses(NamedTuple):
     words: float = 0.0
     reply: float = 0.0
     conversation: float = 0.0
+    role: float = 0.0
     place: float = 0.0
 
     @property
@@ -78,7 +82,7 @@ class RankBonuses(NamedTuple):
     @property
     def turn_bonuses_total(self) -> float:
         """The sum of the bonuses that determine the place among the turns."""
-        return self.words + self.reply + self.conversation
+        return self.words + self.reply + self.conversation + self.role
 
 
 class Reranker:
@@ -104,7 +108,12 @@ class Reranker:
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._score_title(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
-        parts = (self._score_words(turns), _score_replies(turns), _score_conversations(turns))
+        parts = (
+            self._score_words(turns),
+            _score_replies(turns),
+            _score_conversations(turns),
+            [REASONING_BONUS if one.chunk.role == "reasoning" else 0.0 for one in turns],
+        )
         of_turns = dict(zip((one.number for one in turns), zip(*parts, strict=True), strict=True))
         found = {}
         for one in passages:

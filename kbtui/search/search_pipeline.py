@@ -418,7 +418,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
                 passages[entry_id] -= 1
                 continue
             entry, chunk = loaded
-            if chunk.role == "user" and chunk.turn is not None:
+            if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
                 positions[entry_id, chunk.turn] = chunk.ordinal
             hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=run.scores[number],
@@ -441,7 +441,7 @@ def add_context_to_hits(
 ) -> list[Hit]:
     """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
 
-    `positions` maps the turn (entry id, turn) of each hit on a request to the position of the hit's chunk.
+    `positions` maps the turn (entry id, turn) of each hit on a request or on reasoning to the position of the hit's chunk.
     `measure_match` returns how well a chunk matches the query.
     """
     hits = _add_answers(run, hits, positions)
@@ -449,8 +449,10 @@ def add_context_to_hits(
     return _add_outdated_subjects(run, hits)
 
 
+ROLES_BEFORE_ANSWERS = ("user", "reasoning")
+"""The roles of the passages whose hits have the turn's final answer: the request, and the reasoning about it."""
 ANSWER_CHARACTERS = 600
-"""The maximum number of characters of the final answer that is part of a hit on a request."""
+"""The maximum number of characters of the final answer that is part of such a hit."""
 LATER_MATCH_SHARE = 0.5
 """A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
 
@@ -458,7 +460,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Add the beginning of the turn's final answer to each hit on a request; return all hits.
+    """Add the beginning of the turn's final answer to the hits on requests and on reasoning; return all hits.
 
     `positions` is that of `add_context_to_hits`.
     """
@@ -467,7 +469,9 @@ def _add_answers(
     found = run.reader.read_final_answers(positions, ANSWER_CHARACTERS)
     cut = {turn: _cut_at_word(text, ANSWER_CHARACTERS) for turn, text in found.items()}
     return [
-        hit._replace(answer=cut.get((hit.entry_id, hit.turn or 0))) if hit.role == "user" else hit
+        hit._replace(answer=cut.get((hit.entry_id, hit.turn or 0)))
+        if hit.role in ROLES_BEFORE_ANSWERS
+        else hit
         for hit in hits
     ]
 
@@ -577,7 +581,11 @@ class SearchLegScoreScale:
         self._scores = dict(ranked)
         first = [score for _, score in ranked[:depth]]
         is_full = len(first) == depth
-        self._last = 0.0 if is_lexical and not is_full else min(self._scores.values(), default=0.0)
+        if is_lexical:
+            self._last = min(self._scores.values(), default=0.0) if is_full else 0.0
+        else:
+            # The chunks after `depth` belong to further entries. Their similarities would stretch the scale.
+            self._last = first[-1] if first else 0.0
         missing = depth - len(first) if is_lexical else 0
         first += [self._last] * missing
         mean = sum(first) / max(1, len(first))
@@ -589,7 +597,8 @@ class SearchLegScoreScale:
         """Return the scaled score of a chunk, 0 or more."""
         if self._deviation <= SCORE_TOLERANCE:
             return 0.0  # all scores are equal
-        return (self._scores.get(number, self._absent) - self._last) / self._deviation
+        score = self._scores.get(number, self._absent) - self._last
+        return max(0.0, score) / self._deviation
 
 
 class SearchLegScoreFusion:

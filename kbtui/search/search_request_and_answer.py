@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         words_gives: float
         reply_gives: float
         conversation_gives: float
+        role_gives: float
         place_gives: float
         matches: list[QueryTermScoreJson]
         missing: Sequence[str]
@@ -401,7 +402,7 @@ class Hit(NamedTuple):
       the root of the hit's workspace, and the roots of the other workspaces that contain the
       passage.
     * `entry_passages` is how many passages of the entry the search found, this one included.
-    * `answer` is the beginning of the final answer in the turn, if the hit is a request.
+    * `answer` is the beginning of the final answer in the turn, if the hit is a request or reasoning.
     * `later_turn` is the last of the later turns that match the query at least half as well as this
       hit, or None.
     """
@@ -560,8 +561,8 @@ class RankExplanation(NamedTuple):
     * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
       ranked.
     * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. The
-      reranker orders turns by the score plus `words_gives`, `reply_gives` and `conversation_gives`; see
-      `RankBonuses`. Only the best passages of both legs have these values.
+      reranker orders turns by the score plus `words_gives`, `reply_gives`, `conversation_gives` and
+      `role_gives`; see `RankBonuses`. Only the best passages of both legs have these values.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
     * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
@@ -580,6 +581,7 @@ class RankExplanation(NamedTuple):
     words_gives: float = 0.0
     reply_gives: float = 0.0
     conversation_gives: float = 0.0
+    role_gives: float = 0.0
     place_gives: float = 0.0
     matches: Sequence[QueryTermScore] = ()
     missing: Sequence[str] = ()

@@ -435,6 +435,7 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
         "words": explanation.words_gives,
         "reply": explanation.reply_gives,
         "conversation": explanation.conversation_gives,
+        "reasoning": explanation.role_gives,
     }
     if any(among_turns.values()):
         given = ", ".join(f"{name} {gives:.4f}" for name, gives in among_turns.items() if gives)

@@ -2,9 +2,11 @@
 
     python -m tests.eval [--write] [--misses] [--collections DIRECTORY] [SET…]
 
-Sets are `cranfield`, `qmsum`, `turns`, `demo` and `sealed`. The first two are public collections, and `turns`
-has other questions about the meetings of `qmsum`, each about a single turn. These three are skipped
-if `--collections`, or `KBTUI_EVAL_COLLECTIONS`, does not name a directory with a directory for each of them.
+Sets are `cranfield`, `qmsum`, `turns`, `utterances`, `workspace`, `demo` and `sealed`. The first two are public
+collections. `turns` and `utterances` have other questions about the meetings of `qmsum`, each about a single
+turn. `workspace` has questions about the conversations of a public JP workspace. All but the last two are skipped
+if `--collections`, or `KBTUI_EVAL_COLLECTIONS`, does not name a directory with `cranfield`, `qmsum` and
+`jp-workspace`.
 
 Beside each difference stands its interval of 95 % (paired bootstrap over the questions). The exit code
 is 1 if the fusion is below its better ranking or below plain RRF, or if it is significantly below the saved
@@ -18,6 +20,7 @@ import json
 import os
 import shutil
 import sys
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +32,7 @@ from tests.eval import cranfield, qmsum
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
 from tests.eval.labelled_questions import CORPUS, read_decisions, read_questions, squeeze_space
 from tests.eval.metrics import METRICS, compare_by_bootstrap, mean, measure
+from tests.eval.window_costs import format_window_costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -42,10 +46,13 @@ COLLECTIONS: dict[
 ] = {
     "cranfield": (cranfield, "cranfield", cranfield.read_questions),
     "qmsum": (qmsum, "qmsum", qmsum.read_questions),
-    "turns": (qmsum, "qmsum", qmsum.read_turn_questions),
+    "turns": (qmsum, "qmsum", partial(qmsum.read_turn_questions, "turns")),
+    "utterances": (qmsum, "qmsum", partial(qmsum.read_turn_questions, "utterances")),
 }
 """The module of each set that uses a public collection, its directory, and the function that reads its questions."""
-SETS = (*COLLECTIONS, "demo", "sealed")
+LABELLED_SETS = {"workspace": "workspace", "demo": "questions", "sealed": "sealed"}
+"""The name of the file of questions of each set that is judged by passage."""
+SETS = (*COLLECTIONS, *LABELLED_SETS)
 GUARDED = ("ndcg@10", "recall@10")
 """The metrics in which the fusion must not be below its rankings or below plain RRF."""
 SAVED_RANKS = 10
@@ -95,16 +102,32 @@ def load_set(
         root = cache_folder() / directory
         module.write_workspace(folder, root)
         rank = _list_slugs if name == "cranfield" else _list_turns
-        return index_corpus(root, vectors), [
+        return _index_once(root, vectors), [
             (number, text, rank, gains) for number, text, gains in read(folder)
         ]
-    root = cache_folder() / "demo"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(CORPUS, root)
-    questions = read_questions("questions" if name == "demo" else "sealed")
-    return index_corpus(root, vectors), [
+    source = CORPUS
+    if name == "workspace":
+        if collections is None or not (collections / "jp-workspace").is_dir():
+            return None
+        source = collections / "jp-workspace"
+    questions = read_questions(LABELLED_SETS[name])
+    return _index_once(_copy_once(source), vectors), [
         (f"{one.kind}/{one.text}", one.text, one.rank_answers, one.gains) for one in questions
     ]
+
+
+@cache
+def _copy_once(source: Path) -> Path:
+    root = cache_folder() / (source.name if source != CORPUS else "demo")
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(source, root)
+    return root
+
+
+@lru_cache(maxsize=2)
+def _index_once(root: Path, vectors: Vectors) -> IndexedCorpus:
+    """Index a workspace. Sets that follow each other often have the same one."""
+    return index_corpus(root, vectors)
 
 
 def _list_turns(hits: list[Hit]) -> list[str]:
@@ -145,7 +168,6 @@ def measure_set(
         notes.append(
             f"{first['keywords']!s:>5} {first['meaning']!s:>5} {first['fusion']!s:>5}  {title}"
         )
-    corpus.close()
     notes.append(f"answers beyond the keywords' first ten: {beyond} of {len(questions)}")
     return rows, lines, notes
 
@@ -202,8 +224,18 @@ def count_returned_decisions(vectors: Vectors) -> dict[str, int]:
         for name, one in (("without answers", plain), ("with answers", answer)):
             returned = squeeze_space(format_search_answer(one, DECISION_CHARACTERS))
             counts[name] += squeeze_space(words) in returned
-    corpus.close()
     return counts
+
+
+def measure_window_costs(vectors: Vectors, collections: Path | None) -> list[str]:
+    """Return lines about the words that are indexed and the documents that edits rewrite."""
+    indexed = {"demo": Path(_index_once(_copy_once(CORPUS), vectors).reader.folder)}
+    meetings = (
+        cache_folder() / "qmsum" if collections and (collections / "qmsum").is_dir() else None
+    )
+    if meetings:
+        indexed["qmsum"] = Path(_index_once(meetings, vectors).reader.folder)
+    return format_window_costs(indexed, meetings)
 
 
 def main() -> int:
@@ -221,7 +253,7 @@ def main() -> int:
         type=Path,
         default=os.environ.get("KBTUI_EVAL_COLLECTIONS") or None,
         metavar="DIRECTORY",
-        help="the directory with cranfield and qmsum",
+        help="the directory with cranfield, qmsum and jp-workspace",
     )
     args = parser.parse_args()
     collections = Path(args.collections) if args.collections else None
@@ -262,6 +294,10 @@ def main() -> int:
         print(f"\ndecisions within {DECISION_CHARACTERS:,} characters, of {total} questions")
         for what, count in count_returned_decisions(vectors).items():
             print(f"  hits {what:<16} {count:>3}  ({count / total:.0%})")
+        print(
+            "\nwindows of passages; neighbours with each passage; the windows' share of these costs"
+        )
+        print("\n".join(measure_window_costs(vectors, collections)))
     print("\n".join(["", *wrong]) if wrong else "")
     return 1 if wrong else 0
 

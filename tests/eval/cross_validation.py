@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 GRID = [
-    RankBonuses(1.0, length, words, reply, conversation)
+    RankBonuses(1.0, length, words, reply, conversation, role=1.0)
     for length, words, reply, conversation in product(
         (1 / 3, 1.0, 4 / 3), (0.0, 0.5, 1.0, 1.5), (0.0, 0.5, 1.0, 1.5), (0.0, 0.5, 1.0, 1.5)
     )
 ]
 """The factors by which the bonuses are multiplied. The bonuses are linear in their weights."""
-IN_USE = GRID.index(RankBonuses(1.0, 1.0, 1.0, 1.0, 1.0))
-WITHOUT = GRID.index(RankBonuses(1.0, 1 / 3, 0.0, 0.0, 0.0))
+IN_USE = GRID.index(RankBonuses(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))
+WITHOUT = GRID.index(RankBonuses(1.0, 1 / 3, 0.0, 0.0, 0.0, 1.0))
 MAX_HITS_MEASURED = 40
 """Only this many of the first hits are turned into a ranking, of which ten are measured."""
 

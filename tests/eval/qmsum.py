@@ -42,10 +42,13 @@ def read_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
     ]
 
 
-def read_turn_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
-    """Return the questions of `turns.toml`: the place of the turn, the text, and the turn with its gain."""
+def read_turn_questions(name: str, folder: Path) -> list[tuple[str, str, dict[str, float]]]:
+    """Return the questions of `turns.toml` or `utterances.toml`: the place of the turn, the text, and the turn with its gain.
+
+    `name` has no extension.
+    """
     numbers = [number for number, _ in _read_meetings(folder)]
-    questions = tomllib.loads((Path(__file__).parent / "turns.toml").read_text("utf-8"))
+    questions = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text("utf-8"))
     return [
         (place, text, {f"jp-c{numbers[int(meeting)]}:{turn}": 1.0})
         for text, place in questions.items()

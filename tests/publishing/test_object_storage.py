@@ -316,7 +316,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
             vector_of(hash_embedded_text(part))
             for part in ("Note 4", "# Note 4\n\nThe plan of service 4.")
         )
-        vector = combine_passage_vector(title, text, []).tolist()
+        vector = combine_passage_vector("subject", title, text, []).tolist()
         ranked = remote.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
         assert len(ranked) == 5, "the passage that differs here is not taken from the library"
         chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])

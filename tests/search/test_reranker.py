@@ -121,6 +121,15 @@ def test_the_words_of_the_query_count_in_the_same_form_and_in_the_passage_alone(
     assert found[0].words > found[1].words > found[2].words
 
 
+def test_a_message_ranks_above_the_reasoning_with_the_same_text() -> None:
+    roles = ["user", "reasoning", "assistant"]
+    turns = make_turns(["Well then."] * 3, scores=[1.0, 4.0, 3.0], roles=roles)
+    found = rerank("holt", turns)
+    totals = [one.score + bonus.total for one, bonus in zip(turns, found, strict=True)]
+    assert totals[2] == max(totals)
+    assert sorted(totals) == pytest.approx(sorted(one.score + found[0].length for one in turns))
+
+
 def test_a_conversation_that_matches_more_often_ranks_higher() -> None:
     often = make_turns(["a", "b", "c"], scores=[4.0, 4.0, 4.0])
     once = make_turns(["a"], scores=[4.0], owner="jp-c2", first=9)

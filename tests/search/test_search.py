@@ -266,6 +266,7 @@ def test_a_hit_on_a_request_has_the_answer_and_the_last_later_turn(workspace_roo
         1,
         [
             [asked("Where does the otter sleep?"), said("Let me look."),
+             {"type": "chat_response", "reasoning": "Where does the otter sleep?"},
              *called("a", "fs_read_file", "otter.txt"), said("In a holt by the river.")],
             [asked("Thanks."), said("Gladly.")],
             [asked("Once more: where does the otter sleep now?"), said("In the barn: it moved.")],
@@ -285,4 +286,5 @@ def test_a_hit_on_a_request_has_the_answer_and_the_last_later_turn(workspace_roo
     assert found[1, "user"].later_turn == 3
     assert found[3, "user"].answer == "In the barn: it moved."
     assert found[3, "user"].later_turn is None
-    assert all(hit.answer is None for hit in hits if hit.role != "user")
+    assert found[1, "reasoning"].answer == "In a holt by the river."
+    assert all(hit.answer is None for hit in hits if hit.role not in ("user", "reasoning"))
