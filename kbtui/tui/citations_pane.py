@@ -120,6 +120,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
         yield self.list
 
     @property
+    def available_features(self) -> frozenset[str]:
+        """The features of the selected row that commands may need: "file" and "difference"."""
+        row = self.list.selected_row
+        cite = self._cites_of_rows.get(row.key) if row else None
+        features = set()
+        if row and isinstance(row.data, NavigationTarget) and row.data.ref and row.data.ref.call:
+            features.add("file")
+        if cite is not None and cite.kind == "subject":
+            features.add("difference")
+        return frozenset(features)
+
+    @property
     def is_loading_citations(self) -> bool:
         """Whether the pane does not yet show the citations of the current turn or document."""
         if self._turn_timer is not None:

@@ -87,7 +87,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "citations",
         define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
-        define_command("difference", "C", "what has changed", "Show what has changed in the cited subject since the turn.", 8, action="show_difference"),
+        define_command("difference", "C", "what has changed", "Show what has changed in the cited subject since the turn.", 8, needs="difference", action="show_difference"),
         define_command("markdown", "ctrl+y", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_citations_as('json')"),
     ),

@@ -24,6 +24,17 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         assert "[1]" in call
 
 
+async def test_the_hints_are_those_of_the_selected_row(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("[2]" in row for row in tui.rows("citations-list")))
+        await tui.press("3")
+        await tui.until("C what has changed")
+        await tui.press("j")
+        await tui.until("e edit")
+        assert "C what has changed" not in tui.text
+
+
 async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Builder) -> None:
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)

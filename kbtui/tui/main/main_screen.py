@@ -22,6 +22,7 @@ from kbtui.tui.command_table import (
     find_key_label_of_command,
     make_key_bindings_of_scopes,
 )
+from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
@@ -274,6 +275,8 @@ class MainScreen(StyledScreen):
             self.reader_pane.viewport.is_file_at_cursor or "source" in document.views
         ):
             offers |= {"file"}
+        if name == "citations":
+            offers |= self.citations_pane.available_features
         offers |= self.status.embedding_features
         if self.navigator.contents and self.navigator.contents.learn_tool_problem:
             offers |= {"tools"}
@@ -421,6 +424,10 @@ class MainScreen(StyledScreen):
         self.change_listener.embed_shown_entry_first()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
             self.library_pane.select_row_of_target(target)
+
+    @on(RowList.SelectedRowChanged)
+    def _update_hints_of_selected_row(self) -> None:
+        self._show_key_hints_at_cursor()
 
     @on(ReaderPane.CursorPositionChanged)
     def _on_reader_position_changed(self) -> None:
