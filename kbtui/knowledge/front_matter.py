@@ -1,4 +1,4 @@
-"""Splits the text of subject files into YAML front matter and body."""
+"""Splits the text of a subject file into YAML front matter and body, and joins the two."""
 
 from __future__ import annotations
 

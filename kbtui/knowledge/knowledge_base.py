@@ -80,7 +80,7 @@ class MergedTopicDeclarations:
 
 
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
-    """Merge the tables `assistant.kb` and `kb` of a configuration layer.
+    """Merge the tables `assistant.kb` and `kb` of a configuration layer into `declared`.
 
     JP's draft D01 declares topics in `kb`, and considers moving this table into `assistant`.
     """
@@ -255,7 +255,7 @@ def load_knowledge(
 ) -> KnowledgeBase:
     """Load the topics of a workspace.
 
-    `cfg` has the values of `--cfg` in order: names, or assignments such as
+    `cfg` has the values of `--cfg` in order: configuration names, or assignments such as
     `kb.topic.ID.KEY+=VALUE`. `knowledge` has the values of `-k`, each in the form `TOPIC/GLOB`.
     `.jp.toml` files are read in each directory from the root down to `cwd`.
 
@@ -320,7 +320,7 @@ class PublishedTopics(NamedTuple):
 def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
     """Load the topics of the mirror that a workspace subscribes to; None if there is no mirror.
 
-    Returns None for a workspace that is itself a mirror, because it declares its topics itself.
+    Also returns None for a workspace that is itself a mirror, because a mirror declares its own topics.
     """
     mirror = find_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
@@ -341,7 +341,7 @@ def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
 
 
 PUBLISHED_DIRECTORY = "(published library)"
-"""The text that is shown in place of a directory for topics that only the published library has."""
+"""The text shown in place of a directory for topics that only the published library has."""
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
@@ -558,7 +558,7 @@ class KnowledgeBase:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def _get_subject_of_slug(self, topic: str, slug: str) -> Subject:
-        """Return the subject of an existing slug; its `inode` is 0 if the file has vanished."""
+        """Return the subject with an existing slug. Its `inode` is 0 if the file has vanished."""
         records = self._records.setdefault(topic, {})
         if slug not in records:
             resolved = self.get_topic_slugs(topic)

@@ -46,7 +46,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject with the same, or nearly the same, text as an earlier one.
+    """Yield a problem for each subject whose text is (nearly) the same as that of an earlier subject.
 
     The method is bottom-k sketching (Broder, "On the resemblance and containment of documents",
     1997).
@@ -94,7 +94,7 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate how similar two texts are (0 to 1) by their hashes from `_sample_word_run_hashes`."""
+    """Estimate the similarity of two texts (0 to 1) from their results of `_sample_word_run_hashes`."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):

@@ -31,8 +31,7 @@ MAX_NAMES_CHARACTERS = 4_000
 _NAMES_SHARE = 3
 """The list of subjects that do not fit gets at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
-"""The length of a note about what is left out, without the names in it."""
-"""How many characters are reserved for the note below a shortened subject."""
+"""How many characters are reserved for a note about what is left out, without the names in the note."""
 MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
 
@@ -208,7 +207,7 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the texts of subjects in tags, the subjects that do not fit, and how many subjects are unreadable."""
+    """Return the tagged texts of subjects, the subjects that do not fit, and the number of unreadable subjects."""
     room = None if caller.max_chars is None else caller.max_chars - caller.max_characters_of_names
     blocks: list[str] = []
     failed = 0
@@ -301,7 +300,7 @@ def escape_quotes(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument for an error message; cut it after `MAX_ARGUMENT_CHARACTERS`."""
+    """Return an argument for a message, cut after `MAX_ARGUMENT_CHARACTERS`."""
     is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 

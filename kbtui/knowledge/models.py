@@ -121,7 +121,8 @@ class JpPromptSection:
 class PreloadOrDisableMark:
     """The new state of a subject, or of a topic if `slug` is None.
 
-    `learned` means pre-loaded; `plain` means neither pre-loaded nor disabled.
+    `learned` means pre-loaded; `plain` means neither pre-loaded nor disabled. `on` enables a topic, and
+    `off` disables it.
     """
 
     topic: str

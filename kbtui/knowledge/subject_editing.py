@@ -165,7 +165,7 @@ def validate_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
     """Return the slug for a new file; raises `UsageError` if the slug is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
     existing = knowledge.find_subject(topic.id, slug)
-    # A file in the workspace counts instead of the published one.
+    # A new file in the workspace takes the place of a published one.
     if existing is not None and not existing.is_published:
         ref = f"{topic.id}/{slug}"
         hint = f"change it with `kbtui entry edit {ref}`, or choose another --slug"
@@ -210,17 +210,17 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
 
 
 def check_subject_is_editable(subject: Subject) -> None:
-    """Raise `UsageError` if a subject cannot be edited, because it is only in the mirror of the published library."""
+    """Raise `UsageError` if a subject is only in the mirror of the published library, and so cannot be edited."""
     if subject.is_published:
         raise UsageError(
             "the subject is only in the published library, which cannot be edited",
             where=subject.ref,
-            hint="create a subject with the same name in your checkout: it counts instead of the published one",
+            hint="create a subject with the same name in your checkout: it takes the place of the published one",
         )
 
 
 def open_file_in_editor(path: Path, line: int) -> None:
-    """Open any file at a line in the user's editor, or in one that is installed. Raises `KbtuiError`."""
+    """Open any file at a line in the user's editor, else in an installed editor. Raises `KbtuiError`."""
     _run_editor(build_editor_command(find_editor_command(or_installed=True), path, line))
 
 

@@ -31,7 +31,7 @@ _LANGUAGES |= {name: name for name in ("toml", "json", "yaml")}
 
 
 class UnreadableSubjectError(KbtuiError):
-    """A subject that cannot be read: `message` says why, `where` is its reference."""
+    """A subject cannot be read. `message` says why, and `where` is the subject's reference."""
 
     exit_code = 1
 
@@ -104,7 +104,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return the bytes of a subject, and a reason not to use them or None; raises `OSError`."""
+    """Return the bytes of a subject, and why they must not be used, or None; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.

@@ -262,7 +262,7 @@ def apply_preload_mark_to_topic(
 def _find_matching_pattern(
     resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
 ) -> str | None:
-    """Return the first pattern that matches a slug, from the key `field` of a topic; None if there is none.
+    """Return the first pattern in the key `field` of a topic that matches a slug; None if there is none.
 
     `field` is `learned` or `disabled`.
     """

@@ -66,7 +66,7 @@ def edit_toml_tables(
                 new = _edit_toml_document(old, parents, edits, careful=careful)
                 if tomllib.loads(new) == expected and not _find_lost_comments(old, new, edits):
                     return new
-    except (AttributeError, TypeError):  # a parent is no table, such as `kb = 1`
+    except (AttributeError, TypeError):  # a parent is not a table, as in `kb = 1`
         pass
     raise ConfigError("the file cannot be edited safely", where=str(path), hint="edit it by hand")
 
@@ -76,7 +76,7 @@ def _find_lost_comments(
 ) -> Counter[str]:
     """Return the comments that an edit would lose, and how many times each.
 
-    Comments of a table or key that the edit removes do not count as lost.
+    If the edit removes a table or key, no comment counts as lost.
     """
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
@@ -297,7 +297,7 @@ def undo_toml_change(change: TomlFileChange) -> None:
 
 
 def read_toml_text(path: Path) -> str | None:
-    """Return the text of a TOML file with its line endings. Return None if the file does not exist."""
+    """Return the text of a TOML file with unchanged line endings; None if the file does not exist."""
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"
         raise ConfigError(message, where=str(path))

@@ -1,4 +1,4 @@
-"""Walks a topic's directory and gives each file its slug; detects hidden files and collisions."""
+"""Walks a topic's directory and gives each file its slug; detects hidden files and slug collisions."""
 
 # Making a Path for each of 20,000 names would take longer than the walk.
 # ruff: noqa: PTH110
@@ -45,7 +45,7 @@ class TopicScan:
         return slug in self.relative_paths
 
     def add_published_files(self, mirror: TopicScan) -> None:
-        """Add those files of a mirror with slugs that no file of the workspace has."""
+        """Add the files of a mirror whose slugs no file of the workspace has."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
                 self.relative_paths[slug] = path
@@ -67,7 +67,7 @@ def is_hidden_path(relative: str) -> bool:
 
 
 def is_inside_directory(path: str, folder: str) -> bool:
-    """Return whether a real path is the folder or is below it."""
+    """Return whether a real path is `folder` or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 

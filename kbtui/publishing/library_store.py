@@ -32,7 +32,7 @@ _CLOCK_NAME = "clock"
 _LOCK_NAME = "publish.lock"
 _RETRY_SECONDS = 60
 _MAX_MANIFEST_BYTES = 1 << 30
-"""A file with more bytes than this is no manifest. `parse_manifest` checks the exact limit."""
+"""A file with more bytes than this is not a manifest. `parse_manifest` checks the exact limit."""
 
 
 class StoreError(KbtuiError):
@@ -59,10 +59,10 @@ class StoredPart(NamedTuple):
 
 
 class LibraryStore:
-    """The objects below one URI. All methods raise `StoreError`."""
+    """The objects below one URI. All methods can raise `StoreError`."""
 
     def __init__(self, uri: str, *, create: bool = False) -> None:
-        """Open the store; a directory is created if `create` is true.
+        """Open the store. If `create` is true, a missing directory is created.
 
         Raises `UsageError` for a URI of an unknown kind, and `NothingFound` for a missing directory.
         """
@@ -112,9 +112,9 @@ class LibraryStore:
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
 
     def replace_manifest(self, data: bytes, tag: str | None) -> None:
-        """Replace the manifest in one step if it still has the tag `tag` or, if `tag` is None, does not exist.
+        """Replace the manifest in one step, provided that it still has the tag `tag`.
 
-        Raises `ManifestReplaced` if another writer was faster.
+        If `tag` is None, there must be no manifest yet. Raises `ManifestReplaced` if another writer was faster.
         """
         with self._convert_store_errors(MANIFEST_NAME):
             try:
@@ -142,7 +142,7 @@ class LibraryStore:
             if (found.tag if found else None) != tag:
                 raise exceptions.PreconditionError("the manifest was replaced")
             write_file_atomically(self._directory / MANIFEST_NAME, data)
-            # Other people read the share, and `write_file_atomically` makes private files.
+            # Other people must be able to read the file, but `write_file_atomically` makes private files.
             (self._directory / MANIFEST_NAME).chmod(0o666 & ~_read_umask())
 
     def check_conditional_put(self) -> float:

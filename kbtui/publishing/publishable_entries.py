@@ -1,7 +1,7 @@
 """Finds the entries of a workspace that may be published, and the texts for which vectors are published.
 
-Publishable are subjects of the topics in `[publish]`, unless they are hidden or disabled, and the
-conversations that `[publish]` names. Subjects with secrets are left out, because subjects are
+The subjects of the topics in `[publish]` may be published, unless they are hidden or disabled, and so
+may the conversations that `[publish]` names. Subjects with secrets are left out, because subjects are
 published unchanged. In conversations, secrets are masked.
 """
 
@@ -58,10 +58,11 @@ class UnpublishedEntry(NamedTuple):
 
 @dataclass
 class PublishableEntries:
-    """What may be published: entries by key, and the texts to embed by hash.
+    """What may be published.
 
-    `masked` maps the ids of conversations to the number of their masked secrets. `hidden` counts
-    the hidden and disabled subjects of published topics, which are not published.
+    `texts` maps keys to entries, and `embedded` maps hashes to the texts to embed. `masked` maps the
+    ids of conversations to the number of their masked secrets. `hidden` counts the hidden and
+    disabled subjects of published topics, which are not published.
     """
 
     topics: list[PublishedTopic] = field(default_factory=list)

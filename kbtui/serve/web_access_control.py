@@ -1,4 +1,4 @@
-"""Checks which requests the server answers.
+"""Decides which requests the server may answer.
 
 The checks stop two attacks by pages of other sites. In the first, a page opens a WebSocket to
 127.0.0.1, which browsers allow; the Origin header reveals it. In the second (DNS rebinding), the
@@ -33,8 +33,8 @@ SECURITY_HEADERS = {
 }
 """Headers of every response.
 
-They prevent a page from loading anything from other sites, and other pages from showing it in a
-frame. Inline styles are allowed, because the terminal in the page creates some.
+They prevent the page from loading anything from other sites, and from being shown in a frame.
+Inline styles are allowed, because the terminal in the page creates some.
 """
 
 

@@ -43,7 +43,7 @@ MAX_LINKS = 5000
 _CONTENT_CLASSES = """
     vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
 """
-"""The CSS classes of the element that contains a page's text, for documentation tools and GitHub."""
+"""CSS classes that documentation tools and GitHub give to the element that contains a page's text."""
 _FURNITURE_TAGS = """
     script style noscript template svg button clipboard-copy nav iframe object dialog input select
     textarea

@@ -59,7 +59,7 @@ async def import_source_files(
 ) -> None:
     """Import the source's `file`, which names a file or a directory.
 
-    A relative path is relative to `root`, the workspace. Raises `KbtuiError` if the file does not
+    A relative path is relative to `root`, the workspace's root. Raises `KbtuiError` if the file does not
     exist.
     """
     base = root / Path(expand_user(run.source.file or ""))

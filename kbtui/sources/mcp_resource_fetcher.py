@@ -43,7 +43,7 @@ class UnsupportedMcpResourceError(TextExtractionError):
 async def fetch_mcp_resources(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
-    """Start the source's server in `root` and store its resources; raises `KbtuiError` if it fails."""
+    """Start the source's server in `root` and store its resources; raises `KbtuiError` if the server fails."""
     source = run.source
     server = StdioServerParameters(
         command=source.server[0],

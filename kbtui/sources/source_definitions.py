@@ -106,8 +106,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression means the time zone in TZ of the current client
-    environment, else the local time of this process.
+    Both times are in Unix seconds. The expression applies to the time zone in TZ of the current
+    client environment, else to the local time of this process.
     """
     from cronsim import CronSim
 
@@ -136,7 +136,7 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class SourceDefinitions:
-    """The valid sources of a workspace by name, and the problems of the other sources."""
+    """The valid sources of a workspace, keyed by name, and the problems of its other sources."""
 
     sources: dict[str, SourceDefinition] = field(default_factory=dict)
     problems: list[KnowledgeProblem] = field(default_factory=list)
@@ -344,7 +344,7 @@ def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> 
 
 
 def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) -> SourceDefinition:
-    """Set the keys in `changes`. A key with the value None is removed from the source.
+    """Change keys of a source, and return the source. A key with the value None is removed.
 
     Raises `ConfigError` if the changed source is invalid, and `NothingFound` if there is no such
     source.

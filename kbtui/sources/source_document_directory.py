@@ -125,7 +125,7 @@ class StoredSourceDocuments:
             self.documents[url] = self.documents.pop(before)
 
     def mark_document_unchanged(self, url: str) -> None:
-        """Record that a document did not change."""
+        """Record that a document has not changed."""
         if url in self.documents and url not in self._seen:
             self._seen.add(url)
             self.counts["unchanged"] += 1
@@ -176,7 +176,7 @@ class StoredSourceDocuments:
         self.counts["added"] += 1
 
     def remove_document(self, url: str) -> None:
-        """Remove a document that no longer exists at its source. An edited file is kept."""
+        """Remove a document that no longer exists at its source. An edited file is not deleted."""
         stored = self.documents.pop(url, None)
         if stored is None:
             return
@@ -201,9 +201,9 @@ class StoredSourceDocuments:
         self.edited.append(f"{name}: {why}, but kept because you have edited it")
 
     def _remove_empty_directories(self, folder: Path) -> None:
-        """Remove a directory if it is empty, then its parents likewise.
+        """Remove a directory and its parents, as long as they are empty.
 
-        The source's directory is kept.
+        The source's directory is not removed.
         """
         while folder != self.folder and folder.is_relative_to(self.folder):
             try:
@@ -231,7 +231,7 @@ class StoredSourceDocuments:
 
 
 def read_stored_document(path: Path, source: str) -> StoredDocument | None:
-    """Return the document in a file. None if the source did not write the file."""
+    """Return the document in a file; None if the source did not write the file."""
     split = None if path.is_symlink() else _read_document_file(path)
     if split is None:
         return None
@@ -307,7 +307,7 @@ class SourceRunContext:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def keep_unchanged_document(self, url: str) -> None:
-        """Record that a document did not change. The known facts about its URL are kept."""
+        """Record that a document has not changed. The earlier facts about its URL stay valid."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 

@@ -1,7 +1,7 @@
 """Decides which URLs a crawl may fetch: those within its prefixes and at public addresses.
 
 Addresses are checked when a URL is configured, when a host is resolved, and at every redirect.
-Hosts that the user allowed may be private.
+Hosts that the user has allowed may have private addresses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def normalize_host_name(host: str) -> str:
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
-    """Return whether the user allowed access to this host even if it is private."""
+    """Return whether the user has allowed access to this host even if it is private."""
     return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 
@@ -135,7 +135,8 @@ def parse_host_and_port(url: str) -> tuple[str, int | str]:
 class AllowedUrlPrefixes:
     """The prefixes of the URLs that a crawl may fetch.
 
-    If no prefixes are given, the only prefix is the directory of the first URL.
+    If `prefixes` is empty, the only prefix is the directory of `url`, the first URL. The first URL
+    itself is always allowed.
     """
 
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:

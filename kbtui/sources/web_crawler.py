@@ -48,7 +48,7 @@ _UNREADABLE_EXTENSION = re.compile(
 
 
 class WebCrawler:
-    """Crawls the website of one source once."""
+    """One crawl of the website of a source."""
 
     def __init__(
         self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
@@ -201,8 +201,8 @@ class WebCrawler:
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """Wait until a request to the host is allowed again.
 
-        The caller sends the request in the `async with` block. The delay between two requests comes
-        from the settings, or from robots.txt if that is longer.
+        The caller sends the request in the `async with` block. The delay between two requests is the
+        one in the settings, or the one in robots.txt if that delay is longer.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay
@@ -229,7 +229,7 @@ class WebCrawler:
     async def _load_robots_txt(self, url: str) -> Protego:
         """Return the rules in the host's robots.txt.
 
-        Raises `FetchError` if the server fails, because no page may be fetched then (RFC 9309, 2.3.1.4).
+        Raises `FetchError` if the server fails, because then no page may be fetched (RFC 9309, 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"

@@ -65,7 +65,7 @@ class BookmarkAnchors:
         return self._userdata.list_bookmarks() if any(has_moved) else bookmarks
 
     def _move_bookmarks(self, conversation_id: str, refs: list[Ref]) -> bool:
-        """Move the bookmarks `refs` of a conversation. Return whether any reference has changed."""
+        """Move a conversation's bookmarks `refs` to their texts. Return whether any reference has changed."""
         try:
             info = find_conversation(self._workspace, conversation_id)
         except KbtuiError:
@@ -106,12 +106,15 @@ class BookmarkAnchors:
         return found
 
     def read_anchors(self) -> dict[str, MarkAnchor]:
-        """Return the anchor of each bookmark, by reference. Raises `WorkspaceError`."""
+        """Return a mapping from the references of bookmarks to their anchors. Raises `WorkspaceError`."""
         stored = self._load_anchors(one.ref for one in self._userdata.list_bookmarks())
         return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
 
     def add_imported_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
-        """Store the anchors of bookmarks from another machine, by reference. Raises `WorkspaceError`."""
+        """Store the anchors of bookmarks from another machine. Raises `WorkspaceError`.
+
+        `anchors` maps the references of the bookmarks to their anchors.
+        """
         # No conversation has an empty signature, so the next call of `list_bookmarks` looks for the texts.
         self._save_anchors(anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()})
 
@@ -126,7 +129,7 @@ class BookmarkAnchors:
 
 
 def _parse_turn_ref(text: str) -> Ref | None:
-    """Return the reference of a bookmark if it names a turn or call, otherwise None."""
+    """Parse the reference of a bookmark; return None if it does not name a turn or call."""
     try:
         ref = parse_conversation_ref(text)
     except (UsageError, NothingFound):

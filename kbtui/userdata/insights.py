@@ -173,7 +173,7 @@ def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
 
 
 def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:
-    """Yield the tokens of each turn and model; a turn that an agent copied into another session counts once."""
+    """Yield the tokens that each turn used with each model. A turn copied into another session counts once."""
     rows = db.execute(
         "SELECT u.conversation, u.turn, u.model, u.project, u.timestamp, coalesce(e.agent, 'jp'), "
         "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, total_tokens, is_estimate "
@@ -194,7 +194,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
 def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
-    """Return the sums of tokens by name, largest first. Estimated tokens are added up separately."""
+    """Return the total tokens of each name, largest first. Estimated tokens are added up separately."""
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)
@@ -407,7 +407,7 @@ def _add_titles_to_outdated_turns(
 
 
 def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar with a resolution of an eighth of a cell.
+    """Return a bar as text, with a resolution of an eighth of a cell.
 
     A bar for the value `largest` fills `width` cells.
     """
@@ -418,7 +418,7 @@ def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str
 
 
 def draw_daily_searches_and_citations(insights: Insights, width: int = BAR_CELLS) -> list[str]:
-    """Draw a header and a line for each day. The longest bar has `width` cells."""
+    """Return a chart: a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]
     digits = [len(str(scale)) for scale in scales]

@@ -1,4 +1,4 @@
-"""Looks up the user's marks on turns and hits, and the turns that a filter `mark:` selects."""
+"""Looks up the user's marks on turns and hits, and the turns that a `mark:` filter selects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARK_FILTERS = ("mark:", "marked:")
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
-    """Return the value of `SearchRequest.marked`, which is empty if the request has no filter by marks.
+    """Return the value for `SearchRequest.marked`; it is empty if the request does not filter by marks.
 
     The value is also empty if the marks cannot be read; `add_marks_to_hits` then adds a notice.
     """
@@ -35,16 +35,17 @@ def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str
 
 
 class MarksOfTurns(NamedTuple):
-    """The marks on turns of several conversations: (conversation, turn) -> marks, oldest first.
+    """The marks on turns of several conversations.
 
-    If the marks cannot be read, `by_turn` is empty, and `notice` says so.
+    `by_turn` maps a conversation and a turn number to the marks, oldest first. If the marks cannot
+    be read, `by_turn` is empty, and `notice` says so.
     """
 
     by_turn: Mapping[tuple[str, int], Sequence[PlacedMark]] = {}
     notice: Notice | None = None
 
     def get_marks(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on the turn that a reference to a turn or call names; () for any other reference."""
+        """Return the marks on the turn of a reference to a turn or call; () for any other reference."""
         if not self.by_turn:
             return ()
         key = _parse_turn_of_reference(ref)
@@ -62,7 +63,7 @@ class MarksOfTurns(NamedTuple):
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on the turns that references to turns or calls name.
+    """Return the marks on all turns of the conversations that references to turns or calls name.
 
     Other references are ignored, and so are conversations that cannot be read. If the marks cannot
     be read, the result has a notice.
@@ -72,7 +73,7 @@ def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTur
 
 
 def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of conversations, like `find_marks_of_turns`."""
+    """Return the marks on all turns of conversations. If they cannot be read, the result has a notice."""
     store = _open_mark_store(workspace)
     if store is None:
         return MarksOfTurns()

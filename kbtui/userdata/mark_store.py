@@ -1,4 +1,4 @@
-"""`MarkStore`: the marks that a user has set on turns and passages, in the workspace's user data."""
+"""`MarkStore`: the marks that a user has set on turns and passages, stored in the workspace's user data."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class MarkStore:
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark a turn, a call, or a passage in one of them, and replace an earlier mark at the same place.
+        """Mark a turn, a call or a passage. An earlier mark at the same place is replaced.
 
         The reference `superseded_by` is stored only if the state is `superseded`. Raises
         `UsageError` or `NothingFound` if there is nothing to mark.
@@ -132,7 +132,7 @@ class MarkStore:
         return mark
 
     def _make_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
-        """Return what identifies the text of a reference, or None if it is not an existing turn or call."""
+        """Return the anchor of the turn or call that a reference names; None if there is no such turn or call."""
         try:
             target = parse_conversation_ref(superseded_by or "")
             if target.turn is None:
@@ -144,8 +144,8 @@ class MarkStore:
     def import_marks(self, marks: Iterable[Mark]) -> int:
         """Add the marks of an export. A mark that was removed here after the export is added again.
 
-        Of two marks with the same id, the one that was changed last is kept. Returns how many marks
-        were new or newer.
+        Of two marks with the same id, the one that was changed last wins. Returns how many marks
+        were added or replaced.
         """
         saved = 0
         with self.file.open_write_transaction() as db:
@@ -159,7 +159,7 @@ class MarkStore:
         return saved
 
     def restore_mark(self, mark: Mark) -> None:
-        """Save a removed mark again, with the current time as the time of its change."""
+        """Save a removed mark again. Its change time becomes the current time."""
         self._save_changed_mark(mark)
 
     def remove_mark(self, mark_id: str) -> bool:
@@ -170,10 +170,10 @@ class MarkStore:
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
 
     def find_marks(self, text: str) -> list[PlacedMark]:
-        """Return the mark with this id, or the marks on the turn or call that a reference names.
+        """Return the mark whose id is `text`, or the marks on the turn or call that `text` refers to.
 
-        A mark whose text cannot be found belongs to no turn, so only its id finds it. Raises
-        `NothingFound` if there is no mark.
+        A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
+        `NothingFound` if no mark is found.
         """
         placed = self.list_placed_marks()
         found = [one for one in placed if one.mark.id == text]
@@ -197,7 +197,7 @@ class MarkStore:
         return found
 
     def list_placed_marks(self, conversation: str | None = None) -> list[PlacedMark]:
-        """Return all marks, or those of one conversation, with the places of their texts, newest first."""
+        """Return all marks, or one conversation's marks, with the places of the marked texts, newest first."""
         marks = self.list_marks(conversation)
         places: dict[str, MarkPlace] = {}
         problems: dict[str, MarkProblem] = {}
@@ -216,7 +216,7 @@ class MarkStore:
         ]
 
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
-        """Replace each `superseded_by` by the current reference of its target, and record whether the target is gone."""
+        """Return each mark with the current reference of its target, and the problem of the target or ""."""
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:
             if mark.target_anchor and mark.superseded_by:
@@ -244,7 +244,7 @@ class MarkStore:
         ]
 
     def _find_absent_targets(self, refs: Iterable[str]) -> set[str]:
-        """Return those of the references whose topic, subject or conversation does not exist."""
+        """Return the references whose topic, subject or conversation does not exist."""
         from kbtui.conversations.conversation_repository import find_conversation
         from kbtui.knowledge import load_knowledge
 
@@ -263,11 +263,11 @@ class MarkStore:
             except (NothingFound, UsageError):
                 absent.add(text)
             except KbtuiError:
-                continue  # The configuration of the topics is invalid, so nothing is known.
+                continue  # The configuration of the topics is invalid, so this cannot be checked.
         return absent
 
     def list_marked_turns(self) -> list[str]:
-        """Return `STATE REFERENCE` for each marked turn whose text exists, as in `SearchRequest.marked`."""
+        """Return `STATE REFERENCE` for each marked turn whose text still exists, as in `SearchRequest.marked`."""
         return [
             f"{one.mark.state} {make_conversation_ref(one.mark.conversation, one.place.turn)}"
             for one in self.list_placed_marks()
@@ -278,7 +278,7 @@ class MarkStore:
         """Return the marks on each turn of a loaded conversation.
 
         If the marks cannot be read, the result has a notice. No error is raised, so that the conversation can
-        be shown.
+        still be shown.
         """
         try:
             marks = self.list_marks(conversation.info.id)
@@ -291,10 +291,10 @@ class MarkStore:
     def map_marks_of_conversations(
         self, conversations: Iterable[str]
     ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
-        """Return the marks on the turns of some conversations, by conversation and turn.
+        """Return a mapping from conversation to turn number to the marks on this turn, and a notice or None.
 
         Conversations that have no marks or cannot be read are left out. If the marks cannot be
-        read, the first value is empty, and the notice says so.
+        read, the mapping is empty, and the notice says so.
         """
         wanted = set(conversations)
         found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}
@@ -316,7 +316,7 @@ class MarkStore:
     def _group_marks_by_turn(
         self, marks: Iterable[Mark], places: Mapping[str, MarkPlace]
     ) -> dict[int, list[PlacedMark]]:
-        """Return the marks that have a place, oldest first, by the current number of their turn."""
+        """Return a mapping from current turn numbers to the marks placed in these turns, oldest first."""
         placed = [one for one in marks if one.id in places]
         found: dict[int, list[PlacedMark]] = {}
         for mark, problem in self._follow_targets(sorted(placed, key=lambda one: one.created)):
@@ -327,9 +327,9 @@ class MarkStore:
     def _find_places(
         self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
     ) -> tuple[Mapping[str, MarkPlace], bool]:
-        """Return the places of marks, or of their targets, in one conversation, by the mark's id.
+        """Return a mapping from mark ids to the places of the marks, or of their targets, in a conversation.
 
-        The second value is whether the whole conversation can be read. The result is cached until
+        The second value says whether the whole conversation can be read. The result is cached until
         the marks or the conversation's files change. Raises `KbtuiError` if the conversation cannot
         be read.
         """

@@ -242,8 +242,8 @@ class QueryLog:
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches and opened hits older than `days` days; return how many searches were removed.
 
-        Never raises. Also removes searches that a wrong clock has dated more than `days` days in
-        the future.
+        Never raises. Also removes searches that are dated too far in the future because a clock was
+        wrong.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
@@ -276,7 +276,7 @@ class QueryLog:
             db.execute("DELETE FROM opened_hits")
             count = db.execute("DELETE FROM searches").rowcount
             db.execute("VACUUM")
-            # Until the write-ahead log is emptied too, the queries are still on the disk.
+            # The queries stay on the disk until the write-ahead log is emptied, too.
             if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 raise sqlite3.OperationalError("another process is reading the log; try again")
             return count

@@ -3,7 +3,7 @@
 Opening a connection takes a fraction of a millisecond. Because no connection stays open, threads,
 forks and deleted files need no special handling.
 
-The times of removals keep the import of an older version from restoring a record. Each change or removal
+Because of these times, importing an older version does not restore a removed record. Each change or removal
 gets a later time than the version or removal before it. Therefore the user's last action wins when data is merged,
 even if a clock was wrong.
 """
@@ -52,7 +52,7 @@ class SqliteFile:
     def open_write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
         """Open a transaction. Commit it after the `with` block, or roll it back if the block raises.
 
-        While another process writes, waits at most `wait` seconds.
+        Waits at most `wait` seconds while another process is writing.
         """
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)
@@ -67,7 +67,7 @@ class SqliteFile:
 
     @contextmanager
     def open_for_reading(self) -> Iterator[sqlite3.Connection | None]:
-        """Open the file for several queries, or return None if it does not exist yet."""
+        """Yield a connection for several queries, or None if the file does not exist yet."""
         with self.wrap_sqlite_errors():
             if not self.path.exists():
                 yield None
@@ -180,9 +180,9 @@ _MOMENT = 1e-6
 def record_removal_times(
     db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
 ) -> None:
-    """Store the current time as the time of removal of records.
+    """Record that records are being removed now.
 
-    `removed` has the id and time of each removed version.
+    `removed` has the id of each record and the time of its last change.
     """
     now = time.time()
     rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]
@@ -194,8 +194,8 @@ def choose_change_time(
 ) -> float:
     """Return the time to store for a change that is made now, and forget an earlier removal of the record.
 
-    `earlier` has the time of the stored version; None means that there is none. The result is in
-    Unix seconds.
+    `earlier` has the time of the stored version; it is None if there is no stored version. The
+    result is in Unix seconds.
     """
     values = (kind, name)
     removed = db.execute("SELECT at FROM removals WHERE kind = ? AND id = ?", values).fetchone()

@@ -1,6 +1,6 @@
 """The file that moves user data to another machine: JSON Lines with a header, the records and a checksum.
 
-The format is documented in `docs/guide/moving.md`. The file contains no path to which kbtui writes. The same
+The format is documented in `docs/guide/moving.md`. kbtui never writes to a path that the file contains. The same
 data gives the same bytes, so two versions of the file in a Git repository differ only where the data differs.
 """
 
@@ -56,8 +56,8 @@ _EXPORT_AGAIN = "export the data again, and copy the whole file"
 class WorkspaceData:
     """The data of one workspace.
 
-    `root` is its path on the machine that exported it. `repository` is the address of its Git
-    repository, and `directory` its path in the repository ("" for the repository's root).
+    `root` is the workspace's path on the machine that exported the data. `repository` is the address
+    of its Git repository, and `directory` is the workspace's path in the repository ("" for the root).
     `worktrees` has the root of each known worktree, and the path of the workspace in the worktree.
     `anchors` maps the reference of each bookmark of a turn or call to its anchor.
     """
@@ -84,7 +84,10 @@ class ExportOmission(NamedTuple):
 
 @dataclass
 class ExportedData:
-    """The content of a file: workspaces, kept sessions, and the times of removed kept sessions by id."""
+    """The content of a file: workspaces, kept sessions, and when other kept sessions were removed.
+
+    `kept_removals` maps the ids of removed kept sessions to the times of their removal.
+    """
 
     workspaces: list[WorkspaceData] = field(default_factory=list)
     kept: list[KeptSession] = field(default_factory=list)
@@ -162,7 +165,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOm
                 writer.write_line({"kind": "part", "data": base64.b64encode(part).decode()})
         except FileNotFoundError as error:
             # A running engine replaces the copy of a session that has grown.
-            message = f"the kept session {session.id} changed while it was exported"
+            message = f"the kept session {session.id} changed while it was being exported"
             raise WorkspaceError(message, hint="export the data again") from error
     end = {"kind": "end", "lines": writer.count, "sha256": writer.digest.hexdigest()}
     target.write(_format_line(end))
@@ -221,7 +224,7 @@ def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> Expor
 
     The copies of kept sessions are written into `directory`, under their names. `where` names the
     file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
-    `OSError` if it cannot be read or a copy cannot be written.
+    `OSError` if the file cannot be read or a copy cannot be written.
     """
     return _FileReader(source, where, directory).read()
 
@@ -405,7 +408,7 @@ class _FileReader:
         self._kept_sizes[name] = size
 
     def _check_copy(self, path: Path, sizes: set[int]) -> None:
-        """Raise `ValueError` unless a copy has the SHA-256 in its name, and the size that all of its sessions state."""
+        """Raise `ValueError` if a copy does not match the SHA-256 in its name or the size in its sessions' records."""
         count, limit = 0, max(sizes)
         try:
             for block in iterate_kept_file_blocks(str(path)):

@@ -62,9 +62,9 @@ class Bookmark(NamedTuple):
 
 
 class SavedSearch(NamedTuple):
-    """A search that the user has saved under a name. `query` contains its filters.
+    """A search that the user has saved under a name. `query` includes the filters.
 
-    `archived`, `hidden` and `all_projects` are those of a `SearchRequest`. `created` is in Unix seconds.
+    `archived`, `hidden` and `all_projects` mean the same as in `SearchRequest`. `created` is in Unix seconds.
     """
 
     name: str
@@ -107,7 +107,7 @@ class SourceRunRecord(NamedTuple):
     * `problems` has a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.
     * `skips` lists these documents, up to a limit.
-    * `edited` names the documents that the run kept because the user has edited them.
+    * `edited` names the documents that the run left alone because the user has edited them.
     """
 
     source: str
@@ -127,7 +127,7 @@ class SourceRunRecord(NamedTuple):
 
     @property
     def document_counts_text(self) -> str:
-        """How many documents were new, changed, removed and so on, as one line of text."""
+        """The numbers of new, changed, removed and other documents, as one line of text."""
         counted = {
             "new": self.added,
             "changed": self.updated,
@@ -148,7 +148,7 @@ class SourceRunRecord(NamedTuple):
         return found
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape; times as ISO 8601 in UTC."""
+        """Return the documented JSON shape, with times as ISO 8601 in UTC."""
         return {
             "last_run_at": format_unix_time_as_iso(self.began),
             "last_run_ended_at": format_unix_time_as_iso(self.ended),
@@ -169,8 +169,8 @@ class SourceRunRecord(NamedTuple):
 class UserData:
     """What kbtui stores about a workspace. Thread-safe.
 
-    The data are bookmarks, approvals and runs of sources, the query log and the states of front
-    ends.
+    The data are bookmarks, saved searches, the approvals and runs of sources, the query log, and the
+    states of front ends.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -204,10 +204,10 @@ class UserData:
             )
 
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
-        """Give bookmarks other references. `moves` maps each present reference to the new one.
+        """Change the references of bookmarks. `moves` maps each current reference to the new one.
 
-        If a bookmark that is not moved already has the new reference, the two bookmarks become one
-        with both notes.
+        If a bookmark that is not moved already has the new reference, the two bookmarks are merged,
+        and the result has both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -293,7 +293,7 @@ class UserData:
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return when the user approved the source configuration with this hash, in Unix seconds, or None."""
+        """Return the Unix time of the user's approval of the source configuration with this hash, or None."""
         rows = self.file.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
@@ -305,7 +305,7 @@ class UserData:
         self._execute_write_statement(statement, *run[:4], error, *run[5:10], json.dumps(details))
 
     def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
-        """Return the last run of each source, by source name."""
+        """Return a mapping from the name of each source to its last run."""
         runs = {}
         for row in self.file.select_rows("SELECT * FROM runs"):
             run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])
@@ -322,14 +322,14 @@ class UserData:
     def save_fetched_address_facts(
         self, source: str, facts: dict[str, FetchedAddressFacts]
     ) -> None:
-        """Save the facts about a source's addresses. They replace the source's earlier ones."""
+        """Save the facts about a source's addresses, replacing the earlier facts."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self.file.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_address_facts(self, source: str) -> dict[str, FetchedAddressFacts]:
-        """Return the facts that the last run saved about a source's addresses, by address."""
+        """Return a mapping from a source's addresses to the facts that its last run saved about them."""
         rows = self.file.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 

@@ -1,7 +1,7 @@
 """Exports the user's data of all workspaces, and merges such an export into the data on this machine.
 
-The format of the file is in `user_data_export_file.py`. The rules of the merge are in `user_records.py`
-and `session_archive.py`.
+`user_data_export_file.py` defines the format of the file. `user_records.py` and `session_archive.py`
+define the rules of the merge.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 BACKUP_COUNT = 5
-"""How many backups of earlier imports are kept."""
+"""How many backups are retained. An import makes one before it changes files."""
 _BACKUPS, _STAGING_PREFIX = "backups", ".import-"
 _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 
@@ -78,7 +78,7 @@ _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 def collect_user_data(
     settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
 ) -> tuple[ExportedData, list[ExportOmission]]:
-    """Read the user's data of all workspaces. If `is_only_here` is true, read only that of `here`.
+    """Read the user's data of all workspaces, or only of `here` if `is_only_here` is true.
 
     The second value lists what is left out: damaged kept sessions, and data directories of unknown
     workspaces. Raises `WorkspaceError` if data cannot be read.
@@ -160,10 +160,10 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
 
 
 class WorkspaceMatch(NamedTuple):
-    """A workspace of a file, and the one on this machine that gets its data.
+    """A workspace in an exported file, and the workspace on this machine that receives its data.
 
-    If no workspace or several match, `workspace` is None, and `candidates` has the roots of those
-    that match.
+    If no workspace or several workspaces match, `workspace` is None, and `candidates` has the roots
+    of the matching ones.
     """
 
     data: WorkspaceData
@@ -179,12 +179,11 @@ def match_workspaces(
 ) -> list[WorkspaceMatch]:
     """Find the workspace on this machine for each workspace of a file.
 
-    `chosen` maps roots in the file to directories here. For any other root, two workspaces match by
-    their JP workspace ids. If one of them has no such id, they match by the addresses of their Git
-    repositories. If one of them has no address either, they match by their paths. If several
-    workspaces match, the one at the same path is chosen, else the only one with the same name, else
-    `here`. Raises `UsageError` if `chosen` has a root that the file does not have, or a directory
-    that does not exist.
+    `chosen` maps roots in the file to directories on this machine. For any other root, two
+    workspaces are compared by their JP workspace ids if both have one, else by the addresses of
+    their Git repositories if both have one, else by their paths. If several workspaces match, the
+    one at the same path is chosen, else the only one with the same name, else `here`. Raises
+    `UsageError` if `chosen` has a root that is not in the file, or a directory that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {
@@ -206,7 +205,9 @@ def match_workspaces(
             hint = "in the file: " + (", ".join(sorted(roots)) or "no workspace")
             raise UsageError("the file has no such workspace", where=f"--map {old}", hint=hint)
         if not new.is_dir():
-            raise UsageError("no such directory", where=f"--map {new}", hint="clone it first")
+            raise UsageError(
+                "no such directory", where=f"--map {new}", hint="clone the repository first"
+            )
     return [_match_workspace(one, known, identities, here, chosen) for one in sections]
 
 
@@ -336,7 +337,7 @@ def _remove_old_staging_directories(home: Path) -> None:
 
 
 class _Import:
-    """One import. `staging` has the copies of the kept sessions."""
+    """One import. `staging` is the directory with the imported copies of the kept sessions."""
 
     def __init__(
         self,
@@ -401,7 +402,7 @@ class _Import:
                         write_user_record(db, record)
                 if changed:
                     copy = self._staging / f"database-{number}"
-                    # The user can erase the log of searches, and its rows expire. So no backup of it is made.
+                    # The query log is not backed up, because the user can erase it, and its rows expire.
                     if "search" not in file.kinds and not is_new:
                         copy = self._make_backup_path(
                             f"{workspace.storage_key}/{file.file.path.name}"
@@ -426,8 +427,8 @@ class _Import:
     ) -> Iterator[tuple[Workspace, UserRecordFile, list[UserRecord], WorkspaceImport]]:
         """Yield each file for which the import has records.
 
-        The other values are the file's workspace, the imported records, and the counts of the
-        workspace.
+        Each file comes with its workspace, the imported records, and the `WorkspaceImport` that
+        counts them.
         """
         for one in self._report.workspaces:
             workspace = self._workspaces[one.root]
@@ -478,7 +479,7 @@ class _Import:
         )
 
     def _move_session(self, session: KeptSession) -> KeptSession:
-        """Adapt a session's directory to this machine: replace the exported workspace's path at its start."""
+        """Replace the exported workspace's path at the start of a session's directory by its path on this machine."""
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):
             for one in sections:
@@ -496,7 +497,7 @@ class _Import:
         counts.unchanged = len({one.id for one in self._data.kept} - written)
 
     def _change_archive(self) -> list[FileWriteOrRemoval]:
-        """Install the copies, and return the other files of the archive to write and to remove."""
+        """Install the copies; return the other archive files that must be written or removed."""
         merge = self._plan_archive_merge()
         self._count_kept_sessions(merge)
         for one in merge.replaced:
@@ -528,7 +529,7 @@ class _Import:
         return changes
 
     def _add_bookmark_anchors(self) -> None:
-        """Store what identifies the texts of the bookmarks that were added or changed."""
+        """Store the anchors of the bookmarks that were added or changed."""
         for one in self._report.workspaces:
             added = set(one.references)
             anchors = {

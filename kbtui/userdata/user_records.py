@@ -1,8 +1,8 @@
 """Parses records of the user's data, such as bookmarks and marks, and merges the versions of two machines.
 
-Of two versions of a record, the later one is kept. If both have the same time, a removal is kept.
-If neither is a removal, the version with the greater JSON is kept. Therefore every machine keeps
-the same version: the order of merges does not matter, and merging again changes nothing.
+Of two versions of a record, the later one wins. If both have the same time, a removal wins. If
+neither is a removal, the version with the greater JSON wins. Therefore all machines end up with the
+same version: the order of merges does not matter, and merging again changes nothing.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ RecordValue = Bookmark | Mark | SavedSearch | SourceApproval | FrontEndState | L
 
 
 class UserRecord(NamedTuple):
-    """A record of one workspace, or its removal.
+    """A record of one workspace, or the removal of a record.
 
-    `at` is when it was last changed or removed, in Unix seconds. `value` is None if it was removed.
+    `at` is the time of the last change or of the removal, in Unix seconds. `value` is None for a
+    removal.
     """
 
     kind: RecordKind
@@ -115,7 +116,7 @@ def merge_user_records(
 ) -> tuple[list[UserRecord], list[UserRecord]]:
     """Merge the added records into the known ones.
 
-    Returns the records that the merge adds or changes, and those of `known` that they replace.
+    Returns the added and changed records, and the known records that they replace.
     """
     current = {one.key: one for one in known}
     changed: dict[tuple[RecordKind, str], UserRecord] = {}
@@ -132,7 +133,7 @@ def _make_version_key(record: UserRecord) -> tuple[float, bool, str]:
 
 
 def is_record_identifier(value: object) -> bool:
-    """Return whether a value can be an id: a text on one line that a terminal shows as it is."""
+    """Return whether a value can be an id: a text on one line that a terminal shows unchanged."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= MAX_ID_CHARACTERS
@@ -169,7 +170,7 @@ def _is_state(value: object) -> bool:
 def _is_plain_value(value: object, depth: int) -> bool:
     """Return whether a front end can use a JSON value: no number is too large, and no nesting too deep.
 
-    The value of a key `at` can be a time, such as that of the last visit.
+    The value of a key `at` may be larger, because it can be a time, such as that of the last visit.
     """
     if isinstance(value, dict):
         return depth > 0 and all(
@@ -245,7 +246,7 @@ def check_record_fields(
     """Raise `ValueError` unless the keys of `values` are those of `checks`, and each value passes its check."""
     if values.keys() != checks.keys():
         missing = sorted(checks.keys() - values.keys())
-        problem = f"lacks the key {missing[0]!r}" if missing else "has a key that is not known"
+        problem = f"lacks the key {missing[0]!r}" if missing else "has an unknown key"
         raise ValueError(f"the {noun} {problem}")
     for name, check in checks.items():
         if not check(values[name]):
@@ -274,7 +275,7 @@ class UserRecordFile(NamedTuple):
 
 
 def make_user_record_files(workspace: Workspace) -> list[UserRecordFile]:
-    """Return the files with records of a workspace. They may not exist yet."""
+    """Return the files for the records of a workspace. Some may not exist yet."""
     data = UserData(workspace)
     return [
         UserRecordFile(
@@ -325,7 +326,7 @@ def _read_searches(db: sqlite3.Connection) -> Iterator[UserRecord]:
 
 
 def write_user_record(db: sqlite3.Connection, record: UserRecord) -> None:
-    """Write a record into a file for records of its kind. An earlier version of the record is replaced."""
+    """Write a record into the file for its kind, replacing an earlier version of the record."""
     kind, name, at, value = record
     tables = {
         "bookmark": ("bookmarks", "ref"),

@@ -1,4 +1,4 @@
-"""The registry of the workspaces that this user has opened, for searches of all workspaces.
+"""The registry of the workspaces that this user has opened; a search of all workspaces uses it.
 
 Each workspace has a file of its own in its data directory, so processes that open different
 workspaces at once do not overwrite each other's records, and a damaged file affects one workspace.
@@ -33,13 +33,11 @@ class RegisteredWorkspace(NamedTuple):
     """A workspace of the registry.
 
     * `opened` is when an engine last opened the workspace, in Unix seconds.
-    * `project` is the name of its project for people. No other project in the same list has this
-      name.
-    * `project_key` is equal for the workspaces of one project: worktrees and clones of a
-      repository.
+    * `project` is the displayed name of the workspace's project. It is unique within one list.
+    * `project_key` is the same for all workspaces of a project, such as the worktrees and clones of
+      a repository.
     * `label` names the workspace in references that assistants get (`[label] topic/slug`). It is
-      the name of the project. If the project has several workspaces, it is the end of the
-      workspace's path.
+      the project's name or, if the project has several workspaces, the end of the workspace's path.
     """
 
     workspace: Workspace
@@ -55,7 +53,7 @@ class RegisteredWorkspace(NamedTuple):
 
 
 def register_workspace(workspace: Workspace, settings: Settings) -> None:
-    """Record that a workspace is opened now, unless the settings exclude it.
+    """Record that a workspace has just been opened, unless the settings exclude it.
 
     The demo is not recorded. Errors are ignored: a workspace that cannot be recorded can still be used.
     """
@@ -88,9 +86,10 @@ def list_registered_workspaces(
 ) -> list[RegisteredWorkspace]:
     """Return the workspaces of the registry that the settings do not exclude, grouped by project.
 
-    The project of `here` comes first, and `here` is the first of its project, even if it is not
-    registered yet. The others are sorted by the time when they were last opened, newest first.
-    Damaged files and workspaces that were opened with other directories of JP are left out.
+    The project of `here` comes first, and `here` comes first in its project, even if `here` is not
+    registered yet. Other projects and workspaces are sorted by the time when they were last opened,
+    newest first. Damaged records are left out, and so are workspaces that were opened with other
+    directories of JP.
     """
     excluded = get_excluded_directories(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}
@@ -136,7 +135,7 @@ _LABELLED_REFERENCE = re.compile(r"\[([^\n]+?)\] (?=\S)")
 def split_workspace_label(reference: str) -> tuple[str | None, str]:
     """Split `[label] topic/slug` into the label of a workspace and the reference.
 
-    The label is None if there is none.
+    The label is None if the text has none.
     """
     text = reference.strip()
     found = _LABELLED_REFERENCE.match(text)
@@ -146,9 +145,9 @@ def split_workspace_label(reference: str) -> tuple[str | None, str]:
 def find_workspace_by_label(
     label: str, settings: Settings, here: Workspace | None = None
 ) -> Workspace:
-    """Return the registered workspace with this label, or else the first one of the project with this name.
+    """Return the workspace with this label, else the first workspace of the project with this name.
 
-    Raises `UsageError`. A workspace that the settings exclude is not found.
+    Workspaces that the settings exclude are ignored. Raises `UsageError` if none is found.
     """
     registered = list_registered_workspaces(settings, here)
     for one in registered:
@@ -163,7 +162,7 @@ def find_workspace_by_label(
 def forget_workspace(root: Path) -> bool:
     """Remove a workspace from the registry; return False if it was not registered.
 
-    Its bookmarks, its query log and its index are kept. The workspace is registered again when an
+    Its bookmarks, query log and index are not deleted. The workspace is registered again when an
     engine next refreshes its index.
     """
     directory = Workspace(root).data_dir
@@ -177,7 +176,7 @@ def forget_workspace(root: Path) -> bool:
 
 
 def _read_registry_file(path: Path) -> tuple[str, float, ProjectIdentity] | None:
-    """Return the root, the time and the project in a file of the registry; None if it is not valid."""
+    """Return the root, the time and the project from a registry file; None if the file is not valid."""
     try:
         record = json.loads(read_regular_file(path))
         root = paths.convert_path_from_utf8(record["root"])
@@ -193,12 +192,12 @@ def _read_registry_file(path: Path) -> tuple[str, float, ProjectIdentity] | None
 
 
 def _is_in_directories(root: str, directories: Iterable[str]) -> bool:
-    """Return whether a path is one of these directories or inside one."""
+    """Return whether a path is one of these directories, or is inside one of them."""
     return any(f"{root}/".startswith(f"{one.rstrip('/')}/") for one in directories)
 
 
 def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str, str]:
-    """Return a name for each project key. `projects` maps the root of each workspace to its project.
+    """Return a unique name for each project key. `projects` maps each workspace's root to its project.
 
     Projects that share a name get a name made from the path of one of their workspaces.
     """
@@ -214,7 +213,7 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
 
 
 def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
-    """Return the last two directories of `path`, or more if another path ends with the same two."""
+    """Return the last two directories of `path`, or more if one of `others` ends with the same two."""
     steps: Sequence[str] = path.strip("/").split("/")
     for count in range(2, len(steps)):
         ending = "/".join(steps[-count:])

@@ -311,7 +311,7 @@ BAD_FILES: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
     "huge number": (change("session", state={"widths": {"library": 10**15}}), "invalid 'state'"),
     "wrong type": (change("saved_search", hidden="no"), "invalid 'hidden'"),
     "wrong type of a name": (change("kept_session", file_name=1), "invalid values"),
-    "unknown key": (change("approval", command="rm"), "not known"),
+    "unknown key": (change("approval", command="rm"), "has an unknown key"),
     "unknown kind": (change("bookmark", kind="program"), "unknown kind"),
     "year 10000": (change("mark", changed=10.0**12), "invalid"),
     "record twice": (
