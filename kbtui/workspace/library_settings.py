@@ -7,8 +7,7 @@ variables of the store.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kbtui.errors import ConfigError, suggest_similar_key
 from kbtui.workspace.paths import LIBRARY_FILE
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-@dataclass(frozen=True)
-class SubscriptionSettings:
+class SubscriptionSettings(NamedTuple):
     """The table `[library]`.
 
     `remote` is the URI of the published library, or "". `key` is the public key that verifies the
@@ -34,8 +32,7 @@ class SubscriptionSettings:
     mirror_megabytes: int = 4000
 
 
-@dataclass(frozen=True)
-class PublishSettings:
+class PublishSettings(NamedTuple):
     """The table `[publish]`: what may be published.
 
     `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
@@ -50,8 +47,7 @@ class PublishSettings:
     vector_table: bool = False
 
 
-@dataclass(frozen=True)
-class LibrarySettings:
+class LibrarySettings(NamedTuple):
     """The tables of `kb-library.toml`. `path` is the path of the file, which may not exist."""
 
     path: Path
@@ -97,7 +93,7 @@ def _parse_table(path: Path, name: str, table: Any, defaults: _Table) -> _Table:
     where = f"{path}: {name}"
     if not isinstance(table, dict):
         raise ConfigError("must be a table", where=where)
-    known = {field.name for field in fields(defaults)}
+    known = set(defaults._fields)
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.errors import ConfigError
 from kbtui.workspace.library_settings import is_library_uri, load_library_settings
@@ -36,8 +35,7 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
     return os.path.normpath(os.path.join(base or os.getcwd(), expand_user(text)))  # noqa: PTH109, PTH118
 
 
-@dataclass(frozen=True)
-class PublishedMirror:
+class PublishedMirror(NamedTuple):
     """The place of a library's mirror. The mirror exists after the first pull."""
 
     uri: str

@@ -479,7 +479,7 @@ def test_without_an_export_another_process_runs_the_model(
 
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="not exported"):
+    with pytest.raises(EmbeddingModelUnavailable, match="not been exported"):
         OnnxEmbedder(find_embedding_model(""))
 
 
