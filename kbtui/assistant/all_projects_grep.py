@@ -83,7 +83,7 @@ def grep_all_projects(
 def _add_hits_up_to_limit(
     answer: ConversationGrepAnswer, hits: list[ConversationGrepLine], limit: int, room: int | None
 ) -> int | None:
-    """Add lines of one workspace; return how many of `room` characters of XML are left.
+    """Add `hits` from one workspace to `answer`. Return how many of the `room` characters of XML are left.
 
     Matching lines that exceed a limit are left out, together with their context.
     """

@@ -50,7 +50,7 @@ class ToolDefinition:
 
     @property
     def description(self) -> str:
-        """Summary and details as one text for assistants."""
+        """The summary and the details as one text for assistants."""
         return f"{self.summary}\n\n{self.details}" if self.details else self.summary
 
     def make_arguments_schema(self) -> ToolArgumentsSchema:
@@ -88,7 +88,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ToolParamet
 ANSWER_LIMIT = 60_000
 """The maximum number of characters of a reply to an assistant."""
 MIN_ANSWER_LIMIT = 1_000
-"""A caller cannot limit a reply to fewer characters than this."""
+"""The smallest limit that a caller can set for a reply, in characters."""
 _KIND_FILTER = map_filters_by_key("search")["in"]
 _CURRENT = _make_boolean_schema("Include the current conversation.")
 _AGENTS = _make_string_list_schema(
@@ -125,12 +125,12 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "Call this first for any question about what is known, was decided or was done before. Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
     "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
-    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. Both also take a reference into another project as it is listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
+    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. Both also accept a reference into another project exactly as listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
     f"are {format_filter_keys('search', without=('topic', 'in', 'type'))}, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so. A passage from a request is followed "
     "by the beginning of the answer. If a later turn takes up the same matter, `Taken up again in ID:turn` follows: read that "
-    "turn before you rely on this one. If nothing is found, try once more with other words or fewer filters, then "
+    "turn before you rely on this passage. If nothing is found, try once more with other words or fewer filters, then "
     "`conversation_grep` for exact text. If that finds nothing either, say that nothing is known about it.",
     {
         "query": _make_string_schema("What to look for: words or a question."),
@@ -360,7 +360,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether secrets in answers over a protocol are masked, according to the setting `mask_secrets`.
+    """Return whether, according to the setting `mask_secrets`, secrets in answers over `protocol` are masked.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -375,7 +375,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit. A secret may begin or end outside the passage."""
+    """Return a hit with its secrets masked, including secrets that begin or end outside the passage."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -649,7 +649,7 @@ def format_search_answer(
 
 
 def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
-    """Return the remarks on a hit: the answer to its turn, and the later turn that takes up the matter."""
+    """Return remarks on the turn of a hit: its answer, and a later turn that takes up the same matter."""
     lines = []
     if hit.answer:
         answer = escape_citation_headers(hit.answer)
@@ -695,7 +695,7 @@ _QUERY_NOTICES = frozenset({
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
-    """Format an answer's notices.
+    """Format the notices of an answer; return None if there is nothing to say.
 
     Hidden subjects are not named or counted, and paths are left out.
     """

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         file_turns: NotRequired[list[FileTurnSummaryJson]]
 
     class FileTurnSummaryJson(TypedDict):
-        """A turn in the list of the turns that changed or read a file, or that wrote the requested lines."""
+        """A turn, as JSON, that changed or read a file, or that wrote the requested lines."""
 
         ref: str
         turn: int
@@ -97,7 +97,7 @@ def format_tool_notices(
 
 
 class ToolCallRefused(KbtuiError):
-    """An error in words for assistants; `command_message` and `command_hint` have the words for people."""
+    """An error worded for assistants; `command_message` and `command_hint` are worded for people."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class ConversationGrepLine:
 
     @property
     def turn_key(self) -> tuple[str | None, str, int | None]:
-        """Identifies the turn of the line in an answer: the workspace, the conversation and the turn's number."""
+        """A key for the turn of the line in an answer: the workspace, the conversation and the turn's number."""
         return self.workspace, self.id, self.line.turn
 
     def as_json(self) -> dict[str, object]:
@@ -220,7 +220,7 @@ class ConversationMatchCount(NamedTuple):
     workspace: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return the fields that have a value, and the title."""
+        """Return the title, which can be None, and all other fields that have a value."""
         return {
             name: value
             for name, value in self._asdict().items()

@@ -89,7 +89,7 @@ MAX_READ_LENGTH = 60_000
 _FRAME_LENGTH = 10_000
 """The number of characters of an answer that are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""At most this share of an answer's `max_chars` is reserved for these fields."""
+"""The maximum share of an answer's `max_chars` that is reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
@@ -133,8 +133,8 @@ def answer_conversation_list(
     `file` is a path in the workspace or the reference of a subject. If `file` is given, only
     conversations with turns that changed or read this file are listed, together with these turns.
     If `file` ends with lines (`src/a.py:12-20`), only turns that wrote these lines count, and
-    notices name the lines that no turn wrote. Sorting by activity then uses the times of the listed
-    turns.
+    notices name the lines that no turn wrote. With `file`, sorting by activity uses the times of the
+    listed turns.
 
     `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
     `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
@@ -207,7 +207,7 @@ def answer_conversation_list(
 _LINE_RANGES_SHOWN = 50
 """The answer names at most this many ranges of lines that no turn wrote."""
 _FILE_TURNS_SHOWN = 20
-"""The maximum number of a conversation's turns that are listed for a file, newest first."""
+"""If a file is requested, at most this many turns of each conversation are listed, newest first."""
 
 
 def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
@@ -226,9 +226,9 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 def _summarize_turns_of_file(
     workspace: Workspace, found: FileTurnHistory, *, masked: bool
 ) -> tuple[dict[str, list[FileTurnSummaryJson]], Notice | None]:
-    """Return the turns that changed or read a file, newest first, by conversation.
+    """Map conversation ids to the turns that changed or read a file, newest first.
 
-    The second value is a notice if the marks cannot be read, otherwise None.
+    The second result is a notice if the marks cannot be read, otherwise None.
     """
     marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
     turns: dict[str, list[FileTurnSummaryJson]] = {}
@@ -459,7 +459,10 @@ def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
 
 
 def make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
-    """Return the beginning of a hint that says to raise `max_chars`, or "" if that would not help."""
+    """Return the beginning of a hint that says to raise `max_chars`, or "" if that would not help.
+
+    `is_cut` says whether the answer was cut because of `max_chars`.
+    """
     can_be_raised = is_cut and max_chars is not None and max_chars < MAX_READ_LENGTH
     return "raise `max_chars`, " if can_be_raised else ""
 
@@ -503,7 +506,7 @@ def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> lis
 def _select_conversations_to_search(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
 ) -> list[ConversationInfo]:
-    """Return the conversations to search, without `excluded`."""
+    """Return the conversations to search, without the one with the id `excluded`."""
     if not ids:
         infos = list_conversations(workspace, archived, counts=False)
         return [info for info in infos if info.id != excluded]
@@ -581,8 +584,8 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    `extract_citations` is a function that returns the citations of a conversation. If given, each
-    turn names the subjects that have changed since the turn was given them.
+    `extract_citations` is a function that returns the citations of a conversation. With this function,
+    each turn names the subjects that have changed since the turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
@@ -814,7 +817,7 @@ def _make_answer_too_long_error(
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
-    """Yield notices about damage, missing turns and unknown events of a conversation."""
+    """Yield notices if a conversation is damaged, has no turns, or contains unknown events."""
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
@@ -842,7 +845,7 @@ def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""At least this many characters of each text of a turn are kept.
+"""Shortening leaves at least this many characters of each text of a turn.
 
 If the turn is still too long, events are left out.
 """
@@ -876,7 +879,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
 
 
 def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationToolNotice]:
-    """Return a copy of a turn, shortened to `size` characters of XML, and a notice about it.
+    """Return a copy of a turn, shortened to `size` characters of XML, and a notice about the shortening.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
     the middle of the turn are omitted.
@@ -925,7 +928,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Return the first and last events of a turn, as many as can fit into `size` characters of XML.
 
-    An event counts with little space, because the caller cuts its long texts.
+    A long text counts only with the size to which the caller may cut it.
     """
     sizes = []
     for event in events:

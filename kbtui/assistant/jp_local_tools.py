@@ -1,4 +1,4 @@
-"""JP's local tools: installs the files that define them, removes only these files, and answers calls."""
+"""Installs and removes the files that define JP's local tools, and answers calls of these tools."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def format_tool_toml(tool: ToolDefinition) -> str:
-    """Format the file that defines a tool for JP."""
+    """Return the content of the file that defines a tool for JP."""
     table: dict[str, object] = {
         # The tool is off unless a conversation enables it by name. All versions of JP understand this value.
         "enable": "explicit",
@@ -120,14 +120,14 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 
 @dataclass(frozen=True)
 class PlannedFileChange:
-    """A planned change of one file, which is made only if the file still contains `old`.
+    """A planned change of one file. The change is made only if the file's content is still `old`.
 
-    The actions `write`, `update` and `remove` change the file. The other actions leave the file as
-    it is, and `why` gives the reason:
+    `why` is an explanation for the user, or None. The actions `write`, `update` and `remove` change
+    the file. The other actions leave the file as it is:
 
     * `keep`: the file is up to date.
     * `edited`: the user has edited the file. `new` is the text that kbtui would write now.
-      `is_outdated` says whether kbtui wrote another text before the edit.
+      `is_outdated` says whether `new` differs from what kbtui wrote before the edit.
     * `taken`: kbtui did not write the file, or another file defines the tool.
     """
 
@@ -266,7 +266,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 
 
 def _read_checksum(data: bytes) -> bytes | None:
-    """Read the stored checksum of the text that kbtui wrote, which stays the same when the user edits the text."""
+    """Return the stored checksum of the text that kbtui wrote. Later edits do not change this checksum."""
     match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
     return match[1] if match else None
 
@@ -376,8 +376,8 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | Jp
     """Answer JP's call of a local tool. Both arguments are JSON objects as text.
 
     The workspace is exactly `context.root`; directories above it are not searched.
-    `context.conversation_id`, if JP passes it, is the calling conversation. Errors of kbtui become
-    answers.
+    `context.conversation_id`, if JP passes it, is the id of the calling conversation. Errors of kbtui
+    become answers.
     """
     try:
         context = _parse_json_object(context_json, "the context")
@@ -454,7 +454,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """Format a call as one line that is safe for JP's terminal, without arguments that are null."""
+    """Format a call as one line that is safe to print in JP's terminal. Null arguments are left out."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     parts = []

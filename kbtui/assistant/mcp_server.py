@@ -49,7 +49,7 @@ async def _forward_valid_messages(
     checked: MemoryObjectSendStream[Item],
     output: WriteStream[SessionMessage],
 ) -> None:
-    """Forward messages, with unpaired surrogates replaced.
+    """Forward the client's valid messages, with unpaired surrogates replaced.
 
     An invalid line, which the SDK would drop, is answered with an error.
     """
@@ -72,7 +72,7 @@ async def _forward_valid_messages(
 async def _forward_masked_messages(
     messages: MemoryObjectReceiveStream[SessionMessage], writing: WriteStream[SessionMessage]
 ) -> None:
-    """Forward messages, and mask secrets in protocol errors, because these errors quote requests."""
+    """Forward messages to the client. Mask secrets in protocol errors, because these errors quote requests."""
     async with messages, writing:
         async for item in messages:
             message = item.message
@@ -174,7 +174,7 @@ def serve_mcp(library: Library, current: str | None = None) -> int:
 
 
 async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -> None:
-    """Serve until the end of the input or a signal."""
+    """Serve until the input ends or a signal arrives."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         # The SDK reads stdin in a thread that cannot be interrupted.
@@ -193,10 +193,10 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             checked, requests = anyio.create_memory_object_stream["Item"]()
             tasks.start_soon(_forward_valid_messages, reading, checked, output)
             await server.run(requests, output, options)
-            # The input has ended. If the client no longer reads, writing would block for ever.
+            # The input has ended. If the client no longer reads the output, writing would block forever.
             loop.call_later(FINAL_READ_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
-        # The client no longer reads, so it cannot be told of an error.
+        # The client no longer reads the output, so the server cannot report an error to the client.
         pass
 
 
@@ -223,7 +223,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
 
 
 class _McpRequestHandler:
-    """Handles MCP requests in threads, a limited number at the same time."""
+    """Handles MCP requests in a limited number of threads."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
@@ -245,7 +245,7 @@ class _McpRequestHandler:
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Answer a call; only an unknown tool is a protocol error."""
+        """Answer a tool call. Only a call of an unknown tool is answered with a protocol error."""
         call = params.name, params.arguments or {}, self._library, self._current
         answer_call = partial(answer_tool_call, *call, masked=self._masked)
         try:
@@ -318,7 +318,7 @@ class _McpRequestHandler:
             except BaseException as error:
                 set_outcome = partial(done.set_exception, error)
             with contextlib.suppress(RuntimeError):
-                # If the event loop is closed, nobody waits for the result.
+                # If the event loop is closed, nobody is waiting for the result.
                 loop.call_soon_threadsafe(deliver_call_outcome, set_outcome)
 
         threading.Thread(target=run_work_and_deliver_outcome, name="call", daemon=True).start()

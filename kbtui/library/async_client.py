@@ -203,7 +203,7 @@ async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
 def create_memory_client(
     path: Path | str | None = None, settings: Settings | None = None
 ) -> MemoryClient:
-    """Return a client for the workspace around `path` (default: the current directory).
+    """Return a client for the workspace that contains `path` (default: the current directory).
 
     Reads only the settings; the client's methods read the files and the index. Raises
     `WorkspaceError` or `ConfigError`.

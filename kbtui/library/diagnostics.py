@@ -110,7 +110,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
-        f"{values['directory']}: skipped: {_format_count_finding(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
+        f"{values['directory']}: skipped: {_format_count_finding(values, 'conversation')} that JP could not read; the file TRASHED.md in each conversation's directory says why"
     ),
     "conversations_unchecked": lambda values: (
         f"{_format_count_finding(values, 'conversation')} not indexed yet and not checked; run `kbtui index`, then `kbtui doctor` again"
@@ -176,7 +176,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_gone": "{directory} was moved or deleted",
     "user_data_unusable": "bookmarks, saved searches and approvals of sources cannot be read: {detail}",
     "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
-    "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, which does not exist; write the right path into it",
+    "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, but there is no such directory; write the correct path into the file",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
 """Code of a finding -> its message with placeholders, or a function that makes the message from the values."""
@@ -205,16 +205,16 @@ FindingWithoutArea = (
     | tuple[FindingState, FindingCode, FindingValues]
     | tuple[FindingState, FindingCode, FindingValues, str | None]
 )
-"""The fields of a `DiagnosticFinding` after `area`; the last of them may be left out."""
+"""The fields of a `DiagnosticFinding` after `area`. `values` and `ref` may be left out."""
 MIN_TERMINAL_SIZE = (60, 15)
-"""The minimum size of a terminal, as (columns, rows), that gives all panes of the TUI enough space."""
+"""The smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
 """The doctor reads conversations for at most this many seconds.
 
-For the other conversations, it reports the errors that are recorded in the index.
+For the remaining conversations, the doctor reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""Of an indexed conversation with more bytes than this, the doctor only reports the errors recorded in the index."""
+"""The doctor does not read indexed conversations of more bytes than this; it reports their recorded errors."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""
@@ -378,8 +378,8 @@ def _find_nearest_existing_directory(folder: Path) -> Path:
 def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run the checks of all areas and yield their findings. Does not start an engine.
 
-    If `library` is None, only the checks that need no workspace run. The other checks read every
-    visible subject, and conversations for `READING_SECONDS` seconds.
+    If `library` is None, only the checks that need no workspace are run. The other checks read every
+    visible subject, and read conversations for at most `READING_SECONDS` seconds.
     """
     for area, check in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:
@@ -455,7 +455,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
         "archived": sum(info.archived for info in infos),
         "nested": sum(info.parent is not None for info in infos),
     }
-    # If a directory could not be read, "ok, 0" would wrongly say that there are none.
+    # If a directory could not be read, "ok, 0" would wrongly say that there are no conversations.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     yield state, "conversations_counted", counts
     for path, reason, is_unreadable, _ in strays:
@@ -482,7 +482,7 @@ def _diagnose_texts_of_conversations(
     errors = _get_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
-    # First check the conversations that are not indexed, or for which the index records an error.
+    # First check the conversations that are not indexed, and those for which the index records an error.
     for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
         is_in_time = time.monotonic() < end and info.size <= READING_BYTES
         if info.id in errors and not is_in_time:
@@ -511,7 +511,7 @@ def _diagnose_texts_of_conversations(
 def _get_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
-    """Map conversation ids to their indexing errors; None if indexing succeeded.
+    """Map the id of each indexed conversation to its indexing error, or to None if indexing succeeded.
 
     Conversations that have changed since they were indexed are left out.
     """
@@ -573,7 +573,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
         "directory": str(get_session_archive_directory()),
     }
     yield "ok", "archive_counted", values
-    # Reading all copies would take too long here; `kbtui keep check` does.
+    # Reading all copies would take too long here; `kbtui keep check` reads them.
     damaged += [one for each in kept if (one := find_session_copy_damage(each, verified=False))]
     for one in damaged:
         yield "wrong", "archive_damaged", {"file": str(one.path), "detail": one.reason}
@@ -610,10 +610,10 @@ def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea
 def _format_library_finding(values: Mapping[str, Any]) -> str:
     commit = f" from commit {values['commit'][:12]}" if values["commit"] else ""
     return (
-        f"{values['remote']} was published on {values['published_at']}{commit}: "
-        f"{format_counted_noun(values['differing'], 'subject')} of yours in another version, "
-        f"{values['only_here']:,} not published, "
-        f"{format_counted_noun(values['only_published'], 'entry', 'entries')} only there"
+        f"{values['remote']} was published on {values['published_at']}{commit}; "
+        f"your files: {format_counted_noun(values['differing'], 'subject')} in another version, "
+        f"{values['only_here']:,} not published; "
+        f"{format_counted_noun(values['only_published'], 'entry', 'entries')} only in the library"
     )
 
 
@@ -624,7 +624,7 @@ def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     found = load_source_definitions(library.workspace)
     count = len(found.sources)
     if count or not found.problems:
-        # If the file could not be read, "ok, 0" would wrongly say that there are none.
+        # If the file could not be read, "ok, 0" would wrongly say that there are no sources.
         yield "ok", "sources_counted", {"sources": count}
     for problem in found.problems:
         yield "wrong", "problem", {"detail": str(problem)}
@@ -655,7 +655,7 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", "unavailable", {"detail": str(error)}
         return
     try:
-        # The index also has hidden subjects but no disabled ones, unlike the library pane.
+        # Unlike the library pane, the index has hidden subjects. It has no disabled ones.
         counts = reader.count_catalog_rows()
         if found := find_index_damage(reader.folder):
             yield "wrong", "index_damaged", {"detail": found}

@@ -1,4 +1,4 @@
-"""What turns did to files: the changes of a conversation, and the turns that changed or read a file."""
+"""Finds the file changes made in a conversation, and the turns that changed or read a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
     class FileTurnJson(TypedDict):
-        """A `TurnTouchingFile` as JSON; `lines` are pairs of the first and the last line.
+        """A `TurnTouchingFile` as JSON. Each range in `lines` is a pair of its first and last line.
 
         `marks` are the user's marks on the turn, if it has any; front ends add them.
         """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         marks: NotRequired[list[MarkFactsJson]]
 
     class UnexplainedLinesJson(TypedDict):
-        """`UnexplainedLines` as JSON; if Git does not know the lines, all values about the commit are None."""
+        """`UnexplainedLines` as JSON. For lines without a known commit, all values about the commit are None."""
 
         lines: list[int]
         commit: str | None
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         summary: str | None
 
     class ConversationProblemJson(TypedDict):
-        """Why a conversation, or a part of it, cannot be read."""
+        """The reason why a conversation, or a part of it, cannot be read."""
 
         conversation: str
         problem: str
@@ -76,17 +76,18 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""An edit's time stamp may be up to this many seconds later than that of the commit that contains the edit."""
+"""An edit's time may be up to this many seconds later than the time of the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
-"""Conversation files with these suffixes are searched for the wanted file's names, and parsed only if they contain one.
+"""The suffixes of conversation files that are searched for the wanted file's names before parsing.
 
-This applies to the conversation files of `SCANNED_AGENTS`.
+A conversation file that contains none of the names is not parsed. This applies only to the agents in
+`SCANNED_AGENTS`.
 """
 
 
 class LineRange(NamedTuple):
-    """Lines of a file, counted from 1; both ends are included."""
+    """A range of lines in a file, counted from 1. Both ends are included."""
 
     first: int
     last: int
@@ -108,7 +109,7 @@ class TurnTouchingFile(NamedTuple):
 
     * `request` is what the user asked in the turn; "" if the turn has no request.
     * `actions` are the turn's actions on the file, in order. If the user asked for lines, `actions`
-      has only those that wrote some of these lines, and `lines` are the lines that they wrote.
+      has only the actions that wrote some of these lines, and `lines` has the ranges that they wrote.
     * `time` is the time of the last action; None if the agent stores no times.
     """
 
@@ -124,7 +125,7 @@ class TurnTouchingFile(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The reference of the first action's call, or of the turn."""
+        """The reference of the first action's call, or of the turn if there is no call."""
         call = self.actions[0].call if self.actions else None
         return str(make_conversation_ref(self.conversation, self.turn, call))
 
@@ -170,7 +171,7 @@ class TurnTouchingFile(NamedTuple):
 
 
 class UnexplainedLines(NamedTuple):
-    """Lines that no turn wrote, and the commit that they come from. The commit is None if Git does not know them."""
+    """Lines that no turn wrote, and the commit that they come from. `commit` is None if no commit is known."""
 
     lines: LineRange
     commit: LineOrigin | None
@@ -188,11 +189,11 @@ class UnexplainedLines(NamedTuple):
 
 
 class FileTurnHistory(NamedTuple):
-    """The turns that changed or read a file, newest first; or those that wrote some of its lines.
+    """The turns that changed or read a file or, if lines were requested, wrote these lines; newest first.
 
     `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths
-    before it was moved. `problems` has the conversations that cannot be read completely, with the
-    reasons; their missing turns may have changed or read the file.
+    before it was moved. `problems` maps the id of each conversation that cannot be read completely
+    to the reason. Turns that could not be read may also have changed or read the file.
     """
 
     path: str
@@ -209,7 +210,7 @@ class FileTurnHistory(NamedTuple):
         return _format_line_range(self.lines)
 
     def as_json(self) -> FileTurnHistoryJson:
-        """Return the answer as JSON."""
+        """Return the history as JSON."""
         return {
             "path": self.path,
             "lines": [self.lines.first, self.lines.last] if self.lines else None,
@@ -223,7 +224,7 @@ class FileTurnHistory(NamedTuple):
 
 
 def format_line_ranges(ranges: Sequence[LineRange]) -> str:
-    """Return `line 3` or `lines 3-5, 9`."""
+    """Return ranges of lines as text, such as `line 3` or `lines 3-5, 9`."""
     is_single = len(ranges) == 1 and ranges[0].first == ranges[0].last
     return f"{'line' if is_single else 'lines'} {', '.join(map(_format_line_range, ranges))}"
 
@@ -236,7 +237,7 @@ _UNEXPLAINED_MAX = 5
 
 
 def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
-    """Yield a message about the lines from each commit that no turn wrote, and one about lines that are not committed."""
+    """Yield messages about lines that no turn wrote: one for each commit, and one for uncommitted lines."""
     by_commit: dict[str | None, list[UnexplainedLines]] = {}
     for one in unexplained:
         by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
@@ -257,7 +258,7 @@ def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[
 def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActivity]:
-    """Return what each turn of a conversation did, by turn number."""
+    """Map the number of each turn of a conversation to the turn's activity."""
     from kbtui.citations.file_changes import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
@@ -276,9 +277,9 @@ def collect_turn_activities(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that looks up in Git the text of a file at a given time; None if there is no repository.
+    """Return a function that finds the text of a file at some time in Git; None if there is no repository.
 
-    Paths are relative to the workspace.
+    The function takes a path relative to the workspace.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -302,9 +303,9 @@ def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | N
 def list_files_used_by_call(
     workspace: Workspace, conversation: Conversation, ref: Ref, line: int = 0
 ) -> list[FileUsedByCall]:
-    """Return the files that a call or a whole turn read or changed, and that still exist.
+    """Return the existing files that a call or a whole turn read or changed.
 
-    Changed files come first. `line` is the number of a line right after the change, by default of
+    Changed files come first. `line` is the number that a line had right after the change; 0 means
     the first changed line. Each result has the current number of this line.
     """
     activity = collect_turn_activities(workspace, conversation).get(ref.turn or 0)
@@ -359,8 +360,8 @@ def blame_file(
 
     `name` is relative to `directory` or to the workspace. If `lines` are given, only find the turns
     whose edits wrote these lines of the current file. Raises `NothingFound` for a directory, for a
-    missing file that no turn has read or changed, and for lines that the file does not have. Raises
-    `UsageError` for an invalid path or range.
+    missing file that no turn has read or changed, and for lines after the end of the file.
+    Raises `UsageError` for an invalid path or range.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -418,7 +419,7 @@ def blame_file_or_subject(
 
     `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If it
     ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines. Raises the
-    errors of `blame_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
+    same errors as `blame_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
     `UsageError`.
     """
     path, lines = split_file_name_and_lines(workspace, name, directory)
@@ -507,13 +508,13 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
 
 
 class _FileNames:
-    """The paths that a file has had, each with the time at which the next path replaced it (None for the current path)."""
+    """The paths that a file has had, each with the time when the next path replaced it (None: the current path)."""
 
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
 
     def add_earlier_name(self, name: str, until: float | None) -> bool:
-        """Add an earlier name. Return whether it is new."""
+        """Add a name that the file had until the time `until`. Return whether the name is new."""
         if name in self.until:
             return False
         self.until[name] = until
@@ -538,7 +539,7 @@ def _resolve_named_path(
     if not name.strip() or "\0" in name:
         raise UsageError("this is not the path of a file", where=name)
     candidates = [os.path.join(base, name) for base in (directory, root) if base]  # noqa: PTH118
-    # A name such as ../a.py can only be meant relative to the directory, even if the file is gone.
+    # A name such as ../a.py can only be relative to the directory, even if the file is gone.
     default = candidates[0] if name.startswith(("./", "../")) else candidates[-1]
     checks = (os.path.isfile, os.path.exists)
     existing = (one for is_there in checks for one in candidates if is_there(one))
@@ -554,9 +555,9 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
 def _find_turns_with_actions_on_file(
     workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
 ) -> tuple[list[TurnTouchingFile], dict[str, str]]:
-    """Return the turns with an action on the file, newest first, and the problems of conversations by id.
+    """Return the turns that acted on a file, newest first, and a mapping from conversation ids to problems.
 
-    If a turn moved the file, its earlier path is added to `names`.
+    If a turn moved the file, the file's earlier path is added to `names`.
     """
     from kbtui.conversations.conversation_repository import list_conversations
 
@@ -633,7 +634,7 @@ def _read_actions(
 
 
 class _LearnedSubjectFiles:
-    """Finds the files of the subjects that turns were given by the tool `learn`."""
+    """Finds the files of the subjects that the tool `learn` gave to turns."""
 
     def __init__(self, workspace: Workspace, shorten_path: Callable[[str], str]) -> None:
         self._workspace, self._shorten_path = workspace, shorten_path
@@ -653,8 +654,8 @@ class _LearnedSubjectFiles:
     def list_slugs(self, paths: Iterable[str]) -> set[str]:
         """Return the last part of the slug of each file in `paths` that can be a subject.
 
-        Paths are relative to the workspace. Call this before `iterate_reads`, which only yields
-        files that were passed here.
+        Paths are relative to the workspace. Call this method before `iterate_reads`, which uses the
+        paths that were passed here.
         """
         topics = self._targets.knowledge.topics.values() if self._targets else ()
         slugs = set()
@@ -739,10 +740,10 @@ class _FileNameScanner:
         self._is_too_short = any(len(needle) < 3 for needle in self._plain_and_coded)
 
     def may_contain_name(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation may contain the name.
+        """Return whether a conversation may contain one of the names.
 
-        Also returns True if the conversation's file cannot be searched or lacks its end, because
-        the name could be there.
+        The result is also True if the conversation's file cannot be searched or is cut off, because
+        the part that was not searched could contain a name.
         """
         from kbtui.files import iterate_regular_file_blocks
 
@@ -791,7 +792,7 @@ class _EditsToFile:
         wanted: Iterable[int],
         origins: dict[int, LineOrigin],
     ) -> dict[int, int]:
-        """Map the index of each line to the index of the edit that wrote the line.
+        """Map the index of each wanted line that a turn wrote to the index of the edit that wrote the line.
 
         For a line from a commit, the committed text is compared with the edits before the commit.
         For any other line, the current text is compared with all edits.
@@ -890,7 +891,7 @@ def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRa
 def _list_line_origins(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Map the index of each line to its origin, except lines that differ from the current commit."""
+    """Map the index of each line to the line's origin. Lines that differ from the current commit are left out."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []
@@ -911,7 +912,7 @@ def _list_line_origins(
 def _list_unexplained_lines(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[UnexplainedLines]:
-    """Join adjacent lines from the same commit into ranges. `indices` count from 0 and ascend."""
+    """Return ranges of adjacent lines from the same commit. `indices` are counted from 0 and ascending."""
     found: list[UnexplainedLines] = []
     for index in indices:
         origin = origins.get(index)

@@ -1,4 +1,4 @@
-"""Gives all threads access to a workspace's index and engine, and to the engine's events."""
+"""Gives the threads of this process access to a workspace's index, the engine, and the engine's events."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""After an engine did not answer, this process does not connect to it for this many seconds."""
+"""After an engine has failed to answer, this process does not connect to it again for this many seconds."""
 STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
 """How many seconds a call waits by default for the first index."""
 PATIENCE_SECONDS = 60.0
-"""Calls wait for a temporary index at most until this many seconds after its building began."""
+"""Calls stop waiting for a temporary index this many seconds after its construction began."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -85,7 +85,7 @@ class CallCancellation:
 
 
 def get_current_cancellation() -> CallCancellation:
-    """Return the cancellation of the current call in this thread, or a new one."""
+    """Return the cancellation of the current call in this thread, or a new one if there is none."""
     found = getattr(CallCancellation._of_thread, "value", None)
     return found if isinstance(found, CallCancellation) else CallCancellation()
 
@@ -102,11 +102,11 @@ class IndexAndEngineAccess:
         self._reader: IndexReader | None = None
         self._idle_clients: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
-        """The last error of an engine that did not answer, and the time of the error."""
+        """The last error from an engine that failed to answer (None if there was none), and the time of this error."""
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The variables for agents' directories whose values are different in the engine."""
+        """The environment variables that name agents' directories and have other values in the engine."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -118,7 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A notice if engine and client use different directories of agents, otherwise no notice."""
+        """A list with a notice if the engine and this client use different agents' directories; otherwise []."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
@@ -195,7 +195,7 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine. If it failed to answer a moment ago, raise the same error at once."""
+        """Connect to the engine. If the engine recently failed to answer, raise that error again at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -230,7 +230,7 @@ class IndexAndEngineAccess:
     def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
         """Record that the engine cannot be reached.
 
-        If this client has a temporary index, update it, and wait for that at most `wait` seconds.
+        If this client has a temporary index, update it, and wait at most `wait` seconds for the update.
         """
         self.index_behind_notice = Notice(
             "index_behind", make_engine_unavailable_notice_values(error)
@@ -324,7 +324,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """How many more seconds a call should wait until this index is up to date with the files."""
+        """For how many more seconds a call should wait for this index to be up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
@@ -334,9 +334,9 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """Notices that this index is temporary, with the reason why kbtui uses it.
+        """Notices that say that this index is temporary, and why kbtui uses it.
 
-        If the configuration is invalid, a further notice says so.
+        If the configuration is invalid, another notice says so.
         """
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
@@ -362,7 +362,7 @@ class PrivateIndex:
             ) from error
 
     def update_from_files(self, seconds: float) -> None:
-        """Update the index from the files. Wait at most `seconds` until the index is up to date."""
+        """Update the index from the files. Wait at most `seconds` seconds until the index is up to date."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1
@@ -370,7 +370,7 @@ class PrivateIndex:
         self.wait_until_up_to_date(seconds)
 
     def wait_until_up_to_date(self, seconds: float) -> None:
-        """Wait at most `seconds` until the index is up to date. Raises `Cancelled`."""
+        """Wait at most `seconds` seconds until the index is up to date. Raises `Cancelled`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:

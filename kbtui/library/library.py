@@ -1,8 +1,8 @@
 """`Library`: one workspace with its files, index, engine and citations.
 
 The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
-the context manager. The other methods are for kbtui's front ends. All calls block, and may come
-from any thread. A call inside a `CallCancellation` can be cancelled from another thread.
+the context manager. The other methods are for kbtui's front ends. All methods block, and any
+thread may call them. A call inside a `CallCancellation` can be cancelled from another thread.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""The maximum time in seconds that a call waits until the engine has rebuilt a damaged index."""
+"""The maximum time in seconds that a call waits for the engine to rebuild a damaged index."""
 UPDATE_SECONDS = 10.0
-"""The maximum time in seconds that a call waits until the index is up to date with the files."""
+"""The maximum time in seconds that a call waits for the index to be brought up to date with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -94,8 +94,8 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 def load_checked_settings() -> Settings:
     """Load the settings, and check the names of agents in them. Raises `ConfigError`.
 
-    `load_settings` does not check these names, because the formats of other packages would have to
-    be loaded first.
+    `load_settings` does not check these names, because a check requires loading the conversation
+    formats that other packages provide.
     """
     settings = load_settings()
     if settings.conversations:
@@ -111,7 +111,7 @@ class Library(ReferenceReader):
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
-        """The notice that the index was repaired. The next answer will contain this notice."""
+        """A notice that the index was repaired, to be added to the next answer; None if there was no repair."""
 
     @cached_property
     def _all_projects(self) -> AllProjectsSearch:
@@ -161,8 +161,9 @@ class Library(ReferenceReader):
     ) -> list[ConversationInfo]:
         """Return all conversations like `list_conversations`, but without `events_count`.
 
-        `known` maps ids to the results of an earlier call. Conversations whose files have not changed
-        since that call are not read again. Of the others, only the metadata and the last event are read.
+        `known` maps conversation ids to the results of an earlier call. A conversation whose files have
+        not changed since that call is not read again. For every other conversation, only the metadata
+        and the last event are read.
         """
         from kbtui.conversations import conversation_repository
 
@@ -183,7 +184,7 @@ class Library(ReferenceReader):
         ).read_conversation_tools_and_models(info)
 
     def list_agents_except_jp(self) -> list[str]:
-        """Return the names of the other agents whose conversations the settings choose."""
+        """Return the names of the agents other than JP whose conversations are enabled in the settings."""
         from kbtui.conversations import conversation_repository
 
         formats = conversation_repository.list_enabled_conversation_formats()
@@ -196,7 +197,7 @@ class Library(ReferenceReader):
         return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation. Return None if it must be loaded in full."""
+        """Load the first turns of a long conversation. Return None if the conversation must be loaded in full."""
         from kbtui.conversations import conversation_repository
 
         return conversation_repository.get_conversation_format(info).load_conversation_beginning(
@@ -204,9 +205,9 @@ class Library(ReferenceReader):
         )
 
     def update_index(self, wait: float = UPDATE_SECONDS) -> None:
-        """Have the engine update the index, and wait for that at most `wait` seconds.
+        """Have the engine update the index, and wait at most `wait` seconds for the update.
 
-        If no engine is available, this process updates its temporary index, if it has one.
+        If no engine is available, any temporary index of this process is updated instead.
         """
         from kbtui.engine import search_service
 
@@ -229,7 +230,7 @@ class Library(ReferenceReader):
         self.call_engine(lambda client: client.send_request("prefer", entry=entry_id))
 
     def set_embedding_paused(self, is_paused: bool) -> None:
-        """Have the engine pause the embedding of passages, or continue it. The engine remembers this."""
+        """Have the engine pause or continue embedding passages. The engine remembers this choice."""
         self.call_engine(lambda client: client.send_request("pause", paused=is_paused))
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
@@ -280,7 +281,7 @@ class Library(ReferenceReader):
         )
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
-        """Call `query` with a reader. If the index is damaged, have the engine rebuild it, and call `query` again."""
+        """Call `query` with an index reader. If the index is damaged, have the engine rebuild it, and try again."""
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         reader = self.open_index_reader()
@@ -297,7 +298,7 @@ class Library(ReferenceReader):
         return query(self.open_index_reader())
 
     def _request_index_repair(self, found: str) -> None:
-        """Have the engine rebuild a damaged index. Raises `IndexUnavailable` if that fails."""
+        """Have the engine rebuild an index with the damage `found`. Raises `IndexUnavailable` on failure."""
         reason = "it is a temporary index of this process"
         if not self.is_index_private:
             try:
@@ -498,7 +499,7 @@ class Library(ReferenceReader):
             log.log_opened_hit(opened)
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that cite a reference's target, and, for a conversation or turn, what it cites.
+        """Find the turns that cite the target of `ref`. For a conversation or turn, also find what it cites.
 
         `ref` can also be the path of a file, relative to the workspace or to the current directory.
 
@@ -509,23 +510,23 @@ class Library(ReferenceReader):
         return self.find_citations(ref)
 
     def find_citation(self, key: CitationKey) -> Citation:
-        """Find a citation of an existing conversation; raises `NothingFound`."""
+        """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
         from kbtui.library.subject_versions import find_citation
 
         return find_citation(self, key)
 
     def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
-        """Read the text of a subject that a citing turn was given, and the text of the subject now.
+        """Return the subject text that a citing turn was given, and the subject's current text.
 
-        Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
-        it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
+        Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
+        the text that the turn was given is unknown. Raises `KbtuiError` if the subject cannot be read.
         """
         from kbtui.library.subject_versions import read_given_and_current_text
 
         return read_given_and_current_text(self, cite)
 
     def find_renamed_subject(self, name: str) -> Ref | None:
-        """Return the current reference of a missing subject that was renamed according to Git; otherwise None."""
+        """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
         from kbtui.library.subject_versions import find_renamed_subject
 
         try:
@@ -535,10 +536,9 @@ class Library(ReferenceReader):
         return find_renamed_subject(self, ref) if ref.kind == "subject" else None
 
     def read_subject_history(self, ref: Ref) -> SubjectHistory:
-        """Return the versions of a subject, and its current reference, which is new if it was renamed.
+        """Return the versions of a subject, and the reference that the subject has now.
 
-        Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of
-        it is known.
+        Raises `NothingFound` if the subject is disabled, or if it is missing and has no known version.
         """
         from kbtui.library.subject_versions import read_subject_history
 
@@ -600,11 +600,12 @@ class Library(ReferenceReader):
         return ref
 
     def marks(self, conversation: str | None = None) -> list[PlacedMark]:
-        """Return all marks, or those of one conversation, newest first, with the places of their texts.
+        """Return all marks, or the marks of one conversation, newest first, with the places of their texts.
 
         `conversation` can also be a reference to a turn or call; only the marks of that turn or
-        call are then returned. A mark whose text cannot be found has no `place`; it is selected by
-        the turn and call that are stored in it. Raises `UsageError` for an invalid reference.
+        call are then returned. A mark whose text cannot be found has no `place`; the turn
+        and call stored in such a mark decide whether it is returned. Raises `UsageError` for an
+        invalid reference.
         """
         if conversation is None:
             return self._marks.list_placed_marks()
@@ -622,11 +623,11 @@ class Library(ReferenceReader):
         ]
 
     def unmark(self, mark_id: str) -> bool:
-        """Remove a mark by its id; return False if there is none."""
+        """Remove the mark with this id. Return False if there is no such mark."""
         return self._marks.remove_mark(mark_id)
 
     def find_marks(self, text: str) -> list[PlacedMark]:
-        """Return the mark with this id, or the marks on the turn or call that a reference names.
+        """Return the mark whose id is `text`, or the marks on the turn or call that the reference `text` names.
 
         A mark whose text cannot be found belongs to no turn, so only its id finds it. Raises
         `NothingFound` if there is no mark.
@@ -634,7 +635,7 @@ class Library(ReferenceReader):
         return self._marks.find_marks(text)
 
     def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
-        """Return the marks on the turns that references to turns or calls name.
+        """Return the marks on the turns that `refs` name. Each reference names a turn or a call.
 
         Other references are ignored. If the marks cannot be read, the result has a notice.
         """
@@ -643,7 +644,7 @@ class Library(ReferenceReader):
         return find_marks_of_turns(self.workspace, refs)
 
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
-        """Return the marks on each turn of a loaded conversation, or a notice that they cannot be read."""
+        """Return the marks on each turn of a loaded conversation, or a notice that the marks cannot be read."""
         return self._marks.map_marks_by_turn(conversation)
 
     @cached_property
@@ -657,8 +658,8 @@ class Library(ReferenceReader):
     ) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
-        Returns a function that stops the thread. The thread starts the engine, and restarts it
-        whenever it has ended. `EngineEvent` describes the events.
+        Returns a function that stops the thread. The thread starts the engine, and restarts the
+        engine whenever it has ended. `EngineEvent` describes the events.
         """
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 

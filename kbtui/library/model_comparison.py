@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BEST_HITS = 10
-"""How many hits of each model are compared for a query."""
+"""The number of best hits of each model that are compared for a query."""
 PROGRESS_SECONDS = 5.0
-"""How many seconds pass between two reports of the progress."""
+"""The minimum number of seconds between two progress reports."""
 
 
 class ModelFactsJson(TypedDict):
     """The measured facts about one model.
 
-    `size` is in bytes. `passages_per_second` is the speed on one or more cores.
-    `seconds_for_all` is how long this machine needs, at this speed, to embed all passages of the workspace.
+    `size` is in bytes. `passages_per_second` is the speed of embedding on one or more cores.
+    `seconds_for_all` is the time that embedding all passages of the workspace takes at this speed.
     """
 
     source: str
@@ -52,10 +52,11 @@ class ModelFactsJson(TypedDict):
 
 
 class ComparedQueryJson(TypedDict):
-    """The agreement of both models on a query: the share of common hits among the best ones, from 0 to 1.
+    """How far both models agree on a query.
 
-    `current` and `other` are the references of the best hits that only the current or only the
-    other model has.
+    `agreement` is the share of the best hits that both models have in common, from 0 to 1. `current`
+    has the references of the best hits that only the current model found, and `other` has those that
+    only the other model found.
     """
 
     query: str
@@ -68,7 +69,7 @@ class ComparedQueryJson(TypedDict):
 class ModelQualityJson(TypedDict):
     """How well a model ranks the passages that the user opened: means over queries, from 0 to 1.
 
-    `ndcg` is nDCG@10. `hit_rate` is the share of queries with an opened passage among the best ten.
+    `ndcg` is nDCG@10. `hit_rate` is the share of queries with an opened passage among the ten best hits.
     """
 
     ndcg: float
@@ -76,7 +77,7 @@ class ModelQualityJson(TypedDict):
 
 
 class OpenedHitsQualityJson(TypedDict):
-    """The quality of both models.
+    """The quality of both models, measured with the hits that the user opened.
 
     `queries` is the number of queries with an opened hit that still exists.
     """
@@ -89,7 +90,7 @@ class OpenedHitsQualityJson(TypedDict):
 class ModelComparisonJson(TypedDict):
     """A comparison of the current model with another one.
 
-    Of `all_passages` passages, `passages` were embedded. `quality` is None if the query log has no
+    `passages` is how many of the `all_passages` passages were embedded. `quality` is None if the query log has no
     opened hit that still exists.
     """
 
@@ -138,7 +139,7 @@ def compare_models(
     opened = _list_opened_chunks(log)
     queries = _list_logged_queries(log, [*opened], max_queries)
     passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
-    # Load both models first: a model that cannot be loaded is reported before the long part.
+    # Load both models first: a model that cannot be loaded is reported before the slow part.
     loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
     measured = []
     for one in loaded:
@@ -209,7 +210,10 @@ def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
 
 
 def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> list[str]:
-    """Return at most `limit` queries without their filters: `first`, then the most frequent of the last year."""
+    """Return at most `limit` logged queries, with their filters removed.
+
+    The queries in `first` come first, then the most frequent queries of the last year.
+    """
     logged = log.compute_search_statistics(days=365, limit=limit).top
     texts = [one.query for one in logged if extract_line_expression(one.query) is None]
     spoken = dict.fromkeys([*first, *(parse_query(text).spoken for text in texts)])
@@ -225,9 +229,9 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
 def _sample_passages(
     reader: IndexReader, limit: int, wanted: Collection[str]
 ) -> tuple[list[_SampledPassage], int]:
-    """Return at most `limit` evenly spaced passages that get a vector, and the number of all such passages.
+    """Return at most `limit` evenly spaced passages, and the total number of passages that get a vector.
 
-    The chunks in `wanted` that still exist are added to the passages.
+    The chunks in `wanted` that still exist are returned in addition to these passages.
     """
     with closing(CatalogDatabase(Path(reader.folder) / "catalog.sqlite")) as catalog:
         numbers = [number for number, _, _ in catalog.iterate_chunks_to_embed()]
@@ -330,7 +334,7 @@ def _measure_model(
 
 
 def _rank_passages(measured: _MeasuredModel) -> Any:
-    """Return a row for each query with the positions of the passages that are most similar to the query, best first."""
+    """Return one row for each query: the positions of the passages most similar to the query, best first."""
     similarities = measured.queries @ measured.passages.T
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]
 

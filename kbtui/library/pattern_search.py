@@ -1,4 +1,4 @@
-"""Searches subjects and conversations line by line for a regular expression, and answers as a search does."""
+"""Searches subjects and conversations line by line for a regular expression. Each matching line is a hit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PATTERN_SEARCH_SECONDS = 10
 """A search for a regular expression stops after this many seconds."""
 MAX_LINES_OF_ENTRY = 50
-"""At most this many matching lines of one subject or conversation are hits."""
+"""The maximum number of hits in one subject or conversation."""
 
 
 def search_lines_by_pattern(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ReferenceReader(IndexAndEngineAccess):
-    """Reads the targets of references."""
+    """Reads the targets of references, and finds citations."""
 
     def load_knowledge(
         self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
@@ -45,7 +45,7 @@ class ReferenceReader(IndexAndEngineAccess):
         """Parse a reference that a user typed; its topic can be an id or a title.
 
         A conversation's id can be shortened to its beginning. A text that is both a shortened id and the
-        name of a topic means the topic.
+        name of a topic is read as the topic.
         """
         from kbtui.conversations.conversation_repository import parse_entered_reference
 
@@ -93,7 +93,7 @@ class ReferenceReader(IndexAndEngineAccess):
         if found is not None and found.disabled:
             message = f"the subject {ref.slug!r} of the topic {topic.id!r} is disabled"
             raise NothingFound(
-                message, hint="`disabled` in the configuration of the topic names it"
+                message, hint="`disabled` in the topic's configuration lists this subject"
             )
         if found is None:
             hint = (
@@ -103,7 +103,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return found
 
     def find_subject_of_file(self, path: str) -> Subject | None:
-        """Return the subject in this file, even if it is disabled; None if the file is not a subject."""
+        """Return the subject stored in a file, even if it is disabled; None if the file is not a subject."""
         return self._make_citation_target_lookup({}).subjects_by_path.get(path)
 
     def read_subject_text(self, subject: Subject) -> str:
@@ -121,10 +121,10 @@ class ReferenceReader(IndexAndEngineAccess):
         )
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
-        """Return the listing of a topic, or some of its subjects, as the tool `learn` does.
+        """Return a topic's list of subjects, or the texts of some subjects, as the tool `learn` does.
 
-        `topic` is an id or a title. `subjects` are slugs and globs; without them, the listing is
-        returned. Raises `NothingFound` if the tool reports an error, for example because there is
+        `topic` is an id or a title. `subjects` are slugs and globs; if there are none, the list
+        is returned. Raises `NothingFound` if the tool reports an error, for example because there is
         no such topic.
         """
         wanted = subjects if isinstance(subjects, str) else list(subjects)
@@ -163,7 +163,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return "\n".join(lines[first - 1 : last])
 
     def _format_conversation_text(self, ref: Ref) -> str:
-        # A search without an engine imports this module and must not wait for `dataclasses`.
+        # A search without an engine imports this module, and must not wait for `dataclasses`.
         from dataclasses import replace
 
         from kbtui.conversations.models import format_event_text
@@ -202,14 +202,14 @@ class ReferenceReader(IndexAndEngineAccess):
 
         `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If
         it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
-        Raises the errors of `blame_file`.
+        Raises the same errors as `blame_file`.
         """
         from kbtui.library.file_history import blame_file_or_subject
 
         return blame_file_or_subject(self.workspace, name, directory)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
-        """Return the citations of a conversation with the current titles of the cited entries and files."""
+        """Return the citations that a conversation makes, with the current titles of the cited entries and files."""
         from kbtui.citations import extract_citations
         from kbtui.conversations import conversation_repository
 
@@ -301,7 +301,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names under which citations store a target, its chunk id or None, and whether it is missing."""
+        """Return the names that citations use for a target, its chunk id or None, and whether it is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -369,10 +369,10 @@ class ReferenceReader(IndexAndEngineAccess):
         return self.extract_citations(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
-        """Parse a reference or the path of a file.
+        """Parse a text that is either a reference or the path of a file.
 
-        A text that is no reference, or that names a missing topic or subject, counts as a path if
-        possible.
+        A text that is not a reference, or that names a missing topic or subject, is read as a path
+        if possible.
         """
         ref = None
         try:
@@ -382,7 +382,7 @@ class ReferenceReader(IndexAndEngineAccess):
             return ref
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
-                raise  # a conversation of another workspace
+                raise  # the reference names a conversation of another workspace
             if (path := self._find_cited_file(text)) is not None:
                 return path
             if ref is None or ref.kind == "topic":
@@ -390,10 +390,10 @@ class ReferenceReader(IndexAndEngineAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return the target of citations that a path names, or None.
+        """Return the citation target that a path names, or None.
 
-        For the path of a subject, return its reference. For any other path, return the path if the
-        file exists in the workspace or if a turn has read it.
+        For the path of a subject, return the subject's reference. For any other path, return the
+        path itself if the file exists in the workspace or if a turn has read the file.
         """
         from pathlib import Path
 
@@ -429,7 +429,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 def _add_citation_states(
     citations: Iterable[Citation], targets: CitationTargetLookup
 ) -> Iterator[Citation]:
-    """Yield the citations; those of subjects with their states."""
+    """Yield `citations`, with a state added to each citation of a subject."""
     from kbtui.citations.citation_state import find_citation_state
 
     read_subject = cache(partial(open_cited_subject, targets.knowledge))
@@ -498,7 +498,7 @@ def _is_workspace_file_missing(root: Path, path: str) -> bool:
 
 
 def _suggest_similar_subject(knowledge: KnowledgeBase, ref: Ref) -> str | None:
-    """Return a hint with the subject whose name is most similar to a reference, or None."""
+    """Return a hint that suggests the subject whose name is most similar to `ref`; None if there is none."""
     from difflib import get_close_matches
 
     known = [

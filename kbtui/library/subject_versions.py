@@ -1,4 +1,4 @@
-"""Reads the text of a subject that a turn was given, its text now, and its earlier versions."""
+"""Finds the subject text that a turn was given, the subject's current text, and its earlier versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class GivenAndCurrentText(NamedTuple):
-    """The text of a subject that a turn was given, and its text now (None if the subject is gone).
+    """The subject text that a turn was given, and the subject's current text (None if the subject is gone).
 
     Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
     given only a part of the subject, `now` is the corresponding part of the current text. If the
@@ -59,13 +59,13 @@ class GivenAndCurrentText(NamedTuple):
 
 
 class SubjectVersion(NamedTuple):
-    """A text that a subject had.
+    """One version of a subject's text.
 
-    `commit`, `author` and `summary` are None for a version without a commit, which is the current
-    text or a text from a conversation. `time` is when the version was committed, changed or first
-    given, in seconds since 1970. If `has_text` is false, the version is binary or too large, and
-    `text` is empty. `given_to` are the references of the turns that were given this version, newest
-    first.
+    `commit`, `author` and `summary` are None for a version that is not from a commit: the current
+    text, or a text from a conversation. `time` is when the version was committed, changed or first
+    given to a turn, in seconds since 1970. If `has_text` is false, the version is binary or too
+    large, and `text` is empty. `given_to` has the references of the turns that were given this
+    version, newest first.
     """
 
     text: str
@@ -86,7 +86,7 @@ class SubjectVersion(NamedTuple):
 class SubjectHistory(NamedTuple):
     """The versions that a subject had, newest first.
 
-    `ref` is the current reference, which is not the requested one if the subject was renamed.
+    `ref` is the current reference. It differs from the requested one if the subject was renamed.
     `problem` says why the current text cannot be read; it is None if the text can be read or does
     not exist.
     """
@@ -97,18 +97,18 @@ class SubjectHistory(NamedTuple):
 
 
 def find_citation(reader: ReferenceReader, key: CitationKey) -> Citation:
-    """Find a citation of an existing conversation; raises `NothingFound`."""
+    """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
     for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
         if cite.key == key:
             return cite
-    raise NothingFound(f"the turn does not cite {key.target} any more", where=key.conversation)
+    raise NothingFound(f"the turn no longer cites {key.target}", where=key.conversation)
 
 
 def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> GivenAndCurrentText:
-    """Read the text of a subject that a citing turn was given, and the text of the subject now.
+    """Return the subject text that a citing turn was given, and the subject's current text.
 
-    Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
-    it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
+    Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
+    the text that the turn was given is unknown. Raises `KbtuiError` if the subject cannot be read.
     """
     given = cite.given or find_citation(reader, cite.key).given
     if given is None:
@@ -129,7 +129,7 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
 
 
 def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
-    """Return the versions of a subject, newest first, each with the turns that were given it.
+    """Return the versions of a subject, newest first, each with the turns that were given this version.
 
     Versions come from Git, if the subject is in a repository, and from conversations in which a
     turn was given the whole subject. A turn that was given only a part is listed with the newest
@@ -137,8 +137,7 @@ def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
     renamed, the result is the history of the renamed subject. If the subject no longer exists, none
     of the versions is current.
 
-    Raises `NothingFound` if the subject is disabled, or if it does not exist and no version of it
-    is known.
+    Raises `NothingFound` if the subject is disabled, or if it is missing and has no known version.
     """
     try:
         subject = reader.find_subject(ref)
@@ -158,7 +157,7 @@ def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
 
 
 def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
-    """Return whether a subject that was not found may be deleted, and is not just disabled."""
+    """Return whether a subject that was not found may have been deleted, rather than disabled."""
     knowledge = reader.load_knowledge()
     topic = knowledge.topics.get(ref.topic or "")
     is_disabled = topic is not None and not topic.enable
@@ -173,7 +172,7 @@ def _add_given_versions(
 ) -> list[SubjectVersion]:
     """Add the versions that only conversations contain; return all versions with the turns that were given them.
 
-    `refs` are all references that the subject had. `relative` is the subject's path in its topic;
+    `refs` are all references that the subject has had. `relative` is the subject's path in its topic;
     None if unknown.
     """
     cites = _list_citations_with_given_texts(reader, refs)
@@ -188,10 +187,10 @@ def _add_given_versions(
 
 
 class _VersionHistory:
-    """The versions of a subject, to which turns are added in the order of their time.
+    """The versions of a subject, to which turns are added in chronological order.
 
-    A text that is known only from turns becomes a version. If turns were given the same text before
-    and after another text, it becomes two versions.
+    A text that is known only from turns becomes a version. If turns were given a text both before
+    and after a different text, that text becomes two versions.
     """
 
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
@@ -206,7 +205,7 @@ class _VersionHistory:
         )
 
     def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
-        """Add a turn to the version that it was given; if there is none, make a new version from the given text."""
+        """Add a turn to the version that it was given. If a whole text matches no version, make a new version."""
         time = timestamp.timestamp() if timestamp else None
         while time is not None and self._commits and self._commits[0][0] <= time:
             self._latest = -self._commits.pop(0)[1]
@@ -224,12 +223,12 @@ class _VersionHistory:
             self._latest = found
 
     def _find_version(self, given: GivenText, time: float | None) -> int | None:
-        """Return the index of the version that a turn was given; None if it is not known yet.
+        """Return the index of the version that a turn was given; None if no version matches.
 
-        The version that the subject had just before the turn is preferred. If the text of that
-        version differs, committed versions are compared. If the turn has no time, or was given only
-        a part of a text, all versions are compared. Of several matching versions, the newest one
-        that is not newer than the turn is chosen.
+        The version that the subject had just before the turn is preferred. If that version does not
+        match, the committed versions are compared. All versions are compared if the turn has no
+        time, or was given only a part of a text. If several versions match, the newest one that is
+        not newer than the turn is chosen.
         """
         stored = given.make_stored_form()
         if self._latest is not None and self._has_text(self._latest, given, stored):
@@ -261,7 +260,7 @@ class _VersionHistory:
         )
 
     def _get_text_of_subject(self, given: GivenText) -> str:
-        """Return the text of the subject in a given text, without what `learn` added."""
+        """Return the subject's own text from a given text, without what the tool `learn` added."""
         is_prose = (
             self._relative is not None
             and ComparableSubjectText(given.text, self._relative).is_prose
@@ -269,7 +268,7 @@ class _VersionHistory:
         return normalize_text(given.text) if is_prose else given.text_without_fence
 
     def list_versions(self) -> list[SubjectVersion]:
-        """Return the versions, newest first. The turns of each version are sorted in the same way."""
+        """Return the versions, newest first. The turns of each version are also sorted, newest first."""
         self._merge_latest_with_current_version()
         versions = [
             one._replace(given_to=tuple(dict.fromkeys(reversed(given))))
@@ -279,7 +278,7 @@ class _VersionHistory:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """Merge the last version with the current version if it is known only from turns and has the current text."""
+        """Merge the latest version into the current one if it is known only from turns and has the same text."""
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:
@@ -295,7 +294,7 @@ class _VersionHistory:
 
 
 def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
-    """Return the current reference of a missing subject that was renamed according to Git; otherwise None."""
+    """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
     later = history.find_later_path(path) if history is not None and path is not None else None
@@ -310,7 +309,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return three values: versions, earlier references in the topic, and why the current text cannot be read."""
+    """Return the versions, earlier references in the topic, and why the current text cannot be read, or None."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)
@@ -341,9 +340,9 @@ def _list_current_and_committed_versions(
 def _list_committed_versions_of_deleted_subject(
     reader: ReferenceReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return three values: versions, earlier references, and the path in the topic.
+    """Return the versions, the earlier references, and the path in the topic.
 
-    All are empty if Git has no such file.
+    If Git has no such file, both lists are empty, and the path is None.
     """
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
@@ -357,7 +356,7 @@ def _list_committed_versions_of_deleted_subject(
 def _find_committed_path_of_deleted_subject(
     reader: ReferenceReader, ref: Ref, history: GitHistory | None
 ) -> str | None:
-    """Return the path in the repository that a missing subject had; None if Git has no such file."""
+    """Return the path that a missing subject had in the repository; None if Git has no such file."""
     if history is None or ref.topic not in reader.load_knowledge().topics:
         return None
     directory = _find_directory_in_repository(reader, ref, history)
@@ -369,7 +368,7 @@ def _find_committed_path_of_deleted_subject(
 
 
 def _find_directory_in_repository(reader: ReferenceReader, ref: Ref, history: GitHistory) -> str:
-    """Return the directory of the topic of a reference, relative to the repository, with a slash at its end."""
+    """Return the directory of the topic that `ref` names, relative to the repository, with a final slash."""
     subjects = reader.load_knowledge().topics[ref.topic or ""].subjects
     directory = os.path.relpath(
         os.path.join(str(reader.workspace.root), subjects),  # noqa: PTH118
@@ -402,7 +401,7 @@ def _list_committed_versions(
 def _list_citations_with_given_texts(
     reader: ReferenceReader, refs: Iterable[Ref]
 ) -> list[Citation]:
-    """Return the citations of a subject under all its references, with what the turns were given."""
+    """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]
     given: dict[CitationKey, Citation] = {}
     for conversation_id, cites in _group_by_conversation(found).items():
@@ -425,7 +424,7 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
 
 
 def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
-    """Add to a citation the text that its call read from a file; return it unchanged if there is no such text.
+    """Return a citation with the text that its call read from a file, or unchanged if there is no such text.
 
     The file was a subject when the call read it.
     """
