@@ -114,6 +114,9 @@ class VectorStore:
         Raises `IndexUnavailable`.
         """
         self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
+        # A search by URI reads the index only, which stays in memory. Comparing the full vectors of 500 rows
+        # takes 400 requests more (docs/performance.md).
+        self._reads_vectors = not isinstance(folder, str)
         self._schema = pa.schema(
             [
                 pa.field("number", pa.int64()),
@@ -220,7 +223,7 @@ class VectorStore:
         of other entries follow (see `select_best_chunks`).
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
-        if self._partitions > 1:
+        if self._partitions > 1 and self._reads_vectors:
             wanted = max(wanted, MIN_RERANKED)
             if where not in _WIDE_FILTERS and self.count_vector_rows(where) <= NARROW_ROWS:
                 probed = 0
@@ -244,7 +247,7 @@ class VectorStore:
         query = query.distance_type("cosine")
         if probed:
             query = query.minimum_nprobes(probed).maximum_nprobes(probed)
-            if self._partitions > 1:
+            if self._partitions > 1 and self._reads_vectors:
                 query = query.refine_factor(1)
         elif self._partitions:
             query = query.bypass_vector_index()

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
 from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.library_mirror import describe_subscription
+from kbtui.publishing.library_mirror import describe_subscription, is_pull_due
 from kbtui.publishing.library_parts import (
     DamagedLibraryPart,
     PublishedEntryText,
@@ -87,6 +88,10 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
     assert "harbour" in knowledge.learn("plans", "next").text
     status = describe_subscription(theirs.workspace)
     assert status is not None
+    assert describe_subscription(theirs.workspace, "m") == status
+    other = describe_subscription(theirs.workspace, "another-model")
+    assert other is not None
+    assert (other.problem, other.detail) == ("other_model", "m")
     # `next` and the disabled `note2` are only in the library; `note1` differs; `draft` is only here.
     assert (status.differing, status.only_published, status.only_here) == (1, 2, 1)
     with pytest.raises(UsageError, match="published library"):
@@ -109,6 +114,26 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
     import numpy as np
 
     assert np.allclose(np.frombuffer(vectors[keys[0]], np.float32), vector_of(keys[0]), atol=1e-3)
+
+
+def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "share")
+    publish(make_team_workspace(tmp_path / "ours"), uri)
+    reader = Builder(tmp_path / "reader")
+    assert not is_pull_due(reader.workspace)
+    subscribe(reader, uri, "refresh_minutes = 0.0001\n")
+    assert not is_pull_due(reader.workspace), "a file of a stranger causes no request"
+    pull(reader)
+    time.sleep(0.02)
+    assert is_pull_due(reader.workspace)
+    subscribe(reader, uri, "refresh_minutes = 1000\n")
+    assert not is_pull_due(reader.workspace)
+    subscribe(reader, uri, "refresh_minutes = 0\n")
+    assert not is_pull_due(reader.workspace)
+    subscribe(reader, uri, "refresh_minutes = true\n")
+    assert not is_pull_due(reader.workspace)
 
 
 def test_an_update_sends_and_fetches_only_what_changed(tmp_path: Path) -> None:
