@@ -221,6 +221,40 @@ def measure_text_width(text: str) -> int:
     return width if width >= 0 else len(text)
 
 
+MAX_COMPARED_MATCHES = 100
+"""Only the first matches of a passage are compared, because the time grows with the square of their number."""
+
+
+def skip_title(
+    text: str, matches: Sequence[tuple[int, int]], title: str
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return a passage and its matches without a first line that repeats the title, which is shown above it."""
+    start = len(text) - len(text.lstrip("# "))
+    end = start + len(title)
+    if (
+        not title
+        or text[start:end] != title
+        or text[end : end + 1] != "\n"
+        or not text[end:].strip()
+    ):
+        return text, list(matches)
+    end = len(text) - len(text[end:].lstrip())
+    return text[end:], [(first - end, last - end) for first, last in matches if first >= end]
+
+
+def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
+    """Return where the part of `text` begins that has the most different matches; 0 if there are no matches.
+
+    The part has `length` characters and begins with a match. Of equal parts, the first is returned.
+    """
+    best, found = 0, 0
+    for at, (start, _) in enumerate(matches[:MAX_COMPARED_MATCHES]):
+        inside = {text[a:b].lower() for a, b in matches[at:] if b <= start + length}
+        if len(inside) > best:
+            best, found = len(inside), start
+    return found
+
+
 def cut_to_width(text: str, width: int) -> str:
     """Cut a text to at most `width` columns; a text that was cut ends with `…`."""
     if measure_text_width(text) <= width:

@@ -18,11 +18,13 @@ from kbtui.text import (
     cut_to_width,
     describe_missing_words,
     extract_line_expression,
+    find_densest_match,
     format_counted_noun,
     format_parent_title_suffix,
     sanitize,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
+    skip_title,
 )
 
 TYPE_CHECKING = False
@@ -347,7 +349,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
 
 
 def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
-    """Format a hit: the reference `ref` and the title, then the text around the first match.
+    """Format a hit: the reference `ref` and the title, then the text with the most different matches.
 
     `more` is how many other passages of the same entry are left out.
     """
@@ -369,7 +371,11 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
     project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
-    start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
+    text, matches = skip_title(text, matches, hit["title"])
+    densest = find_densest_match(text, matches, EXCERPT_CHARACTERS - CONTEXT_CHARACTERS)
+    start = max(0, densest - CONTEXT_CHARACTERS)
+    if start and (space := text.find(" ", start, densest)) >= 0:
+        start = space + 1
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start
     for first, last in matches:

@@ -18,11 +18,13 @@ from kbtui.text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
+    find_densest_match,
     format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
+    skip_title,
 )
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -463,11 +465,12 @@ def _shorten_home(path: str) -> str:
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return at most `lines` lines of text around the first match, with highlights instead of Markdown marks."""
+    """Return at most `lines` lines of the text with the most different matches, with highlights instead of Markdown marks."""
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
+    text, matches = skip_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.
-        reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
+        reach = find_densest_match(text, matches, width * lines) + width * (lines + 4) + 400
         from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
         text, matches = strip_markdown_marks(text, matches, reach)
@@ -478,7 +481,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
             spans += [(text[position:start], ""), (text[start:end], "found")]
             position = end
     spans.append((text[position:], ""))
-    first = min((start for start, _ in matches), default=0)
+    first = find_densest_match(text, matches, width * lines)
     begin = max(0, first - width // 2)
     if begin:
         space = text.find(" ", begin, first)

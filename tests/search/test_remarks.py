@@ -6,7 +6,11 @@ from pathlib import Path
 from support import Builder
 
 from kbtui.assistant.assistant_tools import format_search_answer
-from kbtui.cli.search_command import format_hits_with_explanations, format_search_messages
+from kbtui.cli.search_command import (
+    format_hits_with_explanations,
+    format_search_hit,
+    format_search_messages,
+)
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
@@ -14,11 +18,13 @@ from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import Notice
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import (
+    Hit,
     Mode,
     SearchAnswer,
     SearchRequest,
     SemanticRanking,
 )
+from kbtui.text import find_densest_match, skip_title
 from kbtui.workspace import Settings
 
 
@@ -164,3 +170,19 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
         text = format_hits_with_explanations(found.as_engine_message(), plain=True)
     assert "keywords: rank 1" in text
     assert "meaning:" not in text
+
+
+def test_an_excerpt_begins_after_the_title_where_most_words_of_the_query_are() -> None:
+    text = "# Otters\n\nOtters swim. " + "The river is cold. " * 30 + "An otter sleeps in a holt."
+    hit = Hit("guide/otters:1-3", "subject", "s1", "c1", "Otters", text, 1.0)
+    words = [
+        (at, at + len(word)) for word in ("Otters", "sleeps", "holt") for at in [text.rfind(word)]
+    ]
+    hit = hit._replace(matches=[(2, 8), *sorted(words)])
+    left, matches = skip_title(hit.text, hit.matches, hit.title)
+    assert left.startswith("Otters swim.")
+    assert [left[first:last] for first, last in matches] == ["Otters", "sleeps", "holt"]
+    assert left[find_densest_match(left, matches, 100) :].startswith("sleeps in a holt")
+    shown = format_search_hit(hit.as_json(), hit.ref, plain=True)
+    assert "sleeps in a holt" in shown
+    assert "# Otters" not in shown
