@@ -178,7 +178,7 @@ class ProgressLine:
 
 
 def format_time_left(seconds: float) -> str:
-    """Format an estimated remaining time, rounded."""
+    """Format the estimated time that is left, rounded."""
     if seconds < 10:
         return "a few seconds left"
     if seconds < 90:

@@ -1,4 +1,4 @@
-"""An argument parser that raises kbtui's errors, and the options of filters and lists."""
+"""The argument parser, which raises kbtui's errors, and helpers for options that set filters or lists."""
 
 from __future__ import annotations
 
@@ -101,9 +101,10 @@ def iterate_filters_from_options(
 
 
 def parse_filter_options(args: Namespace) -> SearchRequestJson:
-    """Return the filters that options set, as fields of a `SearchRequest` in JSON; raises `UsageError`.
+    """Return the filters that options set, as fields of a `SearchRequest` in JSON.
 
-    Dates remain text, because importing `datetime` would delay every search.
+    Dates remain text, because importing `datetime` would delay every search. Raises `UsageError` for an
+    invalid value.
     """
     from kbtui.errors import UsageError
     from kbtui.search.filter_definitions import FilterValueError
@@ -126,7 +127,7 @@ def parse_filter_options(args: Namespace) -> SearchRequestJson:
 
 
 def split_values_at_commas(values: list[str] | None) -> list[str] | None:
-    """Split repeated arguments at their commas."""
+    """Split each value of a repeatable option at its commas."""
     if values is None:
         return None
     # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
@@ -150,7 +151,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Return a tool's error in words for the command line: it names options instead of arguments."""
+    """Reword a tool's error for the command line: name options instead of the tool's arguments."""
     from kbtui.assistant.conversation_tool_answers import ToolCallRefused
 
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")

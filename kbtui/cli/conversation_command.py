@@ -106,12 +106,12 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         "info", help="show what a conversation contains and which tools and tokens it used"
     )
     changes = commands.add_parser(
-        "changes", help="print what a conversation did to files, as a diff"
+        "changes", help="print the changes that a conversation made to files, as a diff"
     )
     changes.set_defaults(run_action=_print_conversation_changes)
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     changes.add_argument("id", metavar="ID", help=text)
-    changes.add_argument("--file", metavar="PATH", help="only changes of this file")
+    changes.add_argument("--file", metavar="PATH", help="only changes to this file")
     text = "group the changes by file, instead of listing them in the order of the calls"
     changes.add_argument("--by-file", action="store_true", help=text)
     changes.add_argument("--stat", action="store_true", help="list the files, without their diffs")
@@ -134,10 +134,10 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     resume.add_argument("ref", metavar="ID", help=text)
     purposes = resume.add_mutually_exclusive_group()
     text = (
-        "continue a copy of the conversation; if ID names a turn, JP ends the copy with this turn"
+        "continue a copy of the conversation; if ID names a turn, JP ends the copy with that turn"
     )
     purposes.add_argument("--fork", dest="purpose", action="store_const", const="fork", help=text)
-    text = "start a new conversation that has this turn as an attachment (JP only)"
+    text = "start a new conversation that has the turn as an attachment (JP only)"
     purposes.add_argument(
         "--attach", dest="purpose", action="store_const", const="attach", help=text
     )
@@ -253,7 +253,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     if args.lists_conversations and args.context is not None:
         raise UsageError("cannot be combined with --list", where="--context")
     if any(":" in one.removeprefix("jp://") for one in split_values_at_commas(args.ids) or ()):
-        print_to_stderr("--id: whole conversations are searched; the turn is ignored")
+        print_to_stderr("--id: the turn is ignored; grep always searches whole conversations")
 
     def grep_workspace(workspace: Workspace) -> ConversationGrepAnswer:
         short_ids.update(shorten_conversation_ids(list_conversation_signatures(workspace)))
@@ -310,11 +310,11 @@ _ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 
 
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
-    """Return the pattern and the ids to search; None means all ids. A value `-` is read from standard input.
+    """Return the pattern and the ids of the conversations to search; None stands for all conversations.
 
-    Ids on standard input are separated by white space or commas; lines printed by `conversation ls`
-    or `grep` are also accepted. The final line break of a pattern is removed. Raises `UsageError`
-    if pattern and ids are both `-`.
+    If the pattern or an id is `-`, it is read from standard input. Ids on standard input are separated
+    by white space or commas; lines printed by `conversation ls` or `grep` are also accepted. The final
+    line break of a pattern is removed. Raises `UsageError` if both the pattern and an id are `-`.
     """
     pattern, ids = " ".join(args.pattern), split_values_at_commas(args.ids)
     reads_ids = ids is not None and "-" in ids
@@ -325,7 +325,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not reads_ids:
         return text.removesuffix("\n").removesuffix("\r"), ids
-    # Each line begins with an id; the rest of a line that `conversation ls` or `grep` printed is no id.
+    # Each line begins with an id. If `conversation ls` or `grep` printed it, the other words are not ids.
     lines = (line.replace(",", " ").split() for line in text.splitlines())
     read = [word for words in lines for word in (words if _are_all_ids(words) else words[:1])]
     named = [id_ for id_ in ids or () if id_ != "-"] + read
@@ -346,7 +346,7 @@ def _are_all_ids(words: list[str]) -> bool:
 def _print_conversations_with_matches(
     answer: ConversationGrepAnswer, short_ids: Mapping[str, str], limit: int | None, form: str
 ) -> None:
-    """Print the conversations that have matches: in a pipe their ids, on a terminal also counts and titles."""
+    """Print the ids of conversations with matches; on a terminal, also print match counts and titles."""
 
     found = answer.conversations[:limit]
     notices = [notice for notice in answer.notices if notice is not answer.omitted_matches_notice]
@@ -492,9 +492,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     lines = _format_conversation_facts(facts)
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     if ref.turn is not None:
-        print_to_stderr(
-            f"the facts below are about the whole conversation, not about {args.ref} alone"
-        )
+        print_to_stderr(f"these facts are about the whole conversation, not only about {args.ref}")
     for problem in statistics.problems:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
@@ -506,7 +504,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation. `-` stands for a fact that the files do not contain."""
+    """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not contain."""
     from kbtui.conversations.conversation_statistics import format_cost
     from kbtui.conversations.models import ConversationUsage
 
@@ -583,7 +581,7 @@ def _print_conversation_answer(
 
 
 def format_project_label(project: str | None) -> str:
-    """Return the label before each line of a search in all projects: `[website] `; "" without a project."""
+    """Return the label that begins a line with a match in `project`: `[website] `; "" for None."""
     return f"[{sanitize_to_one_line(project)}] " if project is not None else ""
 
 
@@ -601,7 +599,7 @@ class ConversationFormatter:
     now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
-        """Return a text in the given styles from `_STYLES`. If colours are off, return it unchanged."""
+        """Return the text with escape sequences for `styles` (keys of `_STYLES`), or unchanged without colours."""
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 
@@ -614,7 +612,7 @@ class ConversationFormatter:
         return sanitize_to_one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation. On a terminal, the names of the columns come first."""
+        """Yield a line for each conversation. On a terminal, the first line has the column headings."""
         entries = answer.conversations
         ids = [answer.short_ids.get(e["id"], e["id"]) for e in entries]
         wide_id = max(map(len, ids), default=0)
@@ -739,7 +737,7 @@ class ConversationFormatter:
         return self.style_text(head, "dim") + "".join([*parts, text[at:]])
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
-        """Yield the lines of turns. Each event has a heading (author and time) and its text."""
+        """Yield the lines of a conversation's turns: for each event, a heading (author and time) and the text."""
         yield self._format_conversation_heading(answer.id, answer.title, answer.parent_id)
         for turn in answer.turns:
             yield ""
@@ -802,7 +800,7 @@ def _list_conversation_flags(
 
 
 def format_age_or_date(time: datetime, now: datetime) -> str:
-    """Format a time as its age in one unit, or as a date if it is older than 30 days."""
+    """Format a time as an age such as `3 hours ago`, or as a date if it is older than 30 days."""
     seconds = (now - time).total_seconds()
     if seconds < 60:
         return "just now" if seconds > -60 else time.astimezone(UTC).strftime("%Y-%m-%d")

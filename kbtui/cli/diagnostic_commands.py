@@ -36,7 +36,7 @@ def declare_doctor_command_arguments(parser: ArgumentParser) -> None:
 def run_doctor_command(args: Namespace) -> int:
     """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
 
-    Each line shows the state (ok, note or wrong), the area and the finding. Starts no engine.
+    Each line shows the state (ok, note or wrong), the area and the finding. Does not start an engine.
     """
     findings = []
     with ProgressLine() as progress:
@@ -196,8 +196,8 @@ def run_model_command(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact.
 
     `compare PATH` compares this model with the one in the directory PATH. Both models embed your logged
-    queries and passages of the index. The command prints how far their hits agree, and the speed and the size
-    of each model.
+    queries and a sample of the indexed passages. The command prints how many hits the two models share, and
+    the speed and the size of each model.
     """
     if args.action == "compare":
         if not args.path:
@@ -345,7 +345,7 @@ _QUOTATION_MARK = re.compile(
 )
 """Matches a quotation mark, but not an apostrophe between letters.
 
-In a log message, the first quotation mark and everything after it is left out.
+In a log message, the first quotation mark and everything after it are left out.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")

@@ -1,4 +1,4 @@
-"""The commands `engine`, `index` and `workspaces`, about the engine and the workspaces that it serves."""
+"""The commands `engine`, `index` and `workspaces`: control the engine and index, list workspaces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         conversations: int | None
 
 
-EMBEDDING_PAUSED = "paused; `kbtui engine continue` continues embedding"
+EMBEDDING_PAUSED = "embedding is paused; `kbtui engine continue` continues it"
 
 
 def declare_engine_command_arguments(parser: ArgumentParser) -> None:
@@ -66,9 +66,9 @@ def declare_engine_command_arguments(parser: ArgumentParser) -> None:
 def run_engine_command(args: Namespace) -> int:
     """Show or stop the engine, the process that keeps the indexes of all workspaces up to date.
 
-    The engine of a user serves all workspaces, so `stop` stops it for all of them. Running screens and
+    One engine serves all your workspaces, so `stop` stops it for all of them. An open TUI and running
     tools start it again. `pause` stops the embedding of this workspace's passages until you run
-    `continue`, even if another engine starts in between.
+    `continue`, even if the engine is restarted in the meantime.
     """
     if args.action in ("pause", "continue"):
         from kbtui.library import open_workspace
@@ -84,13 +84,13 @@ def run_engine_command(args: Namespace) -> int:
     from kbtui.workspace import find_workspace, open_workspace_at_root
     from kbtui.workspace.paths import get_user_home
 
-    # The settings are not loaded, so that the user can stop the engine even if they are invalid.
+    # Do not load the settings, so that the user can stop the engine even if the settings are invalid.
     try:
         workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     except WorkspaceError:
         if args.workspace:
             raise
-        # The current directory was deleted. The engine is the same in all directories.
+        # The current directory was deleted. Use another one: the same engine serves all directories.
         workspace = open_workspace_at_root(Path(get_user_home()))
     try:
         engine = connect_or_start_engine(workspace, start=False)
@@ -152,7 +152,7 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
 
 
 def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
-    """Return the speed of an indexing phase and the time left, or why the phase is paused; "" if unknown."""
+    """Return a phase's speed and the time left, or why the phase is paused; "" if neither is known."""
     if progress["waits"] == "user":
         return f"; {EMBEDDING_PAUSED}"
     if progress["waits"]:
@@ -164,9 +164,13 @@ def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
 
 def declare_index_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "build a new index while the old one is in use, then switch to it"
+    text = "build a new index while the old one stays in use, then switch to the new one"
     add("--rebuild", action="store_true", help=text)
-    add("--watch", action="store_true", help="keep running and print changes until interrupted")
+    add(
+        "--watch",
+        action="store_true",
+        help="keep running, and print changes until you press Ctrl+C",
+    )
     add("--no-vectors", action="store_true", help="do not wait for embedding")
     add("--json", action="store_true", help="print one JSON document")
 
@@ -251,23 +255,25 @@ def declare_workspaces_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     text = "list the workspaces, or remove some from the list"
     add("action", choices=["list", "forget"], nargs="?", default="list", help=text)
-    add("paths", nargs="*", metavar="PATH", help="with `forget`: the workspace to remove")
+    add("paths", nargs="*", metavar="PATH", help="with `forget`: a workspace to remove")
     text = "with `forget`: remove the workspaces whose directory does not exist"
     add("--missing", action="store_true", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run_workspaces_command(args: Namespace) -> int:
-    """List the workspaces that you have opened, by project; or remove some from the list.
+    """List the workspaces that you have opened, grouped by project, or remove some from the list.
 
-    The worktrees and clones of one Git repository are one project. `forget` only shortens the list: the
-    files, bookmarks and indexes of the workspaces are kept.
+    The worktrees and clones of one Git repository are one project. `forget` changes only the list. It does
+    not delete the files, bookmarks or indexes of a workspace.
     """
     from kbtui.userdata.workspace_registry import list_registered_workspaces
     from kbtui.workspace import load_settings
 
     if args.action == "list" and (args.paths or args.missing):
-        raise UsageError("only `forget` takes a path or --missing", hint="`kbtui workspaces`")
+        raise UsageError(
+            "only `forget` takes a path or --missing", hint="`kbtui workspaces` lists all"
+        )
     registered = list_registered_workspaces(load_settings())
     if args.action == "forget":
         return _forget_workspaces(args, registered)
@@ -327,7 +333,7 @@ def _forget_workspaces(args: Namespace, registered: list[RegisteredWorkspace]) -
         given = os.path.abspath(path)  # noqa: PTH100  (a missing directory has no real path)
         root = given if given in known else os.path.realpath(given)
         if root not in known:
-            hint = "`kbtui workspaces` lists them"
+            hint = "`kbtui workspaces` prints the list"
             raise UsageError("this workspace is not in the list", where=path, hint=hint)
         roots.append(root)
     forgotten = [root for root in roots if forget_workspace(Path(root))]

@@ -88,7 +88,7 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
 
 
 def run_entries_command(args: Namespace) -> int:
-    """List entries, newest first: subjects and conversations with type, status, size and citations.
+    """List subjects and conversations, newest first, with type, status, size and citations.
 
     With QUERY, lists only entries whose title or text contains all words of QUERY; -word excludes
     entries that contain the word. The totals count all matching entries; --cursor lists the next page.
@@ -292,7 +292,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
-            f"the source {source!r} fetched this subject; it will not update the subject once you have edited it"
+            f"the source {source!r} fetched this subject; the source will not update the subject once you have edited it"
         )
     if not subject_editing.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
@@ -496,7 +496,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 
 
 def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
-    """Return the index of a version, named by its number, the beginning of its commit, or `now`."""
+    """Return the index of the version that `name` names: a number, the beginning of a commit, or `now`."""
     if name == "now" and versions[0].is_current:
         return 0
     if name.isdecimal() and 1 <= int(name) <= len(versions):
@@ -596,7 +596,7 @@ def declare_cites_command_arguments(parser: ArgumentParser) -> None:
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file.
 
-    For a subject, each line ends with its state: unchanged, changed since, gone, or may have changed. The
+    Each line about a subject ends with a state: unchanged, changed since, gone, or may have changed. The
     state says whether the subject still has the text that the turn was given. --diff prints the difference.
     """
     from kbtui.citations.citation_and_conversation_export import (
@@ -644,7 +644,7 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """Yield the lines with the marks on each citation's turn; "" if a citation before has the same turn."""
+    """Yield the mark lines of each citation's turn; "" if an earlier citation has the same turn."""
     from kbtui.cli.mark_command import format_mark_lines
 
     seen: set[str] = set()
@@ -656,7 +656,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Return for each citation how the cited subject differs from the given text."""
+    """Map each citation whose subject changed or is gone to the difference from the given text."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

@@ -88,7 +88,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
     ref = parse_entered_conversation_reference(library.workspace, args.id)
     kinds = resolve_included_event_kinds(split_values_at_commas(args.include))
     if args.output and not args.force and not _may_write_file(library, args.output):
-        print_to_stderr("nothing is written")
+        print_to_stderr("nothing was written")
         return 1
     with WaitingLine("reading"):
         conversation = load_conversation(
@@ -130,8 +130,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
 def _may_write_file(library: Library, path: str) -> bool:
     """Return whether the file may be written: it does not exist yet, or the user agrees to overwrite it.
 
-    Raises `UsageError` for JP's files and, if there is no terminal to ask the user, for an existing
-    file.
+    Raises `UsageError` for JP's files, and for an existing file if there is no terminal on which to ask.
     """
     from pathlib import Path
 

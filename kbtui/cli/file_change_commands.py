@@ -1,4 +1,4 @@
-"""The commands `blame` and `conversation changes`: what turns did to files."""
+"""The commands `blame` and `conversation changes`, which show the file changes made in conversations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def declare_blame_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--changes",
         action="store_true",
-        help="leave out turns that read the file but did not change it",
+        help="leave out turns that only read the file",
     )
     parser.add_argument("--diff", action="store_true", help="print what each turn changed")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -111,9 +111,9 @@ def print_git_problem(workspace: Workspace) -> None:
 def _format_file_turn(
     turn: TurnTouchingFile, short_ids: dict[str, str], marks: Sequence[str], *, shows_diff: bool
 ) -> str:
-    """Return a turn as a line with its reference, time and title.
+    """Format a turn: a line with its reference, time and title, and indented lines below.
 
-    Indented lines below have the user's marks, the request, and what the turn did.
+    The indented lines have the user's marks, the request, and what the turn did to the file.
     """
     from kbtui.cli.mark_command import format_mark_lines
 
@@ -133,7 +133,7 @@ def _format_file_turn(
 
 
 def print_conversation_changes(library: Library, args: Namespace) -> int:
-    """Print what a conversation, a turn or a call did to files: as a diff, by file, or as JSON."""
+    """Print the changes that a conversation, a turn or a call made to files, in the format that `args` selects."""
     from pathlib import Path
 
     from kbtui.cli.mark_command import print_marks_notice
@@ -224,7 +224,7 @@ def _select_activity(activity: TurnActivity, call: int | None, path: str | None)
 
 
 def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
-    """Return what a turn did as JSON."""
+    """Return the file actions, commands and failures of a turn as JSON."""
     return {
         "files": [one.as_json() for one in activity.files],
         "commands": [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def declare_keep_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "the conversations to keep; or: ls to list the copies, check [ID…] to verify copies, rm ID… to forget copies"
+    text = "the conversations to keep; or one of these actions: ls lists the copies, check [ID…] verifies copies, rm ID… deletes copies"
     add("names", metavar="REF", nargs="*", help=text)
     text = "only conversations with this agent: claude-code, codex, gemini-cli (repeatable, or comma-separated)"
     add("--agent", dest="agents", action="append", metavar="AGENT", help=text)
@@ -44,7 +44,7 @@ def run_keep_command(args: Namespace) -> int:
     kbtui keep --agent claude-code       copy all sessions of an agent in this workspace
     kbtui keep ls                        list the kept sessions of all workspaces
     kbtui keep check                     read all copies and compare their checksums
-    kbtui keep rm claude-258c7280        forget a copy
+    kbtui keep rm claude-258c7280        delete a copy
 
     If a session has grown, a new copy replaces the earlier one. The agent's own files are never changed.
     """
@@ -97,7 +97,7 @@ _OUTCOMES: dict[str, str] = {
 
 
 def _select_conversations(library: Library, args: Namespace) -> list[ConversationInfo]:
-    """Return the conversations that the arguments name, and their subagents."""
+    """Return the conversations that `args` selects, and the conversations of their subagents."""
     from kbtui.conversations.conversation_repository import (
         find_agent_names_with_beginnings,
         find_conversation,
@@ -137,13 +137,13 @@ def _select_conversations(library: Library, args: Namespace) -> list[Conversatio
         if title in (info.title or "").casefold() and all(map(info.has_label, args.labels or ()))
     }
     if not chosen:
-        raise NothingFound("no conversation that can be kept matches")
+        raise NothingFound("no matching conversation can be kept")
     parents = {info.id: info.parent for info in infos}
     return [info for info in infos if _is_part_of(info.id, chosen, parents)]
 
 
 def _is_part_of(id_: str, chosen: set[str], parents: dict[str, str | None]) -> bool:
-    """Return whether a conversation, or one that it belongs to, is in `chosen`."""
+    """Return whether a conversation or one of its ancestors in `parents` is in `chosen`."""
     seen = set[str]()
     current: str | None = id_
     while current is not None and current not in seen:
@@ -172,7 +172,7 @@ def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
     }
     lines = []
     for one in kept:
-        state = "only the copy is left" if one.is_original_missing else "the agent has it"
+        state = "only the copy is left" if one.is_original_missing else "the original still exists"
         if damage := find_session_copy_damage(one, verified=False):
             state += f"; {damage.reason}"
         title = sanitize_to_one_line(one.title or "Untitled")
@@ -247,7 +247,7 @@ def _forget_kept_sessions(args: Namespace, names: list[str]) -> int:
     chosen: dict[str, None] = {}
     for name in names:
         begun = [name] if name in known_ids else [id_ for id_ in known_ids if id_.startswith(name)]
-        # The subagents of a session begin with its id.
+        # The ids of a session's subagents begin with the session's id.
         whole = {id_.partition("~")[0] for id_ in begun}
         if len(whole) > 1:
             raise UsageError(f"{len(whole)} kept sessions match", where=name)

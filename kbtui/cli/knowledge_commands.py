@@ -175,7 +175,7 @@ def declare_prompt_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_prompt_command(args: Namespace) -> int:
-    """Print exactly the <knowledge> section of the system prompt."""
+    """Print the <knowledge> section exactly as the system prompt contains it."""
     knowledge = _load_knowledge_with_options(args)
     with WaitingLine("reading subjects"):
         text = knowledge.format_prompt_section()
@@ -199,7 +199,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
 
 
 def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
-    """Load the knowledge as the options `--cfg` and `-k` configure it. Print its problems on stderr."""
+    """Load the knowledge that the options `--cfg` and `-k` configure, and print its problems on stderr."""
     from kbtui.library import open_workspace
 
     with WaitingLine("reading the topics"):

@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
         "file_change_commands",
-        "list the turns that changed or read a file, or that wrote given lines",
+        "list the turns that changed or read a file, or that wrote certain lines",
     ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),
     "entry": ("entry_commands", "create, edit or remove a subject; inspect an entry"),
@@ -62,7 +62,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "show or fetch the library that this workspace subscribes to",
     ),
     "engine": ("engine_commands", "show or stop the engine"),
-    "workspaces": ("engine_commands", "list the workspaces that you have opened, or forget some"),
+    "workspaces": (
+        "engine_commands",
+        "list the workspaces that you have opened, or remove some from the list",
+    ),
     "doctor": ("diagnostic_commands", "find and explain problems"),
     "paths": ("diagnostic_commands", "print the directories in use"),
     "model": ("diagnostic_commands", "show the embedding model"),
@@ -150,7 +153,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
     """
     from kbtui.cli.command_parser import CommandParser
 
-    # `importlib` would be imported for this alone.
+    # `importlib` is not used, because it would have to be imported for this alone.
     module = getattr(__import__("kbtui.cli", fromlist=[COMMANDS[name][0]]), COMMANDS[name][0])
     run = getattr(module, f"run_{name}_command")
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
@@ -162,7 +165,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug. It may quote files, so control characters are removed."""
+    """Print the traceback of a bug, without control characters: the traceback may quote files."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -241,7 +244,7 @@ def _run_command(words: list[str]) -> int:
     apply_terminal_text_setting()
     parser, run = load_command_parser_and_runner(name)
     parser.set_defaults(workspace=workspace)
-    # Options can be between the words of a query, and before the ids in `kbtui keep rm --yes ID`.
+    # Options can be between the words of a query, and between `rm` and the ids in `kbtui keep rm --yes ID`.
     is_mixed = name in ("search", "keep") and "--" not in words
     args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
     if args.workspace == "":
@@ -256,7 +259,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _resolve_library_uri(workspace: str | None) -> str | None:
-    """Return the value of `-w`. If it is the URI of a published library, return the root of the library's mirror."""
+    """Return the path that `-w` names. For the URI of a library, return the root of its mirror."""
     if workspace is None or "://" not in workspace:
         return workspace
     from kbtui.cli.published_library_commands import find_mirror_of_uri

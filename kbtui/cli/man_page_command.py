@@ -151,7 +151,7 @@ def _format_man_bold(text: str) -> str:
 
 
 def _format_man_paragraphs(text: str) -> Iterator[str]:
-    """Format paragraphs. The line breaks of a paragraph with example commands are kept."""
+    """Format paragraphs. Only paragraphs with example commands retain their line breaks."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         yield ".PP"
         shown = paragraph.startswith("kbtui ") or "  " in paragraph
@@ -163,7 +163,7 @@ def _format_man_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_man_line(text: str) -> str:
-    """Escape a line of text. Otherwise, roff might take it for a command."""
+    """Escape a line of text, so that roff does not take it for a command."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

@@ -45,7 +45,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "only marks on this conversation, turn or call"
     ls.add_argument("ref", metavar="REF", nargs="?", help=text)
     ls.add_argument("--state", choices=MARK_STATES, help="only this state")
-    text = "only marks whose text cannot be found any more"
+    text = "only marks whose text can no longer be found"
     ls.add_argument("--unmatched", action="store_true", help=text)
     rm = commands.add_parser("rm", help="remove marks")
     text = "the id of the mark to remove, or a turn or call to unmark"
@@ -127,9 +127,8 @@ def _shorten_ids(library: Library) -> dict[str, str]:
 def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     """Format a mark on one line, with its id at the end.
 
-    If the marked text is not found, a second line says why.
-
-    `short_ids` maps the ids of conversations to shorter ones.
+    If the marked text is not found, the lines below say why, and quote the text. `short_ids` maps the
+    ids of conversations to shorter ones.
     """
     mark = placed.mark
     if mark.superseded_by:
@@ -154,19 +153,19 @@ def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
 
 
 def format_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
-    """Return a line of text for each mark on a turn; `labels` are the marks, each on one line."""
+    """Return a line of text for each of the `labels` of a turn's marks, indented by `indent`."""
     return "".join(f"{indent}mark: {cut_mark_label(label)}\n" for label in labels)
 
 
 def cut_mark_label(label: str) -> str:
-    """Cut a mark for a list, so that a long note does not hide the other rows."""
+    """Cut the label of a mark for a list, so that a long note does not hide the other rows."""
     from kbtui.conversations.turn_marks import MAX_LISTED_CHARACTERS
 
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
 def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
-    """Print the notice on stderr if the marks could not be read."""
+    """If the marks could not be read, print the notice that says so on stderr."""
     if marks.notice is not None:
         from kbtui.notices import format_notice
 
@@ -174,7 +173,7 @@ def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
 
 
 def report_unreadable_marks(library: Library) -> None:
-    """If the marks cannot be read, print the reason on stderr. Conversations are then shown without marks."""
+    """If the marks cannot be read, print on stderr why the conversation is shown without them."""
     from kbtui.userdata.mark_store import MarkStore
 
     try:

@@ -42,11 +42,11 @@ def run_publish_command(args: Namespace) -> int:
     kbtui publish s3://team-kb/main --dry-run   list what would be published
     kbtui publish s3://team-kb/main             publish what has changed
 
-    The table [publish] in kb-library.toml says what may leave: by default the subjects of all topics, and no
-    conversations. Hidden and disabled subjects stay here, and so does a subject that contains a secret. In
-    conversations, secrets are masked. Readers see the old version or the new one, never a mixture. The
-    store's own environment variables have its credentials. KBTUI_PUBLISH_KEY has the key for signing, if
-    the team uses one.
+    The table [publish] in kb-library.toml says what may be published: by default the subjects of all topics,
+    and no conversations. Hidden and disabled subjects are never published, nor is a subject that contains a
+    secret. In conversations, secrets are masked. Readers see either the old version or the new one, never a
+    mixture. Set the credentials of the store in the store's own environment variables, and the key for
+    signing, if the team uses one, in KBTUI_PUBLISH_KEY.
     """
     if args.new_key:
         return _print_new_key(args)
@@ -104,7 +104,7 @@ def _print_new_key(args: Namespace) -> int:
     private, public = generate_key_pair()
     text = (
         f"For the job that publishes, as a secret:\n  {PUBLISH_KEY_VARIABLE}={private}\n"
-        f'For all, in kb-library.toml:\n  [library]\n  key = "{public}"\n'
+        f'For everyone, in kb-library.toml:\n  [library]\n  key = "{public}"\n'
     )
     print_text_or_json(text, {"private_key": private, "public_key": public}, args.json)
     return 0
@@ -193,7 +193,7 @@ def _make_publish_json(result: PublishResult, is_dry_run: bool) -> dict[str, obj
 
 def declare_library_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "status (the default), pull to fetch the current version, forget to delete the mirror"
+    text = "status (the default) shows the library, pull fetches the current version, forget deletes the mirror"
     add("action", nargs="?", choices=["status", "pull", "forget"], default="status", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
@@ -201,7 +201,7 @@ def declare_library_command_arguments(parser: ArgumentParser) -> None:
 def run_library_command(args: Namespace) -> int:
     """Show, fetch or forget the published library that this workspace subscribes to.
 
-    kbtui library             when it was published, and how many of your files differ
+    kbtui library             show when it was published, and how many of your files differ from it
     kbtui library pull        fetch the current version
     kbtui library forget      delete the mirror on this machine
 
@@ -243,7 +243,7 @@ def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
 
 
 def find_model_key() -> str | None:
-    """Return the key of the configured model; None if there is none."""
+    """Return the key of the configured model; None if no model is available."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
     from kbtui.workspace import load_settings
 
@@ -288,7 +288,7 @@ def _format_counts(counts: dict[str, int]) -> str:
 
 
 def find_mirror_of_uri(uri: str) -> str:
-    """Return the root of the mirror of a library that `-w URI` names. Fetch the library if there is no mirror yet."""
+    """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.library_mirror import pull_library
     from kbtui.workspace.library_settings import SubscriptionSettings
     from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri

@@ -23,15 +23,14 @@ MAX_NAME_CHARACTERS = 60
 def save_search_of_arguments(args: Namespace) -> None:
     """Save the search that the arguments describe, under the name in `--save`.
 
-    Filters that were given as options become part of the query. Raises `UsageError` for an invalid
-    name.
+    Filters that options set become part of the query. Raises `UsageError` for an invalid name.
     """
     name = " ".join(args.save.split())
     if not name or len(name) > MAX_NAME_CHARACTERS or sanitize_to_one_line(name) != name:
         raise UsageError(
             "this cannot be the name of a search",
             where="--save",
-            hint=f"give a text of 1 to {MAX_NAME_CHARACTERS} characters, without control characters",
+            hint=f"use 1 to {MAX_NAME_CHARACTERS} characters, and no control characters",
         )
     filters = [
         f"{row.key}:{','.join(map(quote_filter_value, values))}"
@@ -52,7 +51,7 @@ def save_search_of_arguments(args: Namespace) -> None:
 def load_search_into_arguments(args: Namespace) -> None:
     """Set the query and the options in `args` to those of the search that `--saved` names.
 
-    Raises `NothingFound` if there is none.
+    Raises `NothingFound` if there is no such search.
     """
     found = _open_user_data(args).list_saved_searches()
     search = next((one for one in found if one.name == args.saved), None)

@@ -221,7 +221,7 @@ def _check_no_option_excludes_expression(args: Namespace) -> None:
     elif args.explain or args.why:
         where = "--explain" if args.explain else "--why"
     else:
-        # A saved search has a mode, even if it is an expression.
+        # A saved search has a mode, even if its query is a regular expression.
         is_typed = args.saved is None
         options = (("--all", args.all), ("--archived", args.archived), ("--mode", args.mode))
         where = next((name for name, is_set in options if is_set and is_typed), "")
@@ -399,7 +399,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
 
 
 def _format_project(hit: HitJson) -> str:
-    """Return the project of a hit, and the directory of its workspace if it has another name."""
+    """Return the project of a hit; add the workspace's directory if its name differs from the project's."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]
     shown = name if name.rpartition("/")[2] == directory else f"{name} · {directory}"
@@ -418,7 +418,7 @@ def _is_markup_line(line: str) -> bool:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format an explanation of a passage: its rank in each leg, matching terms, why it is not a hit."""
+    """Format the explanation of a passage's rank, or of why the passage is not a hit."""
     # Only values are sanitized: a “ or × in every line would make each search compile the patterns
     # for text that is not ASCII.
     return "\n".join(_iterate_explanation_lines(explained))

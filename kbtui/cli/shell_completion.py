@@ -2,8 +2,8 @@
 
 argcomplete generates a script for the shell. When the user presses TAB, the script runs kbtui with
 the command line in environment variables. argcomplete completes options from the parser. The
-functions here complete the values of arguments, and never offer disabled or hidden topics and
-subjects.
+functions here complete the values of arguments, and never offer topics or subjects that are disabled
+or hidden.
 """
 
 from __future__ import annotations
@@ -192,9 +192,9 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List the ids of other agents' conversations that begin with `current`, in short form.
+    """List short ids that begin with `current`, of conversations with agents other than JP.
 
-    If only the whole id begins with `current`, the whole id is listed.
+    If only the whole id of a conversation begins with `current`, the whole id is listed.
     """
     from kbtui.conversations.conversation_repository import (
         iterate_stored_conversations,

@@ -53,7 +53,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
     text = "what to fetch: a URL, a file or directory, or an MCP server's command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
-    text = "the name of the source and its directory (default: derived from WHAT)"
+    text = "the name of the source and of its directory (default: derived from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
@@ -68,7 +68,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     kept = remove.add_mutually_exclusive_group()
     text = "keep the source's documents as subjects that you edit yourself"
     kept.add_argument("--keep", action="store_true", help=text)
-    kept.add_argument("--delete", action="store_true", help="delete its documents")
+    kept.add_argument("--delete", action="store_true", help="delete the source's documents")
     for command in (approve, remove):
         command.add_argument("name", metavar="NAME", help="a source's name")
         command.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -165,7 +165,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 def _print_cron_explanation(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
-            "the engine runs the source at these times, and makes up for a missed run when it starts; "
+            "the engine runs the source at the scheduled times, and makes up for a missed run when the engine starts; "
             "the engine keeps running while the TUI, `kbtui mcp` or `kbtui index --watch` is open"
         )
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def declare_tools_command_arguments(parser: ArgumentParser) -> None:
-    add, text = parser.add_argument, "print the definitions, or install or uninstall them for JP"
+    add, text = (
+        parser.add_argument,
+        "print the tools' definitions, or install or uninstall the tools for JP",
+    )
     add("action", choices=["schema", "install", "uninstall"], help=text)
     add("--yes", "-y", action="store_true", help="do not ask for confirmation")
     text = "with install: change nothing; the exit code says whether the files are up to date"
@@ -34,7 +37,7 @@ def declare_tools_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_tools_command(args: Namespace) -> int:
-    """Print the definitions of the tools for assistants, and install or uninstall them for JP.
+    """Print the definitions of the tools for assistants, or install or uninstall the tools for JP.
 
     `install` shows the files that it will write and asks for confirmation. It never changes a file
     that kbtui did not write or that you have edited. The MCP server needs no installation.
@@ -258,7 +261,7 @@ def run_tool_command(args: Namespace) -> int:
 
 
 def declare_mcp_command_arguments(parser: ArgumentParser) -> None:
-    text = "the id of the conversation that calls the tools, which searches leave out"
+    text = "the id of the conversation that calls the tools; searches leave this conversation out"
     parser.add_argument("--current", metavar="ID", help=text)
 
 

@@ -42,7 +42,7 @@ _NOUNS = {
 }
 _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
-"""At most this many imported references of a workspace are looked up. Each lookup may read a file."""
+"""The maximum number of imported references of a workspace that are looked up; each may read a file."""
 MAX_NAMED_REFERENCES = 10
 """The maximum number of missing references of a workspace that are named."""
 
@@ -52,7 +52,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     export = commands.add_parser("export", help="write your data to a file")
     text = "the file to write; - writes to standard output"
     export.add_argument("file", metavar="FILE", help=text)
-    text = "only this workspace (default: all that you have opened)"
+    text = "only this workspace (default: all workspaces that you have opened)"
     export.add_argument("--here", action="store_true", help=text)
     text = "also export the log of your searches, which is private"
     export.add_argument("--searches", action="store_true", help=text)
@@ -79,7 +79,7 @@ def run_data_command(args: Namespace) -> int:
 
     kbtui data export mine.jsonl             write the data of all workspaces to a file
     kbtui data import mine.jsonl --dry-run   print what the file would change here
-    kbtui data import mine.jsonl             merge it: of two versions, the later one is kept
+    kbtui data import mine.jsonl             merge the file: of two versions, the later one wins
     ssh laptop kbtui data export - | kbtui data import -
 
     Importing the same file again changes nothing. `guide/moving` explains the file and the rules for merging.
@@ -131,7 +131,7 @@ def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list
                 return write_user_data_file(file, data)
         staged = real.with_name(f".{real.name[:50]}.{os.urandom(4).hex()}.tmp")
         try:
-            # Only the user may read it: it has private texts.
+            # Only the user may read the file, because it contains private texts.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with os.fdopen(os.open(staged, flags, 0o600), "wb") as file:
                 left_out = write_user_data_file(file, data)

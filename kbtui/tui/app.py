@@ -197,7 +197,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen refuses to close, for example because of unwritten changes, show this screen instead."""
+        """Quit. If a screen refuses to close, for example because of unwritten changes, show that screen instead."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -220,7 +220,7 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Log the traceback, without local variables, which may contain the user's texts, and exit."""
+        """Log the traceback and exit. Local variables are left out, because they may contain the user's texts."""
         from traceback import format_exc
 
         # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.

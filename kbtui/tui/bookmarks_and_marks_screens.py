@@ -68,7 +68,7 @@ def ask_for_mark(
     placed: PlacedMark | None,
     on_changed: Callable[[str], None],
 ) -> None:
-    """Ask for the state, note and passage of a mark on a turn or call, and save it.
+    """Ask for the state, note and passage of a mark on a turn or call, and save the mark.
 
     `placed` is the mark that the user changes or removes; None means that the user sets a new mark.
     `on_changed` is called with a message when the mark has been saved or removed.
@@ -160,7 +160,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         raise NotImplementedError
 
     def get_reference(self, item: ItemT) -> str:
-        """Return the reference of an item: what a bookmark or mark is on."""
+        """Return the reference to which an item (a bookmark or mark) points."""
         raise NotImplementedError
 
     def remove_item(self, item: ItemT) -> None:
@@ -199,7 +199,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
         return self._worker.has_pending_result and key != "escape"
 
     def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
-        """Call `change`, if given, in a thread, and then show the items."""
+        """Call `change`, unless it is None, in a thread, and then show the items."""
 
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
@@ -336,9 +336,9 @@ class MarksScreen(SavedItemsScreen["PlacedMark"]):
                 self.close_and_open(placed.ref)
 
     def _offer_what_is_known(self, placed: PlacedMark) -> None:
-        """Show that a marked text no longer exists and what is known about it, and offer actions.
+        """Say that a marked text no longer exists, show what is known about the text, and offer actions.
 
-        The turn with the mark's old number is not opened, because it is a different turn now.
+        The turn that now has the mark's old turn number is not opened, because it is a different turn.
         """
         mark = placed.mark
         text = mark.passage or mark.text

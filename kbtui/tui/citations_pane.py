@@ -76,7 +76,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
     class CopyRequested(Message):
-        """The user asks to copy a text, for which `name` appears in the status line."""
+        """The user asks to copy `text`. The status line shows `name` instead of the text."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -108,7 +108,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> the first citation of the row whose subject has changed, or else the first citation."""
+        """Key of a row -> the row's first citation of a changed subject; if there is none, its first citation."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
@@ -133,7 +133,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def is_loading_citations(self) -> bool:
-        """Whether the pane does not yet show the citations of the current turn or document."""
+        """Whether the citations of the current turn or document are still being loaded."""
         if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
@@ -207,7 +207,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _extract_citations(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]:
-        """Return citations, the short forms of their targets, and what each turn did.
+        """Return a conversation's citations, the short forms of their targets, and the activity of each turn.
 
         Called in a background thread.
         """
@@ -426,7 +426,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return own.by_turn.get(turn, ()) if is_own else ()
 
     def action_show_difference(self) -> None:
-        """Show how the subject of the selected citation has changed since the turn."""
+        """Show how the subject of the selected citation has changed since the turn that cites it."""
         row = self.list.selected_row
         cite = self._cites_of_rows.get(row.key) if row else None
         if cite is not None and cite.kind == "subject":
@@ -452,7 +452,10 @@ def _describe_activity(activity: TurnActivity) -> Iterator[str]:
 
 
 def _describe_citation_state(cite: Citation) -> Span | None:
-    """Return a text that says whether the cited subject has changed, or None if the state is not known."""
+    """Return a text that says whether the cited subject has changed, or why this is unknown.
+
+    Return None if neither is known.
+    """
     if cite.gone or cite.state == "gone":
         return "gone", "warning"
     if cite.state == "changed":
@@ -483,7 +486,7 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
             ref = parse_ref(cite.target)
             if ref.kind != "chunk":
                 return make_navigation_target(ref)
-    # The reader cannot open a file or a passage by its id, so open the tool call that read it.
+    # The reader cannot open a cited file or passage itself, so open the tool call that read it.
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 

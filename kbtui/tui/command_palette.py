@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 MAX_ITEMS = 100
-"""The maximum number of items that the palette lists."""
+"""The maximum number of items that the palette lists, except in a search for command ids."""
 
 
 class CommandPaletteItem(NamedTuple):
@@ -58,7 +58,7 @@ class CommandPaletteItem(NamedTuple):
 def list_palette_commands(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
-    """Return the palette's items for the commands of the given scopes, and for those that work everywhere."""
+    """Return an item for each command that works in one of `scopes` or everywhere."""
     here = {*scopes, "everywhere"}
     return [
         _make_command_item(_describe_command(command), command)
@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return a command's help text, after the command's label if the text lacks a word of the label."""
+    """Return a command's help text. If the text lacks a word of the command's label, the label precedes it."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -229,7 +229,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because the list on which it acts is being updated."""
+        """Return whether a key must wait because it acts on the list, which is being updated."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

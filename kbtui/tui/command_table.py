@@ -40,7 +40,10 @@ SCOPES: dict[Scope, str] = {
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
-    """Set the scope of commands, and put the scope before each command's id."""
+    """Return copies of commands that have the scope `scope`.
+
+    The scope is put before each id, unless it is "everywhere".
+    """
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
         command._replace(
@@ -287,19 +290,19 @@ COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 def list_commands_of_scopes(
     *scopes: Scope, keymap: Mapping[str, str] | None = None
 ) -> list[TuiCommand]:
-    """Return the commands of some scopes, in the order of the table, with the keys of `keymap`."""
+    """Return the commands of `scopes`, in the order of the table, with the keys that `keymap` assigns."""
     return apply_keymap_to_commands(
         (command for command in ALL_COMMANDS if command.scope in scopes), keymap
     )
 
 
 def make_key_bindings_of_scopes(*scopes: Scope) -> list[Binding]:
-    """Return the key bindings of some scopes, for the `BINDINGS` of a class."""
+    """Return the key bindings of the commands of `scopes`, for the `BINDINGS` of a class."""
     return make_textual_bindings(list_commands_of_scopes(*scopes))
 
 
 def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
-    """Return the label of a command's first key, or "" if the command has no key."""
+    """Return the label of the first key of the command with the id `name`; "" if it has no key."""
     (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
 
@@ -324,7 +327,7 @@ _OTHER_TASK = "kbtui itself"
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Map each task to its commands of the scope "everywhere", in the order of the table."""
+    """Return a mapping from task to commands. `commands` are those of the scope "everywhere"."""
     tasks = {name: task for task, names in _TASKS.items() for name in names}
     groups: dict[str, list[TuiCommand]] = {task: [] for task in (*_TASKS, _OTHER_TASK)}
     for command in commands:
@@ -344,7 +347,7 @@ _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return
 
 
 class Keymap:
-    """The keys that the settings assign to commands, and the problems of these settings."""
+    """The keys that the settings assign to commands, and messages about mistakes in these settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -383,7 +386,7 @@ def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterato
     """Yield each command id with its value.
 
     TOML parses the unquoted key in `reader.find = "x"` as nested tables, whose keys this function
-    joins to one id again.
+    joins into one id again.
     """
     for name, value in table.items():
         if isinstance(value, dict):
@@ -460,7 +463,7 @@ def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
     problems = []
     for (scope, key), commands in by_key.items():
         if key == "escape":
-            continue  # A pane that has nothing to end passes this key on.
+            continue  # If a pane has nothing to close or clear, it passes this key on.
         outer_scopes = ["everywhere"] if scope in SCOPES and scope != "everywhere" else []
         if scope == "moving":
             outer_scopes = [one for one in (*SCOPES, *SCREENS) if one != scope]

@@ -1,4 +1,4 @@
-"""The doctor screen, which shows problems with knowledge, conversations, index, engine, model and tools for JP."""
+"""The doctor screen, which checks knowledge, conversations, index, engine, model and tools for JP."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def offer_tool_update(
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:
-    """Show how the files of the tools would change, and write the files if the user agrees.
+    """Show how the files of the tools for JP would change, and write the files if the user agrees.
 
     `on_done` is called after the files have been written.
     """
@@ -167,7 +167,7 @@ def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[
 
 
 class DoctorScreen(SecondaryScreen):
-    """A screen that shows findings while checks run. Its result is a reference to open, or None."""
+    """A screen that runs checks and shows their findings. Its result is a reference to open, or None."""
 
     HEADING = "Doctor"
     SCOPE = "doctor"

@@ -235,7 +235,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""The delay in seconds from a change of the filter or the selection to the reading of rows or details."""
+"""How many seconds the screen waits after a change of the filter or selection before it reads data."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -248,7 +248,7 @@ ACTIONS_WITHOUT_ENTRY = {
 }
 """Actions that do not depend on the selected entry. Their keys do not wait until entries are loaded."""
 READ_AHEAD_ROWS = 100
-"""The minimum number of rows that are kept loaded after the selected row."""
+"""If fewer than about this many rows follow the selected row, the screen reads more rows."""
 
 
 # the details of an entry
@@ -476,7 +476,7 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Reload the list. If the filter is the same, at least as many rows are read as before."""
+        """Reload the list. If the filter has not changed, at least as many rows are read as before."""
         before = self.loaded
         # Read one page more than before, so that the list still contains the selected row if there are new rows above.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
@@ -539,7 +539,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entries(self) -> list[str]:
-        """Return phrases for what is listed: "with hidden", "without archived and disabled"."""
+        """Return phrases that say which entries are listed, such as "without archived and disabled"."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]

@@ -175,7 +175,10 @@ def _make_link_row(key: str, name: str, said: str, ref: str) -> HeadingBlock:
 
 
 def _find_title(contents: LibrarySnapshot, reference: str) -> str:
-    """Return the title of a conversation and the turn (if any), or the reference of a subject."""
+    """Return the title of a conversation, with the turn if `reference` names one.
+
+    For a subject, or an unknown conversation, return `reference`.
+    """
     ref = parse_ref(reference)
     info = contents.find_conversation(ref.conversation) if ref.conversation else None
     if info is None:
@@ -344,7 +347,7 @@ def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
         MarkdownBlock("text", text, above=1)
         if hit.kind == "subject"
         else ParagraphBlock("text", [(text, "")], above=1),
-        _make_paragraph("how", "Open the hit to read all of it in its workspace.", "dim", above=1),
+        _make_paragraph("how", "Open the hit to read the whole text in its workspace.", "dim", above=1),
     ]
     return ReaderDocument(key, title, blocks)
 
@@ -352,7 +355,7 @@ def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
 def build_main_help_document(
     scopes: tuple[Scope, ...], keymap: Mapping[str, str]
 ) -> ReaderDocument:
-    """Return the help page of the main screen, with the keys of the given scopes first."""
+    """Return the help page of the main screen, with the keys of `scopes` first."""
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[ReaderBlock] = []
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class LibraryFilterCondition(NamedTuple):
-    """A condition on conversations: at least one of `values` must match.
+    """A condition of the library's filter: at least one of `values` must match.
 
     If `excluded` is true, none of the values may match. If the pane cannot check a condition
     itself, the index is asked which `entries` the condition selects: `lookup` is the text of the
@@ -67,7 +67,7 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        `summary` is None while it is unknown; a condition that needs it does not match then.
+        A condition that needs a summary does not match while `summary` is None (not known yet).
         """
         if self.lookup:
             return self.matches_entry(info.id)
@@ -108,7 +108,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def is_waiting_for_lookup(self) -> bool:
-        """Whether the answer of the index to a condition is still missing."""
+        """Whether the filter is waiting for the index to look up a condition."""
         return any(part.lookup and part.entries is None for part in self.parts)
 
     def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryFilter:
@@ -233,7 +233,7 @@ class LibraryPaneChoices:
     filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
     visit: LastVisit | None = None
-    """The last visit; entries that are newer are marked."""
+    """The last visit. Entries that are new or have changed since this visit are marked."""
 
     def is_row_unfolded(self, key: str) -> bool:
         """Return whether the row with this key is unfolded.
@@ -340,7 +340,7 @@ def iterate_unfolded_paths(
 ) -> Iterator[str]:
     """Yield the paths of folders (with a final `/`) and the slugs, except those in folded folders.
 
-    The subjects of a folder precede its subfolders; both are sorted by name. `is_unfolded` is called with the
+    A folder's subjects, sorted by name, precede its subfolders, sorted by name. `is_unfolded` is called with the
     key of a folder's row.
     """
     yielded: set[str] = set()
@@ -443,7 +443,7 @@ def _make_conversations_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return a sort key for the order `sort`. Equal conversations are sorted newest first."""
+    """Return a sort key for the order `sort`. Conversations that are equal in it are sorted newest first."""
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -463,7 +463,7 @@ def _make_conversation_sort_label(
 
 
 class _ConversationRowMaker:
-    """Makes the rows of conversations. The rows of its parts follow the row of a conversation."""
+    """Makes the rows of conversations. The row of a conversation precedes the rows of its parts."""
 
     def __init__(
         self, contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
@@ -739,7 +739,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._show_filter()
 
     def _look_up_filter_again(self) -> None:
-        """Search the index for the filter again, because files or the shown subjects have changed."""
+        """Look up the filter in the index again, because files or the shown subjects have changed."""
         self._look_up_filter({})
 
     def _look_up_filter(self, known: Mapping[str, EntriesOfFilter]) -> None:

@@ -1,4 +1,4 @@
-"""A snapshot of the library at one moment: topics, subjects, conversations, and what is new since the last visit."""
+"""A snapshot of the library: topics, subjects, conversations, and what is new since the last visit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""The lists on the screen are updated after each period of reading details for this many seconds."""
+"""kbtui reads details for about this many seconds, then updates the lists, then reads more details."""
 
 
 class TopicWithSubjects(NamedTuple):
@@ -81,7 +81,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """Maps a conversation's id to the conversations that belong to it, such as those of its subagents."""
+        """Conversation id -> the conversations that belong to this one, such as those of its subagents."""
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
@@ -121,7 +121,7 @@ class LibrarySnapshot:
 
     @property
     def has_several_agents(self) -> bool:
-        """Whether the conversations were held with more than one agent."""
+        """Whether the conversations are with more than one agent."""
         return len({info.agent for info in self.conversations}) > 1
 
     @property

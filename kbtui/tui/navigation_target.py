@@ -24,7 +24,7 @@ class EnteredReference(NamedTuple):
 
 
 def looks_like_reference(text: str) -> bool:
-    """Return whether the whole `text` looks like a reference, other than a topic id alone."""
+    """Return whether the whole `text` looks like a reference. A topic id alone does not count as one."""
     return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
 
 
@@ -48,7 +48,8 @@ class NavigationTarget(NamedTuple):
     * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
       conversation, `difference:…` for what has changed since a citation, or `passage:…` for a hit of
       another workspace.
-    * `ref` is its reference, which may also name lines, a turn or a call.
+    * `view` is the view of the document, such as `read`.
+    * `ref` is the document's reference, which may also name lines, a turn or a call.
     * `text` is the text of a passage to go to.
     * `words` are words to highlight.
     * `mark` is the position at which the user stopped reading.

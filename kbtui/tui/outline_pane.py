@@ -115,7 +115,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._columns: list[OutlineColumn] = []
         """The columns with a cell for at least one entry, even those for which the pane has no room."""
         self._activities: Mapping[int, TurnActivity] = {}
-        """Turn number -> what the turn did; empty until it is known."""
+        """Turn number -> what the turn did; empty until this is known."""
         self._position = reader.viewport.make_reading_position()
         """Where the reader was when the outline got the focus."""
 
@@ -152,7 +152,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         )
 
     def show_turn_activities(self, activities: Mapping[int, TurnActivity]) -> None:
-        """Show what the turns did to files."""
+        """Show how many files and lines the turns changed."""
         if activities is not self._activities:
             self._activities = activities
             self._columns = self._make_columns()
@@ -313,9 +313,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
     # choosing an entry
 
     def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
-        """Return the turn whose number is `text`.
+        """Return the entry of the turn whose number is `text`, or None.
 
-        A number after a space is a word to filter by instead.
+        If a space precedes the number, the user wants to filter by the number instead.
         """
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
             return None
@@ -363,7 +363,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in the two largest units, such as `8s`, `3m` or `1h05`."""
+    """Format a duration briefly, such as `8s`, `3m`, `1h05` or `2d`."""
     if seconds < 60:
         return f"{seconds:.0f}s"
     minutes = round(seconds / 60)

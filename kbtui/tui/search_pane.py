@@ -1,4 +1,4 @@
-"""The search bar with the search input, and the pane with the hits, or with suggestions while the input is empty."""
+"""The search bar, and the pane with the hits, or with suggestions while the search input is empty."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.suggestion = suggestion
 
     class AllPassagesRequested(Message):
-        """The user unfolded an entry of which the answer contains only the best passage."""
+        """The user unfolded an entry, but the answer contains only its best passage."""
 
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
@@ -259,7 +259,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.border_subtitle = text
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
-        """Yield a row for the best hit of each entry. If the entry is unfolded, yield its other hits next."""
+        """Yield a row for the best hit of each entry. If the entry is unfolded, yield rows for its other hits next."""
         groups: dict[tuple[str | None, str], list[Hit]] = {}
         for hit in _group_by_project(answer.hits):
             groups.setdefault(_identify_entry(hit), []).append(hit)
@@ -376,8 +376,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _measure_hit_row(self, hit: Hit, ref: str) -> tuple[int, str]:
         """Return the number of cells for the text of a hit, and a text with the place of the hit.
 
-        This text is the role, the turn and the date of a hit in a conversation, or the reference of
-        a subject. A long reference is shortened.
+        For a hit in a conversation, the place is its role, turn and date. For a hit in a subject, it
+        is the reference; a long reference is shortened.
         """
         width = max(20, self.list.scrollable_content_region.width - 4)
         if hit.turn is not None and hit.timestamp is not None:
@@ -438,7 +438,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 def _identify_entry(hit: Hit) -> tuple[str | None, str]:
     """Return a value that identifies the entry of a hit.
 
-    An entry id alone would not, because two projects can have the same.
+    An entry id alone is not enough, because two projects can have entries with the same id.
     """
     return hit.project, hit.entry_id
 
@@ -465,7 +465,10 @@ def _shorten_home(path: str) -> str:
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return at most `lines` lines of the text with the most different matches, with highlights instead of Markdown marks."""
+    """Return at most `lines` lines of text around the first match of a hit.
+
+    All matches are highlighted, and Markdown marks are removed.
+    """
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
     text, matches = skip_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
@@ -541,7 +544,7 @@ class SearchSuggestion(NamedTuple):
 
 
 class LoadedSuggestions(NamedTuple):
-    """Suggestions, and the reasons why others could not be read."""
+    """Suggestions, and messages about suggestions that could not be read."""
 
     suggestions: list[SearchSuggestion]
     problems: list[str]

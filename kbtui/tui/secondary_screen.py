@@ -1,4 +1,4 @@
-"""The base classes of all screens except the main screen; the help screen."""
+"""The help screen, and the base classes of other secondary screens."""
 
 from __future__ import annotations
 
@@ -226,11 +226,11 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """Maps each condition of this screen's commands (`TuiCommand.needs`) to whether it is met now."""
+        """Condition of this screen's commands (`TuiCommand.needs`) -> whether the condition is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:
-        """Return the label of the first key of a command; `name` is the command's id without the scope."""
+        """Return the label of a command's first key, or "no key". `name` is the command's id without the scope."""
         return find_key_label_of_command(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
@@ -238,7 +238,7 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now, which are those of the input if an input has the focus."""
+        """Show hints for the keys that work now. If an input has the focus, these are the input's keys."""
         bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
@@ -294,7 +294,7 @@ class SecondaryScreen(StyledScreen):
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: ReaderDocument) -> None:
-        """Show a document. The position stays the same if it is a new version of the shown document."""
+        """Show a document. If it is a new version of the shown document, the position stays the same."""
         if self.reader.document.key == document.key:
             self.reader.show_reloaded_document(document)
         else:
@@ -303,9 +303,10 @@ class SecondaryScreen(StyledScreen):
     def go_to_next_block(
         self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next block, or the previous one if `step` is -1, for which `is_wanted` returns true.
+        """Go to the next block for which `is_wanted` returns true.
 
-        Does nothing if there is none. `lead` is the number of lines to show above the block.
+        If `step` is -1, go to the previous one. If there is no such block, do nothing. `lead` is the
+        number of lines to show above the block.
         """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks
@@ -349,7 +350,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @abstractmethod
     def action_back(self) -> None:
-        """Close an open part of the screen, such as the filter, or else leave the screen."""
+        """Close an open part of the screen, such as the filter. If no part is open, leave the screen."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""
@@ -384,7 +385,7 @@ class ListDetailScreen(SecondaryScreen):
         self.show_key_hints()
 
     def focus_list_pane(self, widget: Widget | None = None) -> None:
-        """Focus the list, or the given widget of the left pane; in a narrow terminal, also show the left pane."""
+        """Focus the list, or `widget` in the left pane; in a narrow terminal, also show the left pane."""
         self.remove_class("detailed")
         self.set_focus(widget or self.list)
         self.show_key_hints()

@@ -302,7 +302,7 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
     else:
         lines.append(f"read {sanitize_to_one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {sanitize_to_one_line(state.folder)}")
-    schedule = f"run automatically on the cron schedule {source.cron} while the engine runs"
+    schedule = f"run automatically on the cron schedule {source.cron} while the engine is running"
     lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines
 
@@ -713,7 +713,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return whether no run is active. If a run is active, ask whether to stop the runs and leave."""
+        """Return True if no source is running. Otherwise, ask whether to stop and leave, and return False."""
         if not self.runs:
             return True
 

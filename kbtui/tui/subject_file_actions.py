@@ -183,7 +183,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask the user, and move a subject's file to the trash. If that fails, offer to delete the file."""
+        """Ask the user, and move a subject's file to the trash. If no trash is available, offer to delete it."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 
@@ -241,7 +241,7 @@ class SubjectFileActions:
 
     @property
     def has_trashed_subject(self) -> bool:
-        """Return whether a subject can be moved back from the trash."""
+        """Whether a subject can be moved back from the trash."""
         return bool(self._trashed)
 
     def _report_subject_removal(self, verb: str, subject: Subject) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""The maximum size in bytes of a log that is kept when kbtui starts. A larger log is emptied."""
+"""A log that is larger than this many bytes is emptied when kbtui starts."""
 ANSWER_SECONDS = 0.3
 """How many seconds to wait until a terminal on this machine reports its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0

@@ -195,5 +195,5 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.open("project/limits")
         await tui.press("2", "C")
         await tui.until("2 versions")
-        await tui.until("kept by a conversation")
+        await tui.until("found in a conversation")
         await tui.until("given to jp-c17800000008:1")

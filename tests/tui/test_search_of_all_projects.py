@@ -67,7 +67,7 @@ async def test_a_hit_opens_its_workspace_and_esc_returns_to_list_and_position(
         await search_all(tui, "ibex heron")
         first = top(tui)
         await select_hit_of(tui, "coast")
-        await tui.until("Open the hit to read all of it in its workspace.")
+        await tui.until("Open the hit to read the whole text in its workspace.")
         row = first.results_pane.list.index
         await tui.press("enter")
         await tui.until(lambda: top(tui) is not first and top(tui).navigator.shown is not None)

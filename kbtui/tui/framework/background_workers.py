@@ -30,11 +30,11 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time; of the waiting calls, only the newest is kept. The
+    At most `limit` calls run at the same time, and only the newest of the other calls waits. The
     result is delivered through the message queue of the widget or screen `owner`. `drop` is called
     with each result that is not delivered. The threads are daemons, so quitting never waits for
-    them. Each call runs in a context manager that `cancellation` returns, with which a newer call
-    can cancel it.
+    them. Each call runs in a context manager that `cancellation` returns. A newer call uses this
+    context manager to cancel the older call.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the result of the newest call has not been delivered yet."""
+        """Whether the result of the newest call is still to be delivered."""
 
     @property
     def has_running_call(self) -> bool:
@@ -100,7 +100,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Do the same as `submit_call`, but pass a function to `work` that reports progress to `on_progress`."""
+        """Do the same as `submit_call`, but pass `work` a function that reports progress to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:

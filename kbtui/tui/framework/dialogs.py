@@ -81,8 +81,8 @@ class TextInputDialog(StyledScreen):
 class DialogOption:
     """An option of a dialog: its key, name and preview, and the dialog's result if the option is chosen.
 
-    `details` is a text below the preview. It is cut after `MAX_DETAIL_LINES` lines. `role` is the
-    style role of the name; a name with the role `path` is cut at its start.
+    `details` is a text below the preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style
+    role of the name; a name with the role `path` is cut at its start.
     """
 
     key: str
@@ -255,7 +255,7 @@ class ChoiceField(StyledWidget, can_focus=True):
     def on_key(self, event: events.Key) -> None:
         """Select the next choice that starts with all letters typed so far.
 
-        If there is none, select the next choice that starts with the letter typed last.
+        If no choice starts with them, select the next one that starts with the letter typed last.
         """
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
@@ -378,7 +378,7 @@ class FormDialog(StyledScreen):
             self.action_save_form()
 
     def action_save_form(self) -> None:
-        """Save the values, and close the form if that succeeds."""
+        """Save the values, and close the form if they could be saved."""
         if self._is_saving:
             return
         self._is_saving = True

@@ -31,8 +31,7 @@ FULL_THRESHOLD = 500
 IDLE_SECONDS = 1.0
 """The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""After a full collection of at most this many seconds, the next one does not wait until the user is idle.
-"""
+"""If a full collection takes at most this many seconds, the next one does not wait for idle time."""
 FREED_PER_STEP = 100
 """The number of blocks or turns of a closed document that are freed in one step."""
 
@@ -42,7 +41,8 @@ _frozen_count = 0
 def freeze_objects_if_entries_grew(count: int) -> None:
     """Exclude all existing objects from garbage collection (`gc.freeze`) if there are many new entries.
 
-    There are many if `count`, the number of all entries, has grown by `MIN_NEW_ENTRIES`.
+    `count` is the number of all entries. It must have grown by `MIN_NEW_ENTRIES` since the last call
+    that froze objects.
     """
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.

@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""The queue waits at most this many seconds for `KeyHandled`. Then it delivers the next key anyway."""
+"""How many seconds the queue waits for `KeyHandled` before it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
 """The maximum time in seconds that a key waits for unfinished work of the screen.
 
@@ -40,11 +40,12 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A message that follows a key and shows the app when the key has been handled.
+    """A message that follows a key and tells the app when the key has been handled.
 
     The message is sent to the widget that got the key, and from there to the app. Several such
     messages follow each key, one after another. The key counts as handled when the last message has
-    reached the app. `rounds` is the number of messages that are left, including this one.
+    reached the app. `number` identifies the key, and `target` is the widget that got it. `rounds` is
+    the number of messages that are left, including this one.
     """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
@@ -60,10 +61,10 @@ class KeyPressQueue:
         self._queue: deque[events.Key | events.Paste] = deque()
         self._number = 0
         self._sending: events.Key | events.Paste | None = None
-        """The event that was taken from the queue and is being delivered; None if there is none."""
+        """The event that was taken from the queue and is being delivered; None if no event is being delivered."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """The time when the first queued key began to wait for unfinished work; None if it does not wait for work."""
+        """When the first queued key began to wait for unfinished work; None if it is not waiting for any work."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 

@@ -1,6 +1,6 @@
 """A list widget that draws only its visible rows.
 
-When the rows change, the row with the key of the selected row stays selected.
+When the rows are replaced, the selection stays on the row with the same key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ListRow:
 
     `left` and `right` are the texts at the edges of the first line. If there is not enough room for
     both, `left` is cut. `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. `data` is any value of the
+    `below` are further lines. The style `role` applies to the whole row. `data` is a value for the
     code that uses the list.
     """
 
@@ -72,7 +72,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.list, self.row = within, row
 
     class SelectedRowChanged(Message):
-        """Another row is selected now, or the list is empty now."""
+        """Another row has been selected, or the list has become empty."""
 
         def __init__(self, within: RowList, row: ListRow | None) -> None:
             super().__init__()
@@ -95,8 +95,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Replace the rows; the selected row stays selected, at the same line of the screen.
 
-        If `select` is given, the row with this key is selected instead of the row selected before.
-        `empty` is the text to show if there are no rows; None means the same text as before.
+        `select` is the key of another row to select instead. `empty` is the text to show if there are
+        no rows; None means the same text as before.
         """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row
@@ -154,7 +154,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return after if after >= 0 else self._find_next_selectable_row(index + 1, -1)
 
     def _find_next_selectable_row(self, index: int, step: int) -> int:
-        """Return the index of the next selectable row from `index` in the direction `step` (1 or -1), or -1."""
+        """Return the index of the next selectable row after or before `index`, or -1.
+
+        `step` is the direction: 1 for the next row below, -1 for the next row above.
+        """
         indices = range(max(0, index + 1), len(self.rows)) if step > 0 else range(index - 1, -1, -1)
         return next((index for index in indices if self.rows[index].selectable), -1)
 
@@ -190,7 +193,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return (row, line in the row, is selected) for each visible line; None for a line below the rows."""
+        """Return (row, line in the row, is selected) for each visible line; None for a line below the last row."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
@@ -211,7 +214,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
         """Yield (line, row) for each selectable row whose first line is visible.
 
-        `line` is the position of that line in the visible part of the list, counted from 0.
+        `line` is the number of the row's first line in the visible part of the list, counted from 0.
         """
         for y, line in enumerate(self._list_visible_lines()):
             if line and line[0].selectable and line[1] == 0:
@@ -264,7 +267,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def action_scroll_pages(self, pages: float) -> None:
         """Move the selection down by `pages`, or up if `pages` is negative.
 
-        A page is the height minus one line.
+        A page is the height of the list minus one line.
         """
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)

@@ -95,8 +95,8 @@ MIN_PATH_CELLS = 8
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
     """Cut `spans` to at most `width` cells; `…` marks the cut.
 
-    Spans with the role `path` are cut first, at their start, because the end of a path tells the
-    user more.
+    A path (spans with the role `path`) is cut first, at its start, because the end of a path tells
+    the user more.
     """
     if width <= 0:
         return []
@@ -149,7 +149,7 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges of a line. If necessary, cut `left`, or leave out `right`."""
+    """Align `left` and `right` to the edges of a line. If there is too little room, cut `left` or omit `right`."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -160,7 +160,7 @@ def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int
 
 
 def _find_fitting_end(text: str, start: int, width: int) -> int:
-    """Return where to cut `text` so that the part from `start` to the cut fits into `width` cells."""
+    """Return the index at which to cut `text` so that the part from `start` to the cut fits into `width` cells."""
     if text.isascii():
         return min(len(text), start + width)
     used = 0
@@ -227,7 +227,7 @@ def wrap_spans(
 def wrap_code_line(
     spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
 ) -> StyledLines:
-    """Wrap a line of code into lines of at most `width` cells; white space is kept.
+    """Wrap a line of code into lines of at most `width` cells, without changing its white space.
 
     All lines except the first are indented by two cells. If `code_offset` is not None, the line is
     scrolled to the left by this number of cells instead of wrapped.

@@ -1,4 +1,4 @@
-"""Screens, widgets and scroll views that draw styled text; lines of text, paragraphs, messages and inputs.
+"""Screens and widgets that draw styled text: scroll views, lines, paragraphs, messages and inputs.
 
 All text is sanitized when it is drawn, so the content of a file never controls the terminal, even
 if other code forgets to sanitize it.
@@ -122,8 +122,8 @@ def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
 class StyledScreen(Screen[Any]):
     """A screen that converts style roles to styles, once for each theme.
 
-    Textual's component classes were rejected, because Textual resolves all of them again whenever a
-    CSS class of a widget changes.
+    It does not use Textual's component classes, because Textual resolves all of them again whenever
+    a CSS class of a widget changes.
     """
 
     def __init__(self) -> None:
@@ -140,9 +140,9 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         This property first applies the keys from the settings. Then it removes the letters that are
-        typed into a focused input. Textual does this in the reverse order, with two faults. A
-        command whose default key is a letter has no key, even if the settings give it another one.
-        A letter from the settings calls a command instead of being typed.
+        typed into a focused input. In Textual's reverse order, a command whose default key is a
+        letter would have no key there, even if the settings assign another key to it. A letter from
+        the settings would call a command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -182,7 +182,7 @@ class StyledScreen(Screen[Any]):
         return None, None
 
     def _find_key_action(self, key: str) -> tuple[DOMNode | None, str]:
-        """Return the innermost node that binds a key, and the action.
+        """Return the innermost node that binds a key, and the action of the binding.
 
         For an unbound key, return (None, "").
         """
@@ -238,14 +238,17 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
                 self.vertical_scrollbar.window_virtual_size = size.height
 
     def repaint_lines(self, changed: Collection[int] | None) -> None:
-        """Repaint the given visible lines; None repaints all of them."""
+        """Repaint the visible lines with the numbers `changed`, or all visible lines if `changed` is None."""
         if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
             self.refresh()
         elif changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions. A hidden view is repainted as a whole when it is shown again."""
+        """Repaint `regions`, or the whole view if there are none.
+
+        A hidden view is repainted as a whole when it is shown again.
+        """
         # A hidden view has no size, so Textual would ignore the regions and later show the old lines.
         return super().refresh(*(regions if self.region else ()), **options)
 
@@ -267,7 +270,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the borders at the top and the bottom, and one middle line, because all middle lines are equal."""
+        """Render the top line, the bottom line and only one middle line, because all middle lines are equal."""
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:
@@ -280,7 +283,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions or the whole pane.
+        """Repaint `regions`, or the whole pane if there are none.
 
         While `set_border_subtitle` runs, repaint only the bottom line.
         """
@@ -332,7 +335,7 @@ class ClickableHintLine(LeftAndRightTextLine):
 
 
 class WrappedParagraphs(StyledWidget):
-    """A widget with wrapped paragraphs, shown in place of the widget `covered` while there are paragraphs."""
+    """A widget with wrapped paragraphs, shown above the widget `covered` while there are paragraphs."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -444,7 +447,7 @@ class CompletingInput(PaneInput):
 
 
 class QueryErrorHighlighter(Highlighter):
-    """Underlines the mistakes in an input, at the offsets in `spans`."""
+    """Underlines the mistakes in an input; `spans` are their start and end offsets."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int]] = []

@@ -88,7 +88,8 @@ def define_command(
 ) -> TuiCommand:
     """Return a command without a scope.
 
-    `more` are further fields of `TuiCommand`; the default of `action` is `name`.
+    `explained` is its help text. `more` are further fields of `TuiCommand`; the default of `action` is
+    `name`.
     """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
@@ -115,7 +116,7 @@ def format_command_hints(
 ) -> Spans:
     """Return the key hints of commands, as many as fit into `width` cells.
 
-    If not all fit, the hints with the lowest priorities are left out. A command that needs a
+    If not all hints fit, those with the lowest priorities are left out. A command that needs a
     feature of the document has a hint only if this feature is in `offers`.
     """
     wanted = [

@@ -172,7 +172,7 @@ class DocumentNavigator:
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
     def keep_shown_document(self) -> None:
-        """Keep the shown document: discard another one that is still loading."""
+        """Keep the shown document, and discard a document that is still loading."""
         self._open_worker.discard_pending_results()
         self._status.set_activity_text("open", None)
         self.is_opening = False
@@ -411,7 +411,7 @@ class DocumentNavigator:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Return how many turns were given an earlier text of each subject that has changed since the last visit."""
+        """Map each subject changed since the last visit to the number of turns that were given an earlier text."""
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
@@ -444,7 +444,7 @@ class DocumentNavigator:
 
         if info.size < BIG_CONVERSATION_BYTES:
             return make_document(library.load_conversation(conversation))
-        # While the engine builds an index, it reports the conversation as changed many times.
+        # While the engine is building an index, it reports the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if (
             shown
@@ -503,7 +503,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares a subject's current text with the text that a turn was given."""
+    """Return the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_and_conversation_export import format_difference_remark
     from kbtui.tui.reader.difference_document import build_difference_document
     from kbtui.tui.reader.reader_blocks import make_mark_blocks
@@ -542,7 +542,7 @@ def _name_current_text(texts: GivenAndCurrentText) -> str:
 
 
 def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
-    """Make the document that shows what a conversation changed in files."""
+    """Return the document that shows what a conversation changed in files."""
     from kbtui.library.file_history import collect_turn_activities
     from kbtui.refs import make_conversation_ref
     from kbtui.tui.reader.difference_document import build_changes_document
@@ -563,7 +563,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
 
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
-    """Make the document that lists the versions of a subject."""
+    """Return the document that lists the versions of a subject."""
     from kbtui.tui.reader.difference_document import build_history_document
     from kbtui.tui.reader.subject_document import SUBJECT_VIEWS, make_subject_badges
 

@@ -387,7 +387,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(screen)
 
     def action_go_back_one_step(self) -> None:
-        """Go back one step: end the zoom, close a pane, leave a visited workspace, or return to an earlier document."""
+        """Go back one step: end the zoom, close a pane, leave a visited workspace, or go back in the history."""
         focused = self.panes.focused_pane_id
         if self.has_class("zoomed") and not self._plain:
             self.panes.toggle_pane_zoom()
@@ -409,7 +409,7 @@ class MainScreen(StyledScreen):
             self.navigator.go_back_or_forward(steps)
 
     def open_returned_reference(self, ref: Ref | None) -> None:
-        """Open the reference that another screen has returned. Does nothing for None."""
+        """Open the reference that another screen has returned. If it is None, do nothing."""
         if ref is not None:
             self.open_target_in_reader(make_navigation_target(ref))
 

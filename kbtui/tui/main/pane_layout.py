@@ -223,7 +223,7 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane on the other side of the reader than the pane `name`, or 0 if it is hidden."""
+        """Return the width of the pane across the reader from the pane `name`; 0 if no such pane is visible."""
         opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
         other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
@@ -252,9 +252,9 @@ class PaneLayout:
             self.widen_pane(self.focused_pane_id, by)
 
     def widen_pane(self, name: str, by: int) -> bool:
-        """Widen a pane by `by` cells.
+        """Widen a pane by `by` cells, and return whether this was possible.
 
-        The reader gets narrower. Return False if this is impossible.
+        The reader gets narrower. If the pane is the reader, the pane on its left gets narrower.
         """
         if self._screen_width_class is None:
             return False
@@ -279,10 +279,7 @@ class PaneLayout:
         self.apply_pane_widths()
 
     def grab_pane_border(self, x: int, y: int) -> bool:
-        """Start to drag the border between panes at this position.
-
-        Return False if none is there.
-        """
+        """Start to drag the border between panes at the position (`x`, `y`); return whether one is there."""
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for pane in self._screen.query("#library, #results, #citations, #outline"):

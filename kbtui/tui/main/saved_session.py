@@ -222,7 +222,10 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session, unless it is new, and the user has opened only one place and kept the layout and theme."""
+        """Save the session if it has something to restore.
+
+        A new session is not saved if only one place was opened, with the default layout and theme.
+        """
         if not self._is_on or not self._main.navigator.history.targets:
             return
         self._save_visit()

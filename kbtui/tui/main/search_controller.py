@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The full search, by keywords and by meaning, starts this many seconds after a change of the query.
-"""
+"""The full search, by keywords and by meaning, starts this many seconds after a change of the query."""
 REPEAT_INTERVAL_SECONDS = 2.0
 """While a temporary index is being built, the query runs again at this interval, in seconds."""
 FIRST_HITS = 20
@@ -62,7 +61,7 @@ PREVIEW_DELAY_SECONDS = 0.12
 class SearchController:
     """Searches while the user types, and shows the hits in place of the library.
 
-    Each key starts a keyword search. Soon after the last key, the full search follows.
+    Each key press starts a keyword search. Soon after the last key press, the full search follows.
     """
 
     def __init__(
@@ -378,8 +377,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query begins with the last logged query, the current query replaces the
-        logged one, unless the user has opened a hit or left the search in between.
+        A query that begins with the last logged query replaces that query in the log. If the user
+        has opened a hit or left the search since then, both queries stay in the log.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

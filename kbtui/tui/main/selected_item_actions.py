@@ -57,7 +57,7 @@ SECRETS_HELP = (
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""The limits of the search for text files: the depth of directories, and the approximate number of visited files."""
+"""The limits of the search for text files: the depth of directories, and the approximate number of files."""
 
 
 class SelectedItemActions:
@@ -107,7 +107,7 @@ class SelectedItemActions:
         """Run `work` in a background thread, and pass its result to `on_done`.
 
         The status line shows `activity` while `work` runs, or the error if `work` fails. If
-        `holds_keys` is true, keys that the user presses meanwhile are kept for the dialog that
+        `holds_keys` is true, keys that the user presses meanwhile wait for the dialog that
         `on_done` opens.
         """
         status = self._main.status
@@ -557,7 +557,9 @@ def prepare_conversation_export(
         numbers = parse_turn_ranges(values["turns"])
         turns = [turn for turn in turns if turn.number in numbers]
         if not turns:
-            raise KbtuiError(f"the conversation has no such turn; it has {len(found.turns)}")
+            raise KbtuiError(
+                f"the conversation has no such turn; it has turns 1 to {len(found.turns)}"
+            )
     shared = prepare_shared_conversation(
         found,
         turns,
@@ -617,7 +619,7 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
     If directories in `LIKELY_NAMES` have text files, only these are returned. Otherwise, all
-    directories with text files are returned. Because `/` and the home directory are no projects,
+    directories with text files are returned. Because `/` and the home directory are not projects,
     only directories in `LIKELY_NAMES` are looked for there.
     """
     try:
@@ -683,7 +685,7 @@ class AgentCommandActions:
         run_with_activity_shown: Callable[..., None],
         copy_text: Callable[[str, str], None],
     ) -> None:
-        """Create the commands.
+        """Create the actions.
 
         `run_with_activity_shown` and `copy_text` are the methods of `SelectedItemActions` with these names.
         """
@@ -711,7 +713,7 @@ class AgentCommandActions:
 
         workspace = self._main.library.workspace
         info = find_conversation(workspace, ref.conversation or "")
-        # Without any command, this raises an error that says why.
+        # If there is no command, `find_agent_command` raises an error that says why.
         return list_agent_commands(workspace, info, ref.turn) or [
             find_agent_command(workspace, info, ref.turn, "resume")
         ]

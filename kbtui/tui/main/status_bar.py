@@ -94,7 +94,11 @@ class StatusBar(StyledWidget):
 
     @property
     def embedding_features(self) -> frozenset[str]:
-        """The conditions that key hints need: "embedding" if there is much to embed, and also "paused" during a pause."""
+        """The conditions for key hints about embedding, as a set.
+
+        It contains "embedding" if many passages are not embedded yet. During a pause, it contains
+        "embedding" and "paused".
+        """
         if self.is_embedding_paused:
             return frozenset({"embedding", "paused"})
         event = self._last_ready_event
@@ -133,7 +137,7 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def describe_index_wait(self, has_answer: bool) -> str:
-        """Return a text that says what searches wait for, or "" if they do not wait.
+        """Return a text that says what searches are waiting for, or "" if they are not waiting.
 
         `has_answer` says whether a search has returned an answer; if so, an index exists.
         """
@@ -282,7 +286,7 @@ CALL_HINTS = {
 
 
 VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""View of a document -> its name in key hints, if this is another name."""
+"""View of a document -> its name in key hints, if the two differ."""
 
 
 class KeyHintLine(StyledWidget):

@@ -45,7 +45,7 @@ class TouchedFileActions:
     def __init__(
         self, main: MainScreenContext, run_with_activity_shown: Callable[..., None]
     ) -> None:
-        """Create the commands.
+        """Create the actions.
 
         `run_with_activity_shown` is the method of `SelectedItemActions` with this name.
         """
@@ -70,7 +70,10 @@ class TouchedFileActions:
         return line.source_line if line and panes.focused_pane_id == "reader" else 0
 
     def _get_file_at_cursor(self) -> str | None:
-        """Return the path of the file whose change is at the cursor; None unless the reader shows a conversation's changes."""
+        """Return the path of the file whose change is at the cursor.
+
+        Return None if the reader does not show the changes of a conversation.
+        """
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
         if panes.focused_pane_id != "reader" or not viewport.document.blocks:
@@ -145,7 +148,7 @@ class TouchedFileActions:
     def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
         """Return the files of an item, changed ones first, each with its line number at the cursor, or 0.
 
-        If `path` is given, only this file is returned.
+        If `path` is not None, only this file is returned.
         """
         library = self._main.library
         if ref.kind == "subject":
@@ -178,7 +181,7 @@ class TouchedFileActions:
             for letter, file in zip(LETTERS, files, strict=False)
         ]
         self._main.screen.app.push_screen(
-            OptionsDialog("Turns of which file", options), self._list_turns
+            OptionsDialog("Turns of which file?", options), self._list_turns
         )
 
     def _list_turns(self, file: tuple[str, int] | None) -> None:
@@ -199,7 +202,7 @@ class TouchedFileActions:
         return _TurnsOfFile(found, line, marks)
 
     def _choose_turn(self, turns: _TurnsOfFile) -> None:
-        """Show the turns and open the one that the user chooses. The option `:` asks for lines."""
+        """Show the turns, and open the turn that the user chooses. The option `:` asks for lines."""
         from kbtui.library.file_history import (
             describe_conversation_problems,
             describe_unexplained_lines,

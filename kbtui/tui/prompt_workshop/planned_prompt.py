@@ -1,4 +1,4 @@
-"""The prompt with the user's changes that are not written yet, and the sizes of its texts."""
+"""The prompt as it will be with the user's unwritten changes, and the sizes of its texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_COUNTED_BYTES = 1_000_000
 The numbers for larger subjects are estimated.
 """
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The maximum total size in bytes of the subjects that are counted. The other sizes are estimated."""
+"""The maximum total size in bytes of the subjects that are counted. The sizes of further subjects are estimated."""
 SUBJECTS_PER_REPORT = 400
 """The number of subjects that are counted or skipped between two reports of progress."""
 
@@ -83,7 +83,7 @@ def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: b
 
 
 class SubjectSizes:
-    """The sizes of subjects measured so far, and the reasons why some subjects cannot be read.
+    """The sizes of the subjects that have been measured, and the reasons why some subjects cannot be read.
 
     One thread writes while other threads read, so values are replaced, never modified.
     """
@@ -158,10 +158,10 @@ class SubjectSizes:
 
 
 class FolderSizeSums:
-    """Computes the size of any folder quickly.
+    """The running sums of subject sizes, from which the size of any folder is computed quickly.
 
-    The subjects are sorted by slug, so those of a folder are adjacent. The folder's size is the
-    difference of two running sums.
+    The subjects are sorted by slug, so the subjects of a folder are adjacent. The folder's size is
+    the difference of two running sums.
     """
 
     def __init__(self, slugs: list[str], costs: Iterable[PromptSize | None]) -> None:
@@ -171,7 +171,7 @@ class FolderSizeSums:
         """The running sums of the subjects' sizes: one list for each field of `PromptSize`."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
-        """Return how many subjects have slugs that start with a prefix, and their total size."""
+        """Return the number and the total size of the subjects whose slugs start with `prefix`."""
         first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptSize(characters, tokens, estimates > 0)
@@ -185,7 +185,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Map each topic to an object that adds up the sizes of its visible subjects, by folder."""
+    """Return a mapping from topic to an object that adds up the sizes of the visible subjects in a folder."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
@@ -223,8 +223,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`, or reset it if it already has this state.
 
-        A reset subject or topic gets the state that the files define (see `knowledge`). If this is
-        the state of `mark`, it gets the state "plain".
+        A reset subject or topic gets the state that the files define (see `knowledge`). If the files
+        already define the state of `mark`, the subject or topic gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
@@ -262,8 +262,8 @@ class PlannedPrompt:
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
     * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost`
       is the size of the section without the changes.
-    * `preloads`, `listings` and `sums` have, by topic, the sizes of the pre-loaded subjects, of the
-      listing, and of the folders.
+    * `preloads`, `listings` and `sums` map each topic to the sizes of its pre-loaded subjects, of
+      its listing, and of its folders.
     """
 
     written: KnowledgeBase

@@ -232,14 +232,14 @@ def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) ->
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""If there are at most this many subjects in total, the topics are unfolded at first."""
+"""The topics are unfolded at first if there are at most this many subjects in all topics together."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
     """A screen with a tree of topics and subjects, a preview, and an input to try patterns.
 
-    The screen's result is True if it has written to a file. `reference` is the entry to select at
-    first. `written` lists the changes that the workshop has written since the start of kbtui. The
+    The screen's result is True if the screen has written to a file. `reference` is the entry to
+    select at first. `written` lists the changes that the workshop has written since the start of kbtui. The
     screen appends its changes to this list, and removes changes that the user undoes.
     """
 
@@ -274,7 +274,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.view = "learn"
         self.preview: WorkshopPreview | None = None
         self._pattern_topic: str | None = None
-        """The topic in which a pattern is matched if the pattern names no topic."""
+        """The topic of patterns that name no topic."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_PROMPT_KEY
@@ -340,13 +340,13 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def handle_files_changed(self, event: IndexChangedEvent) -> None:
-        """Reload if topics or subjects have changed. The user's marks that are not written yet stay."""
+        """Reload if topics or subjects have changed. The user's unwritten marks stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again, and remove the marks in `written`, which `kb.toml` now contains."""
+        """Read the files again, and remove the unwritten marks that `kb.toml` now contains (`written`)."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
@@ -573,7 +573,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list by calling its method `action_` + `where`, while the pattern input keeps the focus."""
+        """Move in the list while the pattern input keeps the focus; `where` is "down", "up" or "scroll_pages"."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:
@@ -584,8 +584,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_open_row_or_write(self) -> None:
         """Write the change under review.
 
-        If no change is under review, fold or unfold the selected topic or folder, or focus the
-        preview if another row is selected.
+        If no change is under review, fold or unfold the selected topic or folder. If another kind of
+        row is selected, focus the preview.
         """
         if self._shown_change is not None:
             self.action_review_or_write_marks()
@@ -741,8 +741,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_back(self) -> None:
         """Close the question, review, pattern or filter that is open.
 
-        If none of them is open and the preview has the focus, move the focus to the list. If the list
-        has the focus, leave the screen.
+        If none of them is open, move the focus from the preview to the list. If the list already has
+        the focus, leave the screen.
         """
         if self._is_asking_to_leave:
             self.show_message()

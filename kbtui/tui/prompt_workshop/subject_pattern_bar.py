@@ -81,7 +81,7 @@ class PatternMatchResult:
 def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
 ) -> PatternMatchResult:
-    """Parse the input and find its matches. The topic of a pattern that names no topic is `selected`."""
+    """Parse the input and find its matches. `selected` is the topic of patterns that name no topic."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
@@ -108,7 +108,7 @@ class _PatternError(Exception):
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
-"""Matches a word, which can contain quoted parts, or the quotation mark of an unclosed quote."""
+"""Matches the quotation mark of an unclosed quote, or a word, which can contain quoted parts."""
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
@@ -126,7 +126,7 @@ def _split_topic_from_patterns(
 ) -> tuple[str, list[PatternInputWord]]:
     """Return the topic that the patterns name, and the patterns without the topic's name.
 
-    If they name no topic, the topic is `selected`.
+    If the patterns name no topic, the topic is `selected`.
     """
     name: str | None = None
     patterns = []
@@ -148,7 +148,7 @@ def _split_topic_from_patterns(
         raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, known)
     if not found.enable:
         message = f"the topic {found.id} is switched off"
-        raise _PatternError(message, words[0].at, "first switch on the topic")
+        raise _PatternError(message, words[0].at, "switch the topic on first")
     return found.id, patterns
 
 
@@ -204,7 +204,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return the first problem: a pattern is too long, matches nothing, or has an unclosed `[`."""
+    """Return the first problem of the patterns: one is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
@@ -262,7 +262,7 @@ class SubjectPatternBar(Vertical):
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
 
-        `outcome` is a text with the size of the matches, or with the change in size of the prompt.
+        `outcome` says how large the matches are, or how much they change the size of the prompt.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
@@ -286,7 +286,7 @@ class SubjectPatternBar(Vertical):
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
     """Return a line with a `^` in `column` and the text of a problem.
 
-    The text is to the right of the `^` if it fits there, otherwise to the left.
+    The text is to the right of the `^` if it fits there, otherwise to the left of the `^`.
     """
     text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"

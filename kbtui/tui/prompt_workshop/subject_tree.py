@@ -69,7 +69,11 @@ WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 
 @dataclass
 class SubjectTreeOptions:
-    """What the user has chosen for the list: unfolded rows (by key), whether hidden subjects are listed, filter words."""
+    """The user's choices for the list.
+
+    `opened` has the keys of the unfolded rows, `hidden` says whether hidden subjects are listed, and
+    `words` is the text of the filter.
+    """
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -145,7 +149,7 @@ def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = F
 class SubjectTreeList(RowList):
     """The list of the workshop; each row has one line.
 
-    There may be tens of thousands of rows, so each row is formatted when it is drawn, with the current
+    There may be tens of thousands of rows, so a row is formatted only when it is drawn, with the current
     prompt, marks and sizes.
     """
 
@@ -234,7 +238,7 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Return the row of a topic or folder: on the left its name, on the right its numbers of subjects and its size."""
+        """Return the name of a topic or folder (left), and its numbers of subjects and its size (right)."""
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
@@ -264,7 +268,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the line of totals: on the left the size and its change, on the right the number of marks."""
+    """Return the line of totals: the size and its change (left), and the number of marks (right)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []

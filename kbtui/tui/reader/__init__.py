@@ -1,1 +1,1 @@
-"""The reader pane: documents, their layout, and moving through them."""
+"""The reader pane: its documents, their layout, and the commands that move through them."""

@@ -164,7 +164,7 @@ class CompactedTurnParts:
 
 
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
-    """Return the parts that compactions removed from each turn, by turn number.
+    """Return a mapping from turn number to the parts of the turn that compactions removed.
 
     Several compactions can cover a turn:
 
@@ -201,13 +201,13 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The details of a conversation name at most this many tools: the ones that were used most."""
+"""The maximum number of tools that the details of a conversation name: those that were used most."""
 
 
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return facts about a conversation, as names and values.
+    """Return facts about a conversation as pairs of name and value; dates are relative to `present`.
 
     If `brief` is true, return only the facts that are shown above the first turn.
     """
@@ -339,8 +339,8 @@ def build_conversation_document(
 
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
-    `outdated` has, for each turn, the citations whose subject has changed since the turn or no longer exists.
-    `seen_at` is when the user last left the workspace; a line separates the turns that began later.
+    `outdated` maps a turn's number to its citations whose subject has changed since the turn or no longer exists.
+    `seen_at` is when the user last left the workspace; a line is shown before the turns that began later.
     """
     info = conversation.info
     outdated = outdated or {}
@@ -391,7 +391,7 @@ conversation, are searched for secrets.
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""The maximum number of characters of an agent's notice that is not folded.
+"""An agent's notice with more characters than this is folded.
 
 A notice of several lines is always folded.
 """
@@ -400,7 +400,7 @@ A notice of several lines is always folded.
 class _ConversationReaderDocumentBuilder:
     """Builds the blocks of a conversation.
 
-    `requests` has the indices of the blocks that are requests, `errors` those of failed calls.
+    `requests` has the index of the first block of each request, and `errors` that of each failed call.
     """
 
     def __init__(
@@ -428,8 +428,7 @@ class _ConversationReaderDocumentBuilder:
         self.seen_at: datetime | None = None
         """When the user last left the workspace.
 
-        None if this is unknown, and None again after the separator before the new turns has been
-        added.
+        None if this time is unknown, or if the line before the new turns has already been added.
         """
         self.speaker = ""
         self.after_fold = False
@@ -515,7 +514,7 @@ class _ConversationReaderDocumentBuilder:
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
                 if summary and _is_event_after_compaction(event, summary):
-                    # The agent compacted in the middle of the turn. The model sees the rest of the turn.
+                    # The agent compacted in the middle of this turn, so the model sees the rest of it.
                     if summary.summary not in self.summaries_in_turns:
                         self._add_notice_paragraph(f"compacted:{turn.number}", "compacted here")
                     summary, self.view = None, ""
@@ -658,7 +657,7 @@ class _ConversationReaderDocumentBuilder:
             if block.state:
                 words.append((f"{CONTENT_STATE_LABELS[block.state]}  ", "warning"))
             words.append((sanitize_to_one_line(name), ""))
-            # A narrow reader cuts the end of the line, so the size is not a part of it.
+            # A narrow reader cuts the end of the line, so the size is at the right edge.
             readers = f"for {', '.join(block.recipients)}" if block.recipients else ""
             described = ", ".join(filter(None, (block.media_type, readers)))
             words.append((f"  {sanitize_to_one_line(described)}", "dim"))
@@ -795,7 +794,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
         """Add the blocks that stay visible when a call is folded.
 
-        These are the link to the call's subagent, and the user's answers.
+        They show the link to the call's subagent, and the user's answers.
         """
         if type(subagent := metadata.get("subagent")) is str:
             self.lead = [("  ", "")]
@@ -924,7 +923,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
         """Add a fold with a compaction's summary, at the place where the agent wrote the summary.
 
-        The model's view lacks this fold.
+        The fold is not shown in the model's view.
         """
         self.view = "user"
         words: Spans = [

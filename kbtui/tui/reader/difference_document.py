@@ -1,4 +1,4 @@
-"""Builds the documents that show changes: between two versions of a subject, or by a conversation."""
+"""Builds the documents that show changes between versions of a subject, or a conversation's changes to files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TAB_WIDTH = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class VersionNamesBlock(ReaderBlock):
-    """Shows the names of both versions above their columns, or one below the other on a narrow screen."""
+    """The names of both versions, above their columns or, in a narrow reader, one below the other."""
 
     old_name: str
     new_name: str
@@ -67,7 +67,7 @@ class VersionNamesBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ComparedParagraphBlock(ReaderBlock):
-    """Shows the old and the new version of a paragraph, side by side or one below the other."""
+    """The old and the new version of a paragraph, side by side or one below the other."""
 
     paragraph: ComparedParagraph
     side_by_side_width: int
@@ -111,8 +111,8 @@ def build_difference_document(
 ) -> ReaderDocument:
     """Build the document that shows how `old` became `new`. `new` is None if the subject is gone.
 
-    `names` are the names of both versions. Unchanged paragraphs that are far from a change are left
-    out. `head` are the first blocks of the document. The changes are the blocks of the kind
+    `names` are the names of both versions, and `remark` is a note below them. Unchanged paragraphs
+    that are far from a change are left out. `head` are the first blocks of the document. The changes are the blocks of the kind
     "change". `screen_width` is the number of columns of the screen. On a wide screen, a narrower
     reader is enough to show the versions side by side.
     """
@@ -191,9 +191,9 @@ def build_changes_document(
     *,
     is_by_file: bool = False,
 ) -> ReaderDocument:
-    """Build the document that shows what a conversation did to files as one diff, in the order of its calls.
+    """Build the document that shows a conversation's changes to files as one diff, in the order of its calls.
 
-    If `is_by_file` is true, all changes of a file are together.
+    If `is_by_file` is true, the changes are grouped by file.
 
     `changes` are the actions other than reading, each with the reference of its call and the number of
     its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
@@ -247,7 +247,7 @@ def _make_path_spans(path: str, role: str) -> Spans:
 
 def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
     """Return the line above a version: its time, its commit, and who committed it."""
-    kind = version.commit[:8] if version.commit else "kept by a conversation"
+    kind = version.commit[:8] if version.commit else "found in a conversation"
     kind = "now" if version.is_current else kind
     kind += "" if version.has_text else ", text not shown"
     left: Spans = [(f"{format_unix_time_as_day(version.time or 0.0)} ", "turn"), (kind, "strong")]
@@ -261,7 +261,7 @@ def _iterate_paragraph_blocks(
 ) -> Iterator[ReaderBlock]:
     """Yield blocks for changed paragraphs and their neighbours.
 
-    Each sequence of other paragraphs is replaced by a line.
+    A line that says how many paragraphs are left out replaces each run of other paragraphs.
     """
     changed = [index for index, one in enumerate(compared) if one.is_changed]
     shown = {
@@ -298,7 +298,7 @@ def _lay_out_version(
 ) -> StyledLines:
     """Return the lines of a version, each preceded by `mark`.
 
-    If there are no `ranges`, the whole text has one role.
+    `ranges` are its changed words. If there are none, the whole text has the role `role`.
     """
     if text is None:
         return []

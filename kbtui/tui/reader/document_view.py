@@ -49,13 +49,13 @@ class LinePosition(NamedTuple):
 
 
 def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
-    """Return how many letters and digits precede each line. The last number is the total of all lines."""
+    """Return how many letters and digits precede each line, followed by their total in all lines."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
 
 TOOL_FOLD_KINDS = ("tool", "diff")
-"""The kinds of the folds of tool calls: first without a diff, then with one."""
+"""The kinds of the folds of tool calls: "tool" for calls without a diff, "diff" for calls with a diff."""
 
 
 class DocumentViewport:
@@ -75,7 +75,7 @@ class DocumentViewport:
         self.current_match: tuple[int, int] | None = None
         """The index of the block that contains the current match, and the match's index in this block."""
         self.layout_count = 0
-        """How often blocks have been laid out. Only tests read this number."""
+        """How many times blocks have been laid out. Only tests read this number."""
         self._open_fold_kinds: set[str] = set()
         """The kinds of folds that are open by default."""
         self._toggled_folds: set[str] = set()
@@ -89,7 +89,7 @@ class DocumentViewport:
         self._block_tops: list[int] = []
         """The number of lines before each block, followed by the total.
 
-        Empty if they must be counted again.
+        The list is empty if the lines must be counted again.
         """
         self._line_cache: LRUCache[int, StyledLines] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_reading_positions: tuple[ReadingPosition, ReadingPosition] | None = None
@@ -98,7 +98,7 @@ class DocumentViewport:
     # blocks and their heights
 
     def is_block_of_current_view(self, block: int) -> bool:
-        """Return whether a block belongs to the current view (user or model); a closed fold may hide it."""
+        """Return whether a block belongs to the current view (user or model), even if a closed fold hides it."""
         view = self.document.blocks[block].view
         return not view or view == ("model" if self.is_model_view else "user")
 
@@ -255,8 +255,8 @@ class DocumentViewport:
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
 
-        The position is kept. If the user is at the end, and not only marks have changed, the view
-        follows the new text.
+        The position stays the same. If the user is at the end of the document, the view moves to the
+        new end, unless only marks have changed.
         """
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
@@ -285,7 +285,7 @@ class DocumentViewport:
         return bool(self.rows) and self.rows[-1][0] == self.last_line_position
 
     def resize(self, width: int, height: int) -> None:
-        """Change the size and stay at the current line."""
+        """Change the size of the viewport, and stay at the current line."""
         # Keep the same reading positions while the size changes several times. With new ones after each change,
         # the view would drift, because each of them would be at the start of a wrapped line.
         has_moved = self._resize_positions != (self.top, self.cursor)
@@ -324,12 +324,12 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Show wide code from cell `code_offset` on, or wrap it if that is None. The cursor stays where it is."""
+        """Scroll wide code to cell `code_offset`; None wraps the code instead. The cursor stays on its line."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
     def show_or_hide_model_view(self, on: bool) -> None:
-        """Show what the model sees if `on` is true, otherwise what the user sees. The current line stays the same."""
+        """Show what the model sees if `on` is true, otherwise what the user sees. The cursor stays on its line."""
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
@@ -395,7 +395,10 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Open the folds that contain a block, and go to a line of the block, with `lead` lines shown above it."""
+        """Open the folds that contain a block, and go to a line of the block.
+
+        `lead` is the number of lines to show above this line; None means a quarter of the view.
+        """
         folds = self.document.list_folds_of_block(block)
         if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
             self._toggled_folds ^= closed
@@ -480,10 +483,10 @@ class DocumentViewport:
             self._open_fold_kinds ^= {kind}
 
     def switch_to_next_open_tool_folds(self) -> str:
-        """Switch to the next state of tool calls: only those with diffs open, all open, all closed; return its name.
+        """Switch the folds of tool calls to their next state, and return the name of this state.
 
-        The names are "diffs", "all" and "none". The state "diffs" is left out if no tool call has a
-        diff, or if all have one.
+        The states are "diffs" (only tool calls with a diff are open), "all" and "none". The state
+        "diffs" is skipped if no tool call has a diff, or if all have one.
         """
         kinds = self.document.fold_kinds
         here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]
@@ -553,7 +556,7 @@ class DocumentViewport:
 
     @property
     def is_file_at_cursor(self) -> bool:
-        """Return whether the line at the cursor is about a file: it shows a change, or a tool call that names a path."""
+        """Whether the line at the cursor is about a file: it shows a change, or a tool call that names a path."""
         if not self.document.blocks:
             return False
         if self.document.blocks[self.cursor.block].file is not None:
@@ -609,7 +612,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
 
-        The position is kept, but a view at the end of the document stays at the end.
+        The position stays the same, but a view at the end of the document moves to the new end.
         """
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
@@ -714,7 +717,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll down by `pages`, or up if negative. A page is the height of the view minus one line."""
+        """Scroll down by `pages`, or up if `pages` is negative. A page is the view's height minus one line."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)

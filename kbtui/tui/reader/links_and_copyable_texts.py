@@ -52,7 +52,10 @@ class DocumentLink(NamedTuple):
 def find_markdown_links(
     text: str, references: dict[str, dict[str, str]] | None = None
 ) -> list[DocumentLink]:
-    """Return the links of a Markdown text in order, including bare web addresses."""
+    """Return the links of a Markdown text in order, including bare web addresses.
+
+    `references` are the link definitions of the whole document.
+    """
     from kbtui.tui.reader.markdown_layout import parse_markdown
 
     text = strip_escape_sequences(text)  # The reader does not show escape sequences.
@@ -83,7 +86,7 @@ def _find_bare_web_addresses(text: str) -> list[DocumentLink]:
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
-    """Return the links on the current line or, if the line has none, all links of its paragraph."""
+    """Return the links on the current line or, if the line has no links, all links of its paragraph."""
     document, line = viewport.document, viewport.current_styled_line
     if not document.blocks or line is None:
         return []
@@ -104,8 +107,8 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
     """Return the reference of the subject to which a link leads.
 
     `href` is the relative address of the link, and `topic` and `slug` name the subject that
-    contains the link. The result can be a subject that does not exist. Returns None if the address
-    cannot be that of a subject.
+    contains the link. The subject may not exist. Return None if the address cannot be that of a
+    subject.
     """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
@@ -118,7 +121,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
     """Return the path of the image or PDF that an address refers to.
 
-    Return None for other files, and for files outside `root`.
+    A relative address starts at `folder`. Return None for other files, and for files outside `root`.
     """
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
@@ -179,7 +182,7 @@ def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | Non
 def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
     """Return the Markdown of the paragraph, list, table or code block that contains line `source_line`.
 
-    If there is none, return the whole text of `block`.
+    If the line is in no such element, return the whole text of `block`.
     """
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextRangeBlock) or not source_line or not block.first_line:
@@ -223,6 +226,6 @@ def build_show_command(document: ReaderDocument, reference: str | None) -> str |
 
 
 def build_search_command(query: str, all_projects: bool) -> str:
-    """Return the shell command that runs this search."""
+    """Return the shell command that searches for `query`."""
     command = "kbtui search --all" if all_projects else "kbtui search"
     return f"{command} {quote(query) if query else 'WORDS'}"

@@ -226,7 +226,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Return the widths of the columns. The widest columns are made narrower until all fit into `width`."""
+    """Return the widths of the columns. The widest columns are made narrower until the table fits into `width`."""
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -272,7 +272,7 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line break is kept only after a line with fewer characters than this.
+"""A line break in a paragraph is shown only after a line with fewer characters than this.
 
 After a longer line, an editor probably inserted the line break.
 """
@@ -303,8 +303,8 @@ def lay_out_markdown(
 ) -> StyledLines:
     """Lay out Markdown in lines of `width` cells. Raw HTML is shown as text, and images are not loaded.
 
-    `links` are the link definitions of the whole document. If `breaks` is true, line breaks inside
-    paragraphs are kept. `first_line` is the number of the text's first line in its file. See
+    `links` are the link definitions of the whole document. If `breaks` is true, line breaks after
+    short lines of a paragraph are shown (see `SHORT_LINE`). `first_line` is the number of the text's first line in its file. See
     `wrap_code_line` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
@@ -531,7 +531,7 @@ def strip_markdown_marks(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Marks inside code, marks without a closing mark, and marks that overlap a match stay. List
+    Marks inside code, unclosed marks, and marks that overlap a match are not removed. List
     bullets and table bars become dots, so that the text is readable on one line. Only the first
     `reach` characters are searched for marks; None means the whole text. `matches` must be in
     ascending order.

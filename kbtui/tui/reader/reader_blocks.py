@@ -94,8 +94,8 @@ class ReaderBlock:
 class TextRangeBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
-    `first_line` is the number of the block's first line, counted from 1. The number is 0 if
-    references cannot name lines of this text.
+    `first_line` is the number of the block's first line, counted from 1. It is 0 if references
+    cannot name lines of this text.
     """
 
     text: str
@@ -123,7 +123,7 @@ class TextRangeBlock(ReaderBlock):
 class MarkdownBlock(TextRangeBlock):
     """A section of Markdown. `links` has the link definitions of the whole document.
 
-    If `breaks` is true, the line breaks in a paragraph are shown.
+    If `breaks` is true, line breaks after short lines of a paragraph are shown.
     """
 
     links: dict[str, dict[str, str]] | None = None
@@ -147,7 +147,7 @@ class MarkdownBlock(TextRangeBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class SourceTextBlock(TextRangeBlock):
-    """A text shown as it is in the file.
+    """A text shown as it is written, without Markdown layout.
 
     `numbers` is the width of the column with line numbers; 0 means that there is no such column. If
     `panel` is true, the text is shown on a coloured background.
@@ -325,7 +325,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
-    """Return blocks for a message. If `where` or `hint` is given, a table below shows it."""
+    """Return blocks for a message, and for a table below it with `where` and `hint`, unless both are empty."""
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
@@ -353,7 +353,7 @@ def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
 def make_mark_blocks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
 ) -> Iterator[ParagraphBlock]:
-    """Yield a block for each mark. The block of a superseded turn links to what applies instead.
+    """Yield a block for each mark. The block of a "superseded" mark links to what applies instead.
 
     The keys of the blocks begin with `key`. If there is an `indent`, the blocks are below a row of
     a list, so long marks are cut.

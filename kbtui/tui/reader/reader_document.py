@@ -72,7 +72,7 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the text. 0 if references to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind -> the indices of the blocks at which a turn, request, error or change starts, ascending.
+    """Kind -> the indices of the blocks at which a turn, request, error or change starts, in ascending order.
 
     The kinds are "turn", "request", "error" and "change".
     """
@@ -83,9 +83,9 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
-    """The reason why a document cannot be read, if this is the page that says so."""
+    """If this is the page about a document that cannot be read, the reason why it cannot be read."""
     loss: str = ""
-    """The reason why the document can no longer be read. The last text of such a document is shown dimmed."""
+    """The reason why the document can no longer be read. The text that was last read is shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """Key of a fold -> the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
@@ -112,7 +112,7 @@ class ReaderDocument:
 
     @property
     def next_view(self) -> str:
-        """The view after the one that is shown."""
+        """The view that follows the current view in `views`."""
         if self.view not in self.views:
             return self.views[0]
         return self.views[(self.views.index(self.view) + 1) % len(self.views)]
@@ -151,7 +151,7 @@ class ReaderDocument:
         return folds
 
     def find_block_index_of_line(self, line: int) -> int:
-        """Return the index of the block that shows source line `line`, or of the nearest block before it."""
+        """Return the index of the block that shows source line `line`, or of the nearest block before this line."""
         best = 0
         for index, block in enumerate(self.blocks):
             if isinstance(block, TextRangeBlock) and 0 < block.first_line <= line:
@@ -228,7 +228,7 @@ def format_characters_and_tokens(number: int) -> str:
 
 
 def format_estimated_token_count(number: int) -> str:
-    """Estimate how many tokens `number` characters are. Format the estimate like "≈ 300 tokens"."""
+    """Format an estimate of how many tokens `number` characters are, such as "≈ 300 tokens"."""
     return f"≈ {format_counted_noun(round(number / 4), 'token')}"
 
 
@@ -238,7 +238,7 @@ def find_start_block_and_match(
     """Return the index of the block to show first, and the index of the current match within this block.
 
     The second index is -1 if there is no match. If `place` refers to a turn or line that does not exist, the
-    nearest one is used. Returns None if the document should be shown from its top.
+    nearest one is used. Return None if the document should be shown from its top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:
@@ -269,9 +269,9 @@ def find_start_block_and_match(
 
 
 def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
-    """Return the block of the first change by a call or turn, or else of the next change after it, or None.
+    """Return the block index of the first change in or after the call or turn that `ref` names, or None.
 
-    If `ref` names no turn, return the block of the first file.
+    If `ref` names no turn, return the index of the first file's block.
     """
     if ref.turn is None:
         # The first file of the list: keys act on it, but not on the heading above it.
@@ -376,7 +376,7 @@ class TurnFacts(NamedTuple):
 
     `seconds` is the time from the start of the turn to its last event; None if the agent stores no
     times. `tokens` is None if the agent does not count them. `tools` has the name of each called
-    tool once.
+    tool only once.
     """
 
     number: int
@@ -477,7 +477,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:
-    """Return the total number of tokens; if the agent does not state a total, add up the numbers that it states."""
+    """Return the total that the agent states or, without a total, the sum of the numbers that it states."""
     if usage.total_tokens is not None:
         return usage.total_tokens
     counts = (

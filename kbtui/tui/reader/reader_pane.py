@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""Finding words in the document stops after this many matches, and the shown count ends with "+"."""
+"""The search in a document stops after this many matches; the shown count then ends with "+"."""
 
 
 class ReaderHeader(LeftAndRightTextLine):
@@ -73,10 +73,7 @@ class ReaderHeader(LeftAndRightTextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the left text and the versions of the right text.
-
-        `forms` begins with the longest version.
-        """
+        """Set the left text and `forms`, the versions of the right text, the longest first."""
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 
@@ -136,7 +133,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindInDocumentEnded(Message):
-        """The user has left the find mode, so the keys for the next and previous match go to turns again."""
+        """The user has left the find mode, so the keys for the next and the previous match now go to turns."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -146,7 +143,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.text, self.role = text, role
 
     class ViewChangeRequested(Message):
-        """The user asks for another view of the document. An empty `view` means the next one."""
+        """The user asks for another view of the document. An empty `view` means the next view."""
 
         def __init__(self, view: str = "") -> None:
             super().__init__()
@@ -197,14 +194,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
-        """Show the position that `place` names in the current document, and highlight its words."""
+        """Go to the position that `place` names in the current document, and highlight the words of `place`."""
         self.place = place
         self.end_find_mode()
         self.viewport.highlight_search_pattern(compile_pattern_for_terms(place.words))
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document by its new version, and keep the position.
+        """Replace the document with its new version, and stay at the position.
 
         If the user is at the end of the document, the view follows the new text.
         """
@@ -416,7 +413,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
         if shown == "diffs":
             self._post_status_message(
-                "Tool calls with diffs are unfolded. Press again to unfold all tool calls.", "dim"
+                "Tool calls with diffs are unfolded. Press the key again to unfold all tool calls.", "dim"
             )
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
@@ -442,7 +439,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
-        """Go to the next turn, request or error (`kind`). Return whether there is one.
+        """Go to the next turn, change, request or error, depending on `kind`. Return whether there is one.
 
         If `step` is -1 instead of 1, go to the previous one.
         """
@@ -485,7 +482,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def go_to_outline_entry(self, entry: OutlineEntry) -> None:
         """Go to the start of an entry of the outline.
 
-        Does nothing if the document no longer contains the entry.
+        Do nothing if the document no longer contains the entry.
         """
         document, viewport = self.viewport.document, self.viewport
         if entry.turn is not None:
@@ -559,7 +556,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._post_status_message(said, "strong")
 
     def action_scroll_code_sideways(self, way: int) -> None:
-        """Scroll wide code to the right if `way` is 1, or to the left if it is -1.
+        """Scroll wide code to the right if `way` is 1, or to the left if `way` is -1.
 
         One step is a third of the reader's width.
         """
@@ -653,7 +650,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             raise SkipAction
 
     def end_find_mode(self) -> None:
-        """Leave the find mode: hide the find bar. The matches stay highlighted."""
+        """Leave the find mode and hide the find bar. The matches stay highlighted."""
         if self.is_finding:
             self.post_message(self.FindInDocumentEnded())
         self.is_finding = False

@@ -33,7 +33,7 @@ _MARKDOWN = {".md", ".markdown", ".mdown"}
 
 
 def make_subject_badges(subject: Subject) -> Spans:
-    """Return the badges of a subject: hidden, pre-loaded, disabled, shadowed by another file."""
+    """Return the badges that apply to a subject: hidden, pre-loaded, disabled, shadowed by another file."""
     badges = (
         (subject.hidden, "hidden", "dim"),
         (subject.learned, "pre-loaded", "accent"),
@@ -44,7 +44,7 @@ def make_subject_badges(subject: Subject) -> Spans:
 
 
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> ReaderDocument:
-    """Build the document that shows a subject. The view is `read` or `source`."""
+    """Build the document that shows a subject; `view` is "read" or "source"."""
     if not text.strip():
         blocks: list[ReaderBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
     elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:

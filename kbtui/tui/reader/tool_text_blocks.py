@@ -1,4 +1,4 @@
-"""The blocks of a tool's text: fenced code, file contents, coloured text, diffs, and a fold in a long text."""
+"""Makes the blocks of tool texts: fenced code, file contents, coloured text, diffs, and folds in long texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 MAX_LINES = 60
-"""A part with at most this many lines is shown as a whole."""
+"""A part of a text with at most this many lines is shown as a whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
 """How many lines at the start and at the end of a longer part are shown.
 
@@ -66,7 +66,7 @@ _LANGUAGES_BY_NAME = {"makefile": "make", "dockerfile": "docker", "justfile": "m
 
 
 def find_language_of_path(path: str) -> str:
-    """Return the language of a file by its name, as Pygments calls it; "" if the file is plain text."""
+    """Return Pygments' name for the language that a file's name suggests; "" for plain text."""
     name = PurePosixPath(path.replace("\\", "/")).name.lower()
     suffix = name.rpartition(".")[2] if "." in name else ""
     return _LANGUAGES_BY_NAME.get(name) or _LANGUAGES_BY_SUFFIX.get(suffix, suffix)
@@ -75,7 +75,7 @@ def find_language_of_path(path: str) -> str:
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
     """Format a JSON value as text, one line for each item, indented by `pad`.
 
-    The line breaks of strings are kept.
+    Line breaks in strings stay.
     """
     if isinstance(value, dict):
         return "\n".join(
@@ -95,7 +95,7 @@ def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
 
 
 class _TextPart(NamedTuple):
-    """A part of a text from `start` to `end` (exclusive).
+    """A part of a text, from character `start` to `end` (exclusive).
 
     `is_fenced` means that the part was between fences.
     """
@@ -107,7 +107,7 @@ class _TextPart(NamedTuple):
 
 
 def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_TextPart]:
-    """Yield the parts of a text without the fence lines.
+    """Split a text at its fences, and yield the parts without the fence lines.
 
     `is_one_file` means that the text is the content of one file. The content may have fences of its
     own, so only the outermost fences count.
@@ -310,7 +310,7 @@ def _guess_language(text: str) -> str:
 
 
 def _lay_out_json(text: str) -> str | None:
-    """Return a JSON object or list with an item on each line; None if the text is neither."""
+    """Lay out a JSON object or list with one item on each line. Return None for any other text."""
     stripped = text.strip()
     is_candidate = stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]")
     if not is_candidate or len(stripped) > MAX_JSON_CHARACTERS:
@@ -323,10 +323,10 @@ def _lay_out_json(text: str) -> str | None:
 
 
 def _remove_line_numbers(text: str) -> tuple[str, int] | None:
-    """Return the text without its line numbers, and the first number; None if a line has no number."""
+    """Return the text without its line numbers, and the first number; None if the lines are not numbered in order."""
     lines = text.strip("\n").split("\n")
     found = [_NUMBERED_LINE.match(line) for line in lines]
-    # Some agents add remarks after the content.
+    # Some agents add remarks after the numbered lines; the numbers of such a text are not removed.
     count = next((n for n, match in enumerate(found) if match is None), len(lines))
     matches = [match for match in found[:count] if match]
     if not matches or any(line.strip() for line in lines[count:]):
@@ -396,7 +396,7 @@ def _find_line_start(text: str, start: int, lines: int) -> int:
 
 
 LINES_PER_BLOCK = 80
-"""The maximum number of lines of a block.
+"""The maximum number of lines of a `DiffBlock`.
 
 A longer hunk is split, so that only its visible blocks are laid out.
 """
@@ -411,7 +411,7 @@ MAX_MARKED_CHARACTERS = 2_000
 MAX_PAIRS = 100
 """Removed lines are paired with similar added lines if there are at most this many possible pairs.
 
-If there are more, the lines are paired in order.
+If there are more possible pairs, the lines are paired in order.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
@@ -500,7 +500,7 @@ def _find_changed_words_of_lines(
 def _pair_similar_lines(
     texts: Sequence[str], removed: TextRange, added: TextRange
 ) -> Iterator[tuple[int, int, ChangedWords]]:
-    """Yield each removed line with the most similar added line, and the words that differ."""
+    """Yield the indices of each removed line and the most similar added line, and the words that differ."""
     olds = [n for n in range(*removed) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     news = [n for n in range(*added) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     compares_all = len(olds) * len(news) <= MAX_PAIRS
@@ -515,7 +515,7 @@ def _pair_similar_lines(
 
 
 def _mark_ranges(text: str, ranges: Sequence[TextRange], role: str) -> Spans:
-    """Return a text in one role, with the words in `ranges` marked."""
+    """Return `text` as spans with the role `role`, and mark the words in `ranges` as changed."""
     spans: Spans = [(text, role)] if text else []
     if not ranges:
         return spans
