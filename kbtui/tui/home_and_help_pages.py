@@ -347,7 +347,9 @@ def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
         MarkdownBlock("text", text, above=1)
         if hit.kind == "subject"
         else ParagraphBlock("text", [(text, "")], above=1),
-        _make_paragraph("how", "Open the hit to read the whole text in its workspace.", "dim", above=1),
+        _make_paragraph(
+            "how", "Open the hit to read the whole text in its workspace.", "dim", above=1
+        ),
     ]
     return ReaderDocument(key, title, blocks)
 

@@ -413,7 +413,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
         if shown == "diffs":
             self._post_status_message(
-                "Tool calls with diffs are unfolded. Press the key again to unfold all tool calls.", "dim"
+                "Tool calls with diffs are unfolded. Press the key again to unfold all tool calls.",
+                "dim",
             )
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
