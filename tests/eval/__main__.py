@@ -181,6 +181,10 @@ def compare_fusion(
     """
     lines, wrong = [], []
     fusion = rows["fusion"]
+    if len(kept) != len(fusion):
+        wrong.append(
+            f"{name}: {len(kept)} of {len(fusion)} questions have saved figures; save them with --write"
+        )
     for metric in GUARDED:
         mine = [row[metric] for row in fusion]
         others = {
