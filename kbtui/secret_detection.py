@@ -398,18 +398,20 @@ def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecre
 def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[DetectedSecret]:
     """Yield runs of base64 or hexadecimal digits that encode a text with a secret."""
     for run in compile_scanner(_ENCODED_RUN).finditer(data):
-        decoded = _decode_run(run[0])
+        decoded = _decode_digit_run(run[0])
         if decoded and any(_find_secret_candidates(decoded, depth + 1)):
             yield DetectedSecret(run.start(), run.end(), "encoded secret")
 
 
-def _decode_run(run: bytes) -> str | None:
+def _decode_digit_run(run: bytes) -> str | None:
     """Return the text that a run of base64 or hexadecimal digits encodes; None if it encodes no text."""
     # Most runs are words and paths. Their first characters do not decode to text.
-    if not (decode := next(filter(lambda one: _is_text(one(run[:24])), _DECODERS), None)):
+    if not (
+        decode := next(filter(lambda one: _is_mostly_printable(one(run[:24])), _DECODERS), None)
+    ):
         return None
     decoded = decode(b"".join(_RUN_BREAK.split(run)))
-    return decoded.decode("utf-8", "replace") if _is_text(decoded) else None
+    return decoded.decode("utf-8", "replace") if _is_mostly_printable(decoded) else None
 
 
 def _decode_base64(digits: bytes) -> bytes:
@@ -434,7 +436,7 @@ _URL_SAFE_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
 
 
-def _is_text(data: bytes) -> bool:
+def _is_mostly_printable(data: bytes) -> bool:
     """Return whether nearly all bytes are printable ASCII characters."""
     return len(data) >= 8 and len(data.translate(None, _PRINTABLE)) * 20 <= len(data)
 

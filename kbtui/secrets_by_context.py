@@ -77,7 +77,7 @@ _LIST_VALUE = re.compile(r"[^\s\"'`,\\]{6,500}")
 _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 
 
-class _Context(NamedTuple):
+class _SecretContext(NamedTuple):
     """What precedes a kind of secret.
 
     `words` are in lower case. `pattern` must match at one of these words or, if `back` is not 0, in
@@ -113,7 +113,7 @@ _ARGUMENT = (
 _OPTIONS = r"\b(?:[^\n\\;|]|\\.|\\\n){0,2000}?[ \t\"']"
 _USER = r"[^\s:\"'/]{1,100}"
 _CONTEXTS = (
-    _Context(
+    _SecretContext(
         "credentials",
         ("authorization",),
         rf"{_NAME_START}(?i:authorization)\\{{0,7}}[\"']?\s{{0,4}}(?:[:=]|,\s{{0,9}}[\"']value[\"']:)\s{{0,4}}[a-z]?\\{{0,7}}[\"']?"
@@ -122,34 +122,34 @@ _CONTEXTS = (
         r"|hmac[\w-]{0,20})[ \t]{1,4}"
         r"(?P<value2>(?:[^\n'\"\\<>{}]|(?<==)\"[^\"\n]{0,400}\"|\\[^nrt]){8,2000}))",
     ),
-    _Context(
+    _SecretContext(
         "credentials",
         ("basic ",),
         r"(?i:basic)[ \t]{1,4}(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])",
         accepts=_is_encoded_user_and_password,
     ),
     # ~/.docker/config.json
-    _Context(
+    _SecretContext(
         "credentials",
         ("auth",),
         r"(?<=[\"'])auth\\{0,7}[\"']\s{0,4}:\s{0,4}\\{0,7}[\"']"
         r"(?P<value>[A-Za-z0-9+/]{8,4000}={0,2})(?=\\{0,7}[\"'])",
         accepts=_is_encoded_user_and_password,
     ),
-    _Context(
+    _SecretContext(
         "Telegram token",
         (":aa",),
         r"(?:(?<!\d)|(?<=\\u[0-9a-fA-F]{4}))(?P<value>\d{8,10}:AA[\w-]{32,33})(?![\w-])",
         back=10,
     ),
-    _Context(
+    _SecretContext(
         "Kubernetes token",
         ("token", "kubeadm"),
         r"(?i:token|kubeadm)[^\n]{0,80}?(?<![\w.-])"
         r"(?P<value>[A-Za-z0-9]{6}\.[A-Za-z0-9]{16})(?![\w.-])",
     ),
     # scheme://user:password@host and scheme://token@host. A port and a path with @ are not a password.
-    _Context(
+    _SecretContext(
         "password",
         ("://",),
         r"(?<=[A-Za-z0-9])://(?:"
@@ -157,122 +157,124 @@ _CONTEXTS = (
         r"|[^\s/:@\"'<>]{0,100}:(?![$<{%])(?:(?P<value>[^\s/\"'<>]{1,200})(?=@)"
         r"|(?!\d{1,5}/)(?P<value2>[^\s\"'<>@]{1,200})(?=@[\w.-]{1,200}[:/?])))",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("curl",),
         rf"curl{_OPTIONS}(?:-u|--user|-U|--proxy-user)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
         r"(?:(?P<quote>[\"'])[^:\"'\n]{1,100}:(?P<value>[^\n\"']{3,200})(?P=quote)"
         rf"|{_USER}:(?![$<{{])(?P<value2>[^\s\"'`<>\\]{{4,200}}))",
     ),
-    _Context(
+    _SecretContext(
         "cookie",
         ("curl",),
         rf"curl{_OPTIONS}(?:-b|--cookie)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
         r"(?:'(?P<value>[^'\n=]{1,80}=[^'\n]{3,4000})'|\"(?P<value2>[^\"\n=]{1,80}=[^\"\n]{3,4000})\""
         r"|(?P<value3>[^\s\"'=]{1,80}=[^\s\"']{6,4000}))",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("http ", "https "),
         rf"https? (?:[^\n;|]{{0,400}}[ \t])?(?:-a|--auth)[ =][\"']?{_USER}:(?P<value>[^\s\"'`<>\\]{{3,200}})",
     ),
-    _Context("password", ("sshpass",), rf"sshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_ARGUMENT}"),
-    _Context(
+    _SecretContext("password", ("sshpass",), rf"sshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_ARGUMENT}"),
+    _SecretContext(
         "password",
         ("mysql", "mariadb"),
         rf"(?:mysql|mariadb)[a-z]{{0,12}}(?:-[a-z]{{1,12}})?{_OPTIONS}-p{_ARGUMENT}",
     ),
-    _Context("password", ("redis-cli",), rf"redis-cli{_OPTIONS}-a[ \t]{{1,4}}{_ARGUMENT}"),
-    _Context(
+    _SecretContext("password", ("redis-cli",), rf"redis-cli{_OPTIONS}-a[ \t]{{1,4}}{_ARGUMENT}"),
+    _SecretContext(
         "password",
         ("ldap",),
         rf"ldap(?:search|modify|add|delete|whoami|passwd|compare){_OPTIONS}-w[ \t]{{0,4}}{_ARGUMENT}",
     ),
-    _Context("password", ("zip ",), rf"(?:un)?zip{_OPTIONS}-P[ \t]{{0,4}}{_ARGUMENT}"),
-    _Context(
+    _SecretContext("password", ("zip ",), rf"(?:un)?zip{_OPTIONS}-P[ \t]{{0,4}}{_ARGUMENT}"),
+    _SecretContext(
         "password",
         ("docker login", "podman login"),
         rf"(?:docker|podman) login{_OPTIONS}-p[ =]{{1,2}}{_ARGUMENT}",
     ),
-    _Context("password", ("mongo",), rf"mongo[a-z]{{0,8}}{_OPTIONS}-p[ \t]{{1,4}}{_ARGUMENT}"),
-    _Context(
+    _SecretContext(
+        "password", ("mongo",), rf"mongo[a-z]{{0,8}}{_OPTIONS}-p[ \t]{{1,4}}{_ARGUMENT}"
+    ),
+    _SecretContext(
         "password",
         ("smbclient",),
         rf"smbclient{_OPTIONS}-U[ \t]{{1,4}}[\"']?[^\s%\"']{{1,80}}%(?P<value>[^\s\"']{{3,200}})",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("echo ",),
         r"echo[ \t]{1,4}[\"']?[\w.-]{1,40}:(?P<value>[^\s\"']{3,200})[\"']?"
         r"[ \t]{0,4}\|[ \t]{0,4}(?:sudo[ \t]{1,4})?chpasswd",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("sqlplus", "jdbc:oracle"),
         r"(?:sqlplus[ \t](?:-\w{1,3}[ \t])?|jdbc:oracle:\w{1,10}:)[\w.]{1,40}/(?P<value>[^\s@\"']{3,100})(?=@)",
     ),
     # ~/.netrc
-    _Context(
+    _SecretContext(
         "password",
         ("machine ", "default login", "default account"),
         r"(?:machine\s{1,20}[\w.:-]{1,200}|default)(?:\s{1,20}(?:login|account)\s{1,4}\S{1,200}){1,2}"
         r"\s{1,20}password\s{1,4}(?P<value>[^\s\"'\\]{3,200})",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("credential",),
         r"(?i:credentials?)(?: are|:)?[ \t]{1,4}[`\"']?[\w.@-]{1,60}:(?P<value>(?=[^\s`\"']{0,90}\d)[^\s`\"']{6,100})",
     ),
     # requests.get(…, auth=(user, password))
-    _Context(
+    _SecretContext(
         "password",
         ("auth",),
         r"auth\s?=\s?\(\s?[\"'][^\"'\n]{1,100}[\"']\s?,\s?[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ('type="password', "type='password", "type=password"),
         r"type=[\"']?password\b[^<>]{0,200}?\bvalue=[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _Context(
+    _SecretContext(
         "Teams webhook",
         (".webhook.office.com/",),
         r"\.webhook\.office\.com/webhookb2/[\w@-]{20,100}/IncomingWebhook/(?P<value>\w{20,40}/[\w-]{20,60})",
     ),
     # ~/.pgpass
-    _Context(
+    _SecretContext(
         "password", (":5432:",), r":5432:[^:\s]{1,64}:[^:\s]{1,64}:(?P<value>[^\s\"']{3,200})"
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("identified",),
         r"(?i:identified\s{1,4}(?:with\s{1,4}\S{1,60}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?)"
         r"['\"](?P<value>[^'\"\n]{3,200})",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("convertto-securestring",),
         r"(?i:convertto-securestring\s{1,4}(?:-string\s{1,4})?)[\"'](?P<value>[^\"'\n$]{3,200})",
     ),
-    _Context(
+    _SecretContext(
         "password",
         (".login(",),
         r"\.login\(\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("password", "pwd"),
         r"(?<=[;\s\"'])(?i:password|pwd) ?= ?(?P<value>(?![\"'${<])[^;\s\"'][^;\n\"']{1,100})(?=[;\"'])",
         accepts=_is_in_connection_string,
     ),
-    _Context(
+    _SecretContext(
         "password",
         ("password",),
         r"(?<=[\s\"'])(?i:password)=(?P<value>(?![\"'${<])[^\s\"';,)]{3,100})",
         accepts=_is_in_connection_string,
     ),
     # ~/.aws/accessKeys.csv
-    _Context(
+    _SecretContext(
         "secret",
         ("akia", "asia"),
         r"(?:AKIA|ASIA)[A-Z0-9]{16}\\{0,7}[\"']?[\s,;:|&/]{1,8}(?:[\w ]{0,30}[\"'\s:=,|]{1,6})?"
@@ -280,13 +282,13 @@ _CONTEXTS = (
     ),
     # The first cookie of Set-Cookie, and all cookies of Cookie; see `_find_cookies`.
     # The cookies of a browser or of curl as a table.
-    _Context(
+    _SecretContext(
         "cookie",
         ("\ttrue\t", "\tfalse\t"),
         r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t"
         r"(?P<value>[^\t\n]{3,4000})",
     ),
-    _Context(
+    _SecretContext(
         "secret",
         ("totp", "2fa", "secret"),
         r"(?i:totp|2fa|secret)[^\n:=]{0,20}[:=]\s{0,4}[\"'`]?(?P<value>[A-Z2-7]{4}(?:[ -][A-Z2-7]{4}){3,12})\b",
@@ -345,9 +347,11 @@ _CONTEXT_WORDS = sorted(
 
 
 @cache
-def _map_contexts_by_found_word() -> dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]]:
+def _map_contexts_by_found_word() -> dict[
+    bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]
+]:
     """Map the beginning of each context word to the words, contexts and patterns with this beginning."""
-    found: dict[bytes, list[tuple[bytes, _Context, re.Pattern[str]]]] = {}
+    found: dict[bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)
         for word in context.words:
@@ -398,7 +402,7 @@ def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 def _find_in_context(
-    text: str, at: int, context: _Context, pattern: re.Pattern[str]
+    text: str, at: int, context: _SecretContext, pattern: re.Pattern[str]
 ) -> Iterator[DetectedSecret]:
     match = (
         pattern.search(text, max(0, at - context.back), at + 100)
@@ -546,7 +550,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
         heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
         columns = {
             number
-            for number, (start, end) in enumerate(_list_cells(heading))
+            for number, (start, end) in enumerate(_list_table_cells(heading))
             if re.fullmatch(_SECRET_HEADING, heading[start:end], re.IGNORECASE)
         }
         at = rule.end() + 1
@@ -555,7 +559,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
             line = text[at : end if end >= 0 else len(text)]
             if "|" not in line:
                 break
-            for number, (start, end_of_cell) in enumerate(_list_cells(line)):
+            for number, (start, end_of_cell) in enumerate(_list_table_cells(line)):
                 value = line[start:end_of_cell].strip("`*_ ")
                 is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
                 if number in columns and is_token and is_random_looking(value):
@@ -596,7 +600,7 @@ def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
             at += len(row) + 1
 
 
-def _list_cells(line: str) -> list[tuple[int, int]]:
+def _list_table_cells(line: str) -> list[tuple[int, int]]:
     """Return the start and end of the text of each cell in a row of a table."""
     first = re.match(r"\s*\|?", line)
     start = first.end() if first else 0

@@ -225,7 +225,7 @@ MAX_COMPARED_MATCHES = 100
 """Only the first matches of a passage are compared, because the time grows with the square of their number."""
 
 
-def skip_title(
+def skip_repeated_title(
     text: str, matches: Sequence[tuple[int, int]], title: str
 ) -> tuple[str, list[tuple[int, int]]]:
     """Return a passage and its matches without a first line that repeats the title, which is shown above it."""

@@ -596,7 +596,7 @@ def format_search_answer(
         )
         return "\n".join(head)
 
-    def format_head(refs: list[str]) -> str:
+    def format_head_and_omissions(refs: list[str]) -> str:
         lines = list(head)
         if answer.left_out:
             passages = format_counted_noun(answer.left_out, "more passage")
@@ -632,10 +632,10 @@ def format_search_answer(
         project = f" · project {label[1:-2]}" if label else ""
         header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         begin = f"{header} {title}\n"
-        left = max_chars - len(format_head([*refs, ref])) - length - len(begin) - 2
+        left = max_chars - len(format_head_and_omissions([*refs, ref])) - length - len(begin) - 2
         note = f"\n[… cut: read {ref}]"
         answer_length = max_chars // 3 if blocks else min(max_chars // 3, left - len(note) - 100)
-        end = _format_turn_remarks(hit, max(0, answer_length), label)
+        end = _format_answer_and_later_turn(hit, max(0, answer_length), label)
         room = left - len(end)
         text = escape_citation_headers(hit.text)
         if len(text) > room and blocks:
@@ -645,10 +645,10 @@ def format_search_answer(
         refs.append(ref)
         blocks.append(f"{begin}{text}{end}")
         length += len(blocks[-1]) + 2
-    return "\n\n".join([format_head(refs), *blocks])
+    return "\n\n".join([format_head_and_omissions(refs), *blocks])
 
 
-def _format_turn_remarks(hit: Hit, answer_length: int, label: str) -> str:
+def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> str:
     """Return remarks on the turn of a hit: its answer, and a later turn that takes up the same matter."""
     lines = []
     if hit.answer:

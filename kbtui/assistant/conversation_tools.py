@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.turn_marks import ConversationMarks
-    from kbtui.library.file_history import FileTurnHistory
+    from kbtui.library.turns_touching_files import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
@@ -215,7 +215,7 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 
     Errors name the argument `file`.
     """
-    from kbtui.library.file_history import blame_file_or_subject
+    from kbtui.library.turns_touching_files import blame_file_or_subject
 
     try:
         return blame_file_or_subject(workspace, name, is_limited_to_workspace=True)
@@ -258,7 +258,7 @@ def _list_file_notices(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
     """Yield notices about the lines that no turn wrote, and the conversations that cannot be read."""
-    from kbtui.library.file_history import (
+    from kbtui.library.turns_touching_files import (
         describe_conversation_problems,
         describe_unexplained_lines,
     )

@@ -268,7 +268,7 @@ def serialize_citations(
     returns the fields about the user's marks on this turn.
     """
 
-    def make_dict(cite: Citation) -> dict[str, object]:
+    def make_citation_json_with_difference(cite: Citation) -> dict[str, object]:
         more: dict[str, str | None] = {}
         if differences is not None:
             found = differences.get(cite)
@@ -278,8 +278,8 @@ def serialize_citations(
 
     return {
         "ref": ref,
-        "uses": list(map(make_dict, uses)),
-        "used_by": list(map(make_dict, used_by)),
+        "uses": list(map(make_citation_json_with_difference, uses)),
+        "used_by": list(map(make_citation_json_with_difference, used_by)),
     }
 
 

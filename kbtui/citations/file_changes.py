@@ -585,13 +585,13 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
         script = script[change.end() :]
     bodies: list[str | None] = []
 
-    def remember_body(match: re.Match[str]) -> str:
+    def collect_heredoc_body(match: re.Match[str]) -> str:
         is_literal = bool(match["quote"]) or not re.search(r"[$`\\]", match["body"])
         bodies.append(match["body"] if is_literal else None)
         return f" <<HEREDOC {match['rest']}\n"
 
     for words, target, is_appended, has_body in _iterate_commands(
-        _HEREDOC.sub(remember_body, script)
+        _HEREDOC.sub(collect_heredoc_body, script)
     ):
         body = bodies.pop(0) if has_body and bodies else None
         if words and words[0] in {"cd", "pushd", "popd"}:

@@ -150,12 +150,12 @@ def _find_place_of_new_text(
         rest = text[after:end]
         places.append(_LinesWithText(first, first + new.count("\n") + 1, text[start:at], rest))
 
-    def rank_place(place: _LinesWithText) -> tuple[int, bool]:
+    def rank_place_by_distance(place: _LinesWithText) -> tuple[int, bool]:
         distance = abs(place.first + 1 - edit.line) if edit.line is not None else 0
         ids = origins[place.first : place.end]
         return distance, not any(one in missing for one in ids)
 
-    return min(places, key=rank_place)
+    return min(places, key=rank_place_by_distance)
 
 
 def _find_remaining_lines(

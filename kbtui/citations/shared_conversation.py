@@ -198,7 +198,7 @@ class _ConversationMasker:
         if event.blocks is not None:
             masked = zip(event.blocks, values["blocks"], strict=True)
             values["blocks"] = [replace(block, **texts) for block, texts in masked]
-        metadata = _keep_subagent(event.metadata)
+        metadata = _select_subagent_metadata(event.metadata)
         return replace(event, **values, metadata=metadata, request=None, result=None)
 
     def _mask_citation(self, citation: Citation) -> Citation:
@@ -228,7 +228,7 @@ def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
     }
 
 
-def _keep_subagent(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+def _select_subagent_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return only the item that names a subagent. Other metadata, such as signatures, is not exported."""
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
@@ -299,7 +299,11 @@ def make_shared_conversation_json(shared: SharedConversation) -> dict[str, Any]:
         }
         for turn in shared.turns
     ]
-    return {**_make_conversation_facts(shared), "turns": turns, "masked": _list_masked(shared)}
+    return {
+        **_make_conversation_facts(shared),
+        "turns": turns,
+        "masked": _serialize_masked_secrets(shared),
+    }
 
 
 def format_shared_conversation_json(shared: SharedConversation) -> str:
@@ -357,7 +361,7 @@ def _make_citation_object(citation: Citation) -> dict[str, object]:
     return {**make_citation_json(citation), "given": get_given_text(citation) or None}
 
 
-def _list_masked(shared: SharedConversation) -> list[dict[str, object]] | None:
+def _serialize_masked_secrets(shared: SharedConversation) -> list[dict[str, object]] | None:
     return None if shared.masked is None else [one.as_json() for one in shared.masked]
 
 

@@ -271,7 +271,7 @@ _GREP_HIT_ID = re.compile(rf"^[ \t]*<id>({CONVERSATION_ID})</id>", re.MULTILINE)
 _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
-class _CitedTarget(NamedTuple):
+class _CitationTargetFields(NamedTuple):
     """The fields of a `Citation` that describe the cited target and how it was used."""
 
     how: CitationMethod
@@ -322,7 +322,7 @@ def extract_citations(
                     )
 
 
-def _get_form_of_given_text(target: _CitedTarget) -> str:
+def _get_form_of_given_text(target: _CitationTargetFields) -> str:
     """Return a key that distinguishes the citations of one target in a turn; "" if only one can count."""
     if target.given is None or target.chunk is not None:
         return ""
@@ -331,7 +331,7 @@ def _get_form_of_given_text(target: _CitedTarget) -> str:
 
 def _find_targets_cited_by_event(
     event: ConversationEvent, directory: str | None, targets: CitationTargetLookup
-) -> Iterator[_CitedTarget]:
+) -> Iterator[_CitationTargetFields]:
     if event.kind != "tool_call_request" or event.name is None:
         return
     if event.result is None or event.result.is_error:
@@ -343,7 +343,7 @@ def _find_targets_cited_by_event(
             yield target._replace(given=given)
         elif given is not None and (deleted := targets.find_deleted_subject(target.target)):
             slug = deleted.partition("/")[2]
-            yield _CitedTarget("file", "subject", deleted, slug, gone=True, given=given)
+            yield _CitationTargetFields("file", "subject", deleted, slug, gone=True, given=given)
         else:
             yield target
     if family := parse_kbtui_tool_name(event.name):
@@ -368,7 +368,7 @@ def list_subjects_learned_by_call(
 
 def _find_targets_cited_by_kbtui_tool(
     family: str, call: ConversationEvent, targets: CitationTargetLookup
-) -> Iterator[_CitedTarget]:
+) -> Iterator[_CitationTargetFields]:
     arguments = call.arguments or {}
     result = _remove_mcp_envelope(call.result.text) if call.result else ""
     if family == "learn":
@@ -383,7 +383,7 @@ def _find_targets_cited_by_kbtui_tool(
 
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
-) -> Iterator[_CitedTarget]:
+) -> Iterator[_CitationTargetFields]:
     """Yield the subjects whose text `learn` has returned. Subjects in a mere list do not count."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
@@ -405,7 +405,7 @@ def _find_learned_subjects(
         if slug not in seen:
             seen.add(slug)
             is_gone = topic is None or targets.find_subject(name, slug) is None
-            target = _CitedTarget("learn", "subject", f"{name}/{slug}", slug, gone=is_gone)
+            target = _CitationTargetFields("learn", "subject", f"{name}/{slug}", slug, gone=is_gone)
             yield target._replace(given=given)
 
 
@@ -480,7 +480,9 @@ def _split_tagged_subjects(result: str) -> dict[str, str]:
     return texts
 
 
-def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
+def _find_cited_search_hits(
+    result: str, targets: CitationTargetLookup
+) -> Iterator[_CitationTargetFields]:
     """Yield the hits in an answer of `knowledge_search`. Each hit begins with a citation header."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
@@ -492,7 +494,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
         else:
             subject = targets.subjects_by_id.get(entry)
             target = subject.ref if subject else f"chunk:{chunk}"
-            found = _CitedTarget("search", "subject", target, title, gone=subject is None)
+            found = _CitationTargetFields("search", "subject", target, title, gone=subject is None)
             passage = result[header.end() : end].strip()
             found = found._replace(given=make_given_text(passage, is_part=True))
         yield found._replace(chunk=chunk, score=float(score), quote=quote)
@@ -513,7 +515,7 @@ def _remove_mcp_envelope(result: str) -> str:
 
 def _find_cited_files(
     files: Iterable[FileRead], working_directory: str | None, targets: CitationTargetLookup
-) -> Iterator[_CitedTarget]:
+) -> Iterator[_CitationTargetFields]:
     for path, directory, may_be_directory in files:
         path = path.strip().removeprefix("file://")
         if working_directory is not None or directory is not None:
@@ -521,12 +523,14 @@ def _find_cited_files(
         path = targets.make_path_relative_to_workspace(path)
         subject = targets.subjects_by_path.get(path)
         if subject is not None:
-            yield _CitedTarget("file", "subject", subject.ref, subject.slug)
+            yield _CitationTargetFields("file", "subject", subject.ref, subject.slug)
         elif not may_be_directory:
-            yield _CitedTarget("file", "file", path, path)
+            yield _CitationTargetFields("file", "file", path, path)
 
 
-def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
+def _find_cited_conversation(
+    name: Any, targets: CitationTargetLookup
+) -> Iterator[_CitationTargetFields]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -538,7 +542,9 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
         yield _make_cited_conversation("read", conversation, targets)
 
 
-def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
+def _find_cited_grep_hits(
+    result: str, targets: CitationTargetLookup
+) -> Iterator[_CitationTargetFields]:
     """Yield the conversations with a match in `result`, an answer of `conversation_grep`."""
     if result.lstrip().startswith("{"):
         try:
@@ -557,7 +563,7 @@ def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterato
 
 def _make_cited_conversation(
     how: CitationMethod, conversation: str, targets: CitationTargetLookup, title: str = ""
-) -> _CitedTarget:
+) -> _CitationTargetFields:
     shown = targets.titles.get(conversation) or title or "Untitled"
     is_gone = conversation not in targets.titles
-    return _CitedTarget(how, "conversation", conversation, shown, gone=is_gone)
+    return _CitationTargetFields(how, "conversation", conversation, shown, gone=is_gone)

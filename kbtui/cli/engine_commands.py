@@ -283,7 +283,7 @@ def run_workspaces_command(args: Namespace) -> int:
         if row["project"] != project:
             project = row["project"]
             lines.append(sanitize_to_one_line(project))
-        lines.append(f"  {sanitize_to_one_line(row['root'])}  ({_format_contents(row)})")
+        lines.append(f"  {sanitize_to_one_line(row['root'])}  ({_format_workspace_contents(row)})")
     print_text_or_json("".join(f"{line}\n" for line in lines), found, args.json)
     if not found:
         print_to_stderr("no workspace has been opened yet")
@@ -312,7 +312,7 @@ def _describe_workspace(one: RegisteredWorkspace) -> WorkspaceJson:
     }
 
 
-def _format_contents(row: WorkspaceJson) -> str:
+def _format_workspace_contents(row: WorkspaceJson) -> str:
     opened = f"opened {(row['opened'] or '')[:10]}"
     if row["problem"] or row["subjects"] is None or row["conversations"] is None:
         return f"{row['problem']}; {opened}"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-    from kbtui.publishing.library_mirror import PullResult, SubscriptionStatus
     from kbtui.publishing.library_parts import EntryKey
-    from kbtui.publishing.library_publisher import PublishResult, TextEmbedder
+    from kbtui.publishing.library_publisher import LibraryPublishResult, TextEmbedder
+    from kbtui.publishing.published_library_pull import LibraryPullResult, SubscriptionStatus
     from kbtui.workspace import Settings, Workspace
 
 
@@ -133,7 +133,7 @@ def _list_keys(word: str, keys: Iterable[EntryKey]) -> str:
     return "".join(f"{word:<8} {sanitize_to_one_line(_format_key(key))}\n" for key in keys)
 
 
-def _format_dry_run(result: PublishResult) -> str:
+def _format_dry_run(result: LibraryPublishResult) -> str:
     lines = [
         _list_keys("new", result.new),
         _list_keys("changed", result.changed),
@@ -152,7 +152,7 @@ def _format_dry_run(result: PublishResult) -> str:
     return "".join(lines)
 
 
-def _format_publish_result(result: PublishResult) -> str:
+def _format_publish_result(result: LibraryPublishResult) -> str:
     if result.is_unchanged:
         return f"nothing has changed since version {result.version}\n"
     changes = ", ".join(
@@ -170,7 +170,7 @@ def _format_publish_result(result: PublishResult) -> str:
     )
 
 
-def _make_publish_json(result: PublishResult, is_dry_run: bool) -> dict[str, object]:
+def _make_publish_json(result: LibraryPublishResult, is_dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": is_dry_run,
         "version": result.version,
@@ -208,7 +208,7 @@ def run_library_command(args: Namespace) -> int:
     A workspace subscribes with `[library] remote = "URI"` in kb-library.toml. Nothing is fetched before the
     first `pull`. From then on, the engine fetches new versions, by default every 15 minutes.
     """
-    from kbtui.publishing.library_mirror import forget_mirror, pull_subscribed_library
+    from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace
     from kbtui.workspace.published_mirror import get_subscribed_mirror
 
@@ -218,7 +218,7 @@ def run_library_command(args: Namespace) -> int:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
         raise NothingFound("this workspace does not subscribe to a published library", hint=hint)
     if args.action == "forget":
-        forget_mirror(mirror)
+        delete_mirror(mirror)
         print_text_or_json(f"forgot {mirror.uri}\n", {"forgotten": mirror.uri}, args.json)
         return 0
     if args.action == "pull":
@@ -235,7 +235,7 @@ def run_library_command(args: Namespace) -> int:
 
 
 def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
-    from kbtui.publishing.library_mirror import describe_subscription
+    from kbtui.publishing.published_library_pull import describe_subscription
 
     status = describe_subscription(workspace, find_model_key())
     assert status is not None
@@ -253,7 +253,7 @@ def find_model_key() -> str | None:
         return None
 
 
-def _format_pull_result(result: PullResult) -> str:
+def _format_pull_result(result: LibraryPullResult) -> str:
     if result.is_unchanged:
         return "the mirror is up to date"
     entries = format_counted_noun(result.entries, "entry", "entries")
@@ -264,7 +264,7 @@ def _format_pull_result(result: PullResult) -> str:
 
 
 def _format_subscription(status: SubscriptionStatus) -> str:
-    from kbtui.publishing.library_mirror import PROBLEM_TEXTS
+    from kbtui.publishing.published_library_pull import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
     if status.is_mirrored:
@@ -272,7 +272,7 @@ def _format_subscription(status: SubscriptionStatus) -> str:
         lines += [
             f"published  {status.published_at}{commit} (version {status.version})",
             f"fetched    {status.pulled_at}, last checked {status.checked_at}",
-            f"contains   {_format_counts(status.counts)}",
+            f"contains   {_format_named_counts(status.counts)}",
             f"your files {format_counted_noun(status.differing, 'subject')} in another version, "
             f"{status.only_here:,} not published; "
             f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the library",
@@ -283,13 +283,13 @@ def _format_subscription(status: SubscriptionStatus) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_counts(counts: dict[str, int]) -> str:
+def _format_named_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def find_mirror_of_uri(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
-    from kbtui.publishing.library_mirror import pull_library
+    from kbtui.publishing.published_library_pull import pull_library
     from kbtui.workspace.library_settings import SubscriptionSettings
     from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 

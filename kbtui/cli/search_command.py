@@ -24,7 +24,7 @@ from kbtui.text import (
     sanitize,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
-    skip_title,
+    skip_repeated_title,
 )
 
 TYPE_CHECKING = False
@@ -106,7 +106,7 @@ def run_search_command(args: Namespace) -> int:
     if args.wait is not None:
         request["wait"] = args.wait
 
-    def search() -> SearchAnswerEngineMessage:
+    def search_lines_or_index() -> SearchAnswerEngineMessage:
         if expression is not None:
             return _search_lines(args, expression)
         return _search_with_engine_or_library(args.workspace, request)
@@ -115,9 +115,9 @@ def run_search_command(args: Namespace) -> int:
         from kbtui.cli.command_output import WaitingLine
 
         with WaitingLine("searching"):
-            answer = search()
+            answer = search_lines_or_index()
     else:
-        answer = search()
+        answer = search_lines_or_index()
     _raise_first_query_mistake(answer)
     if args.save is not None:
         from kbtui.cli.saved_search_commands import save_search_of_arguments
@@ -371,7 +371,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
     project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
-    text, matches = skip_title(text, matches, hit["title"])
+    text, matches = skip_repeated_title(text, matches, hit["title"])
     densest = find_densest_match(text, matches, EXCERPT_CHARACTERS - CONTEXT_CHARACTERS)
     start = max(0, densest - CONTEXT_CHARACTERS)
     if start and (space := text.find(" ", start, densest)) >= 0:

@@ -151,7 +151,9 @@ def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list
 def _describe_export(data: ExportedData) -> str:
     lines = []
     for workspace in data.workspaces:
-        counts = _count_kinds(one.kind for one in workspace.records if one.value is not None)
+        counts = _count_records_by_kind(
+            one.kind for one in workspace.records if one.value is not None
+        )
         removed = sum(one.value is None for one in workspace.records)
         texts = [format_counted_noun(count, *_NOUNS[kind]) for kind, count in counts.items()]
         texts += [format_counted_noun(removed, "removal")] if removed else []
@@ -164,7 +166,7 @@ def _describe_export(data: ExportedData) -> str:
     return "".join(lines) or "nothing to export\n"
 
 
-def _count_kinds(kinds: Iterable[str]) -> dict[str, int]:
+def _count_records_by_kind(kinds: Iterable[str]) -> dict[str, int]:
     counts = dict[str, int]()
     for kind in sorted(kinds, key=_ORDER.index):
         counts[kind] = counts.get(kind, 0) + 1
@@ -175,7 +177,7 @@ def _make_export_json(data: ExportedData, left_out: list[ExportOmission]) -> dic
     workspaces = [
         {
             "root": one.root,
-            "records": _count_kinds(r.kind for r in one.records if r.value is not None),
+            "records": _count_records_by_kind(r.kind for r in one.records if r.value is not None),
             "removals": sum(r.value is None for r in one.records),
         }
         for one in sorted(data.workspaces, key=lambda one: one.root)
@@ -196,8 +198,8 @@ def _import_data(args: Namespace) -> int:
         load_settings(),
     )
     options = ImportOptions(args.approvals, args.searches and settings.query_log, args.dry_run)
-    chosen = dict(map(_split_mapping, args.map))
-    with _open_source(args.file) as source, WaitingLine("importing"):
+    chosen = dict(map(_split_path_mapping, args.map))
+    with _open_export_file(args.file) as source, WaitingLine("importing"):
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
@@ -209,14 +211,14 @@ def _import_data(args: Namespace) -> int:
     return 1 if report.missing else 0
 
 
-def _split_mapping(text: str) -> tuple[str, Path]:
+def _split_path_mapping(text: str) -> tuple[str, Path]:
     old, sign, new = text.partition("=")
     if not (old and sign and new):
         raise UsageError(f"{text!r} is not OLD=NEW", where="--map", hint="write two paths")
     return old.rstrip("/") or "/", Path(new).expanduser()
 
 
-def _open_source(name: str) -> IO[bytes]:
+def _open_export_file(name: str) -> IO[bytes]:
     if name == "-":
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     try:
@@ -262,11 +264,11 @@ def _describe_import(report: ImportReport, *, is_dry_run: bool) -> str:
         note = f"  (in the file: {', '.join(origin)})" if origin else ""
         lines.append(sanitize_to_one_line(f"{one.root}{note}") + "\n")
         lines += [
-            f"  {_NOUNS[kind][1]}: {_format_counts(counts)}\n"
+            f"  {_NOUNS[kind][1]}: {_format_imported_counts(counts)}\n"
             for kind, counts in sorted(one.counts.items(), key=lambda pair: _ORDER.index(pair[0]))
-            if _format_counts(counts)
+            if _format_imported_counts(counts)
         ]
-    if counts := _format_counts(report.kept_sessions):
+    if counts := _format_imported_counts(report.kept_sessions):
         lines.append(f"kept sessions: {counts}\n")
     if report.backup is not None:
         lines.append(
@@ -279,7 +281,7 @@ def _describe_import(report: ImportReport, *, is_dry_run: bool) -> str:
     return "".join(lines)
 
 
-def _format_counts(counts: ImportedRecordCounts) -> str:
+def _format_imported_counts(counts: ImportedRecordCounts) -> str:
     texts = [f"{count:,} {name}" for name, count in vars(counts).items() if count]
     return ", ".join(texts)
 
@@ -336,14 +338,14 @@ def _report_what_was_left_out(
 def _report_missing_workspace(one: WorkspaceMatch) -> None:
     noun = format_counted_noun(len(one.data.records), "record")
     root = sanitize_to_one_line(one.data.root)
-    print_to_stderr(f"left out: {noun} of {root}: {_describe_candidates(one)}")
+    print_to_stderr(f"left out: {noun} of {root}: {_describe_candidate_workspaces(one)}")
     print_to_stderr(
         f"`--map {root}=DIRECTORY` imports these records into a workspace on this machine",
         "  hint: ",
     )
 
 
-def _describe_candidates(one: WorkspaceMatch) -> str:
+def _describe_candidate_workspaces(one: WorkspaceMatch) -> str:
     if one.candidates:
         return f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
     return "kbtui knows no such workspace on this machine"

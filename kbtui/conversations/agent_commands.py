@@ -80,7 +80,7 @@ def list_agent_commands(
     if info.kept_from is not None:
         return []
     commands = (_make_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
-    return [one for one in commands if one is not None and _find_problem(info, one) is None]
+    return [one for one in commands if one is not None and _find_command_problem(info, one) is None]
 
 
 def _make_command(
@@ -101,7 +101,9 @@ def _make_command(
     return OfferedAgentCommand(purpose, command.words, directory, last)
 
 
-def _find_problem(info: ConversationInfo, command: OfferedAgentCommand) -> CommandProblem | None:
+def _find_command_problem(
+    info: ConversationInfo, command: OfferedAgentCommand
+) -> CommandProblem | None:
     prefix = get_conversation_format(info).id_prefix
     if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
         return "id"
@@ -115,7 +117,7 @@ def _find_reason_why_command_is_unsafe(
 ) -> str | None:
     """Return why a command of the agent is not offered; None if the command is offered or does not exist."""
     command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
-    problem = _find_problem(info, command) if command else None
+    problem = _find_command_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None
 
 

@@ -346,16 +346,16 @@ def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | Non
     if not found:
         return None
 
-    def add_up(values: Iterable[int | None]) -> int | None:
+    def add_up_known_counts(values: Iterable[int | None]) -> int | None:
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
     return ConversationUsage(
-        add_up(one.input_tokens for one in found),
-        add_up(one.output_tokens for one in found),
-        add_up(one.cache_read_tokens for one in found),
-        add_up(one.cache_write_tokens for one in found),
-        add_up(one.total_tokens for one in found),
+        add_up_known_counts(one.input_tokens for one in found),
+        add_up_known_counts(one.output_tokens for one in found),
+        add_up_known_counts(one.cache_read_tokens for one in found),
+        add_up_known_counts(one.cache_write_tokens for one in found),
+        add_up_known_counts(one.total_tokens for one in found),
         any(one.is_estimate for one in found),
     )
 

@@ -160,14 +160,14 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
     hunks: list[PatchHunk] = []
     lines: list[str] = []
 
-    def end_hunk() -> None:
+    def append_finished_hunk() -> None:
         if lines:
             first = 1 if action == "created" else None
             hunks.append(PatchHunk(tuple(lines), 0 if first else None, first))
             lines.clear()
 
-    def end_file() -> None:
-        end_hunk()
+    def append_finished_patch() -> None:
+        append_finished_hunk()
         if action is not None:
             moved = bool(moved_to) and action == "changed"
             patches.append(
@@ -183,19 +183,19 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
     for row in text[start.end() :].split("\n"):
         line = row.removesuffix("\r")
         if header := _APPLY_PATCH_FILE.fullmatch(line):
-            end_file()
+            append_finished_patch()
             action, path, moved_to = _APPLY_PATCH_ACTIONS[header[1]], header[2].strip(), ""
         elif line.startswith("*** Move to: "):
             moved_to = line[13:].strip()
         elif line.startswith("*** End Patch"):
             break
         elif line.startswith(("@@", "***")):
-            end_hunk()
+            append_finished_hunk()
         elif action is not None and (line[:1] or " ") in " +-":
             lines.append(line or " ")
         else:
             break
-    end_file()
+    append_finished_patch()
     return patches
 
 

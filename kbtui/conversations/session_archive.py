@@ -135,7 +135,7 @@ def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
     damaged: list[DamagedArchiveFile] = []
     for entry in _scan_directory(get_session_records_directory()):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
-            found = _read_record(entry.path)
+            found = _read_session_record(entry.path)
             if isinstance(found, KeptSession):
                 kept.append(found)
             elif found is not None:
@@ -146,7 +146,7 @@ def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
 
 def find_kept_session(conversation_id: str) -> KeptSession | None:
     """Return the kept conversation with this id; None if there is none, or if its record is damaged."""
-    found = _read_record(str(_make_record_path(conversation_id)))
+    found = _read_session_record(str(_make_record_path(conversation_id)))
     return found if isinstance(found, KeptSession) else None
 
 
@@ -238,7 +238,7 @@ def keep_conversation(
     )
     with lock_session_archive():
         try:
-            _write_copy(session, compressed.data)
+            _write_session_copy(session, compressed.data)
             write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
         except (OSError, TypeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -265,7 +265,7 @@ def forget_kept_sessions(ids: list[str]) -> int:
                 hint = "`kbtui keep ls` lists the kept conversations"
                 raise NothingFound("this conversation is not kept", where=one, hint=hint)
         before = measure_session_archive()
-        _store_removals(ids)
+        _store_removal_times(ids)
         for path in records.values():
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -291,7 +291,7 @@ def get_session_removals_file() -> Path:
     return get_session_archive_directory() / _REMOVALS_FILE
 
 
-def _store_removals(ids: list[str]) -> None:
+def _store_removal_times(ids: list[str]) -> None:
     """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
     times = read_session_removal_times()
@@ -438,7 +438,7 @@ def measure_session_archive() -> int:
     return total
 
 
-def _write_copy(session: KeptSession, data: bytes) -> None:
+def _write_session_copy(session: KeptSession, data: bytes) -> None:
     """Write the copy of a session unless an intact one exists. Raises `OSError` or `WorkspaceError`."""
     if find_session_copy_damage(session) is None:
         return
@@ -489,7 +489,7 @@ _records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
 """Path of a record -> (inode, size, modification time) of the file, and its content."""
 
 
-def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
+def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
     """Return a record, or the damage if it cannot be read; None if the file does not exist."""
     try:
         status = os.stat(path)  # noqa: PTH116
@@ -498,7 +498,7 @@ def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
         if known is not None and known[0] == state:
             return known[1]
         session = KeptSession(**orjson.loads(read_regular_file(path, _MAX_RECORD_BYTES)))
-        _check_record(session, path)
+        _check_session_record(session, path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -509,7 +509,7 @@ def _read_record(path: str) -> KeptSession | DamagedArchiveFile | None:
     return session
 
 
-def _check_record(session: KeptSession, path: str) -> None:
+def _check_session_record(session: KeptSession, path: str) -> None:
     """Raise `ValueError` or `TypeError` if a record has invalid values or is not named after its conversation."""
     if str(_make_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")
@@ -541,7 +541,7 @@ def is_valid_kept_session(session: KeptSession) -> bool:
     """
     names = (session.id, session.agent, session.original, session.working_directory)
     try:
-        _check_record(session, str(_make_record_path(session.id)))
+        _check_session_record(session, str(_make_record_path(session.id)))
         _convert_time(session.kept_at)
     except (ValueError, TypeError):
         return False

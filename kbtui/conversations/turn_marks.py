@@ -376,7 +376,7 @@ def make_mark(
     turn = conversation.find_turn(ref.turn)
     if turn is None:
         raise NothingFound(f"{ref.conversation} has no turn {ref.turn}")
-    passage = _join_words(passage) if passage else None
+    passage = _collapse_white_space(passage) if passage else None
     if passage:
         inside = (one for one in turn.events if ref.call in (None, one.call))
         event = next((one for one in inside if _contains_passage(one.text, passage)), None)
@@ -485,7 +485,7 @@ def _find_places(
 def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) -> MarkPlace | None:
     """Return the place of a text; None if no event has this text, or if several events could be meant."""
     anchor = text.anchor
-    candidates = list(_list_candidates(turns, text))
+    candidates = list(_list_candidate_events(turns, text))
     if anchor.event_id is not None:
         # The id alone decides, so that a mark stays with an event that was edited.
         own = [
@@ -512,7 +512,7 @@ def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) 
     return _choose_place(candidates, text, histories)
 
 
-def _list_candidates(
+def _list_candidate_events(
     turns: Iterable[Turn], text: _MarkedText
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
     """Yield the events of the same sort as the marked event, each with its turn."""
@@ -563,7 +563,9 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
 def _describe_event(event: ConversationEvent) -> str:
     """Return an event's text on one line; if it has no text, its name and values."""
     values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
-    return _join_words(event.text) or " ".join(filter(None, (event.name, _join_words(values))))
+    return _collapse_white_space(event.text) or " ".join(
+        filter(None, (event.name, _collapse_white_space(values)))
+    )
 
 
 def _hash_event(event: ConversationEvent) -> str:
@@ -594,10 +596,12 @@ def _contains_passage(text: str, passage: str) -> bool:
 
     A passage that is copied from the reader lacks these marks.
     """
-    wanted = _join_words(passage.translate(_EMPHASIS)) or passage
-    return wanted in _join_words(text.translate(_EMPHASIS)) or passage in _join_words(text)
+    wanted = _collapse_white_space(passage.translate(_EMPHASIS)) or passage
+    return wanted in _collapse_white_space(
+        text.translate(_EMPHASIS)
+    ) or passage in _collapse_white_space(text)
 
 
-def _join_words(text: str) -> str:
+def _collapse_white_space(text: str) -> str:
     """Replace each run of white space with one space, so that line breaks do not matter in comparisons."""
     return " ".join(text.split())

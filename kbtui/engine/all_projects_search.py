@@ -179,7 +179,7 @@ class ModelVectorSearch:
         """Start embedding a query, and return a function that waits for the query's vector."""
         pending = self._worker.start_query_embedding(text)
 
-        def finish() -> QueryVector:
+        def wait_for_query_vector() -> QueryVector:
             if self._worker.keywords_only_notice is not None and self._wait:
                 self._worker.model_ready.wait(self._wait)
             if self._worker.keywords_only_notice is not None:
@@ -189,7 +189,7 @@ class ModelVectorSearch:
             except Exception as error:
                 return QueryVector(None, make_keywords_only_notice("error", str(error)))
 
-        return finish
+        return wait_for_query_vector
 
     def get_first_chunk_vector(
         self, index: SearchedIndex, numbers: Sequence[int]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        PreferRequest,
+        PreferredEntryRequest,
         RefreshOutcome,
         RefreshRequest,
         WaitTimeLimit,
@@ -153,7 +153,7 @@ class EngineClient:
         def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...
         @overload
         def send_request(
-            self, op: Literal["prefer"], **arguments: Unpack[PreferRequest]
+            self, op: Literal["prefer"], **arguments: Unpack[PreferredEntryRequest]
         ) -> object: ...
         @overload
         def send_request(self, op: Literal["stop"]) -> object: ...

@@ -177,7 +177,7 @@ if TYPE_CHECKING:
 
         paused: bool
 
-    class PreferRequest(TypedDict):
+    class PreferredEntryRequest(TypedDict):
         """The argument of the operation `prefer`: the id of the entry to embed before all others."""
 
         entry: str

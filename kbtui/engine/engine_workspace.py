@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         EngineSearchReply,
         EngineSearchRequest,
         IndexProgressEvent,
-        PreferRequest,
+        PreferredEntryRequest,
         RefreshOutcome,
         RefreshProgress,
         RefreshRequest,
@@ -326,7 +326,7 @@ class EngineWorkspace:
 
     def _pull_library_if_due(self) -> None:
         """Fetch the current version of the published library if a pull is due. Log errors."""
-        from kbtui.publishing.library_mirror import is_pull_due, pull_subscribed_library
+        from kbtui.publishing.published_library_pull import is_pull_due, pull_subscribed_library
 
         try:
             if (
@@ -524,7 +524,7 @@ class EngineWorkspace:
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 
     async def _execute_prefer_operation(
-        self, client: ClientConnection, request: PreferRequest
+        self, client: ClientConnection, request: PreferredEntryRequest
     ) -> dict[str, bool]:
         """Embed an entry before all others."""
         self._embedding_worker.embed_entry_first(str(request["entry"]))

@@ -87,7 +87,7 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
 
 
-class GivenTextRow(NamedTuple):
+class CitationWithGivenText(NamedTuple):
     """A citation of a subject, with the stored form of the text that the turn was given.
 
     `extent` and `given` are None if the text is not known (see `citations/citation_state.py`).
@@ -102,7 +102,7 @@ class GivenTextRow(NamedTuple):
     given: str | None
 
 
-_GIVEN_TEXT_COLUMNS = ", ".join(GivenTextRow._fields)
+_GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenText._fields)
 
 
 class EntryChunksWriteResult(NamedTuple):
@@ -656,22 +656,24 @@ class CatalogDatabase:
 
     def find_citations_of_subjects_by_turns(
         self, turns: Iterable[tuple[str, int]]
-    ) -> list[GivenTextRow]:
+    ) -> list[CitationWithGivenText]:
         """Return the citations of subjects in `turns`; a turn is a pair of conversation id and turn number."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
             "WHERE conversation = ? AND turn = ? AND kind = 'subject'"
         )
-        return [GivenTextRow(*row) for turn in turns for row in self._db.execute(query, turn)]
+        return [
+            CitationWithGivenText(*row) for turn in turns for row in self._db.execute(query, turn)
+        ]
 
-    def list_citations_of_subjects(self) -> list[GivenTextRow]:
+    def list_citations_of_subjects(self) -> list[CitationWithGivenText]:
         """Return all citations of subjects, newest first."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' ORDER BY coalesce("
             "timestamp, (SELECT created FROM entries WHERE id = conversation)) DESC, "
             "conversation DESC, turn DESC, call"
         )
-        return [GivenTextRow(*row) for row in self._db.execute(query)]
+        return [CitationWithGivenText(*row) for row in self._db.execute(query)]
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""

@@ -343,24 +343,24 @@ def serve_embedding_requests() -> None:
     passages: SimpleQueue[Request] = SimpleQueue()
     queries: SimpleQueue[Request] = SimpleQueue()
 
-    def read_requests() -> None:
+    def queue_requests_from_stdin() -> None:
         for line in sys.stdin.buffer:
             request = json.loads(line)
             (queries if request["kind"] == "query" else passages).put(request)
         # The engine has ended. Nobody waits for an answer.
         os._exit(0)
 
-    def embed_passages() -> None:
+    def answer_passage_requests() -> None:
         lower_thread_priority()
         service.answer_requests(passages, service.embed_passages)
 
     # What libraries print goes to the log, not between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    threading.Thread(target=read_requests, daemon=True).start()
+    threading.Thread(target=queue_requests_from_stdin, daemon=True).start()
     service = EmbeddingProcessServer(EmbeddingModelSource(**json.loads(sys.argv[1])), answers)
     service.load_model()
-    threading.Thread(target=embed_passages, daemon=True).start()
+    threading.Thread(target=answer_passage_requests, daemon=True).start()
     service.answer_requests(queries, service.embed_query)
 
 

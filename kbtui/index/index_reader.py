@@ -28,13 +28,13 @@ def _delegate_to_catalog(
     """Return a method of `IndexReader` that locks the catalog and calls the catalog's `method`."""
 
     @wraps(method)
-    def call(
+    def call_with_locked_catalog(
         reader: IndexReader, /, *args: _Parameters.args, **options: _Parameters.kwargs
     ) -> _Result:
         with reader._lock_catalog():
             return method(reader._catalog, *args, **options)
 
-    return call
+    return call_with_locked_catalog
 
 
 class IndexReader:

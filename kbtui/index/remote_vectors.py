@@ -30,7 +30,7 @@ REMOTE_TABLE = (
 """The table of the mirror's database with the chunks of the published table."""
 
 
-class RemoteTable(NamedTuple):
+class RemoteVectorTable(NamedTuple):
     """Where a published table is: its place, version, model, and the length of its vectors.
 
     `database` is the mirror's database, which has the table `remote`.
@@ -43,13 +43,13 @@ class RemoteTable(NamedTuple):
     database: Path
 
 
-def find_remote_table(mirror: PublishedMirror) -> RemoteTable | None:
+def find_remote_table(mirror: PublishedMirror) -> RemoteVectorTable | None:
     """Return the published table that a mirror uses, or None if it has all vectors itself."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
     place = get_table_place(mirror.uri)
-    return RemoteTable(
+    return RemoteVectorTable(
         place, int(facts["version"]), str(facts["model"]), int(facts["dimension"]), mirror.database
     )
 
@@ -67,7 +67,7 @@ def make_remote_number(tie: int) -> int:
 class RemoteVectors:
     """The published table, for the index generation at `folder`. One thread updates it; any may search."""
 
-    def __init__(self, table: RemoteTable, folder: Path) -> None:
+    def __init__(self, table: RemoteVectorTable, folder: Path) -> None:
         self.table = table
         self._catalog_path = folder / "catalog.sqlite"
         self._covered: frozenset[int] = frozenset()

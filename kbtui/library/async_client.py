@@ -189,12 +189,12 @@ async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
     """Run `function` in a thread. If the awaiting task is cancelled, cancel `function`, too."""
     cancellation = CallCancellation()
 
-    def call() -> T:
+    def call_function_cancellably() -> T:
         with cancellation:
             return function()
 
     try:
-        return await asyncio.to_thread(call)
+        return await asyncio.to_thread(call_function_cancellably)
     except asyncio.CancelledError:
         cancellation.cancel()
         raise

@@ -272,7 +272,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     seen: dict[str, set[str]] = {}
     is_complete = True
 
-    def make_values(install: str, **values: str) -> FindingValues:
+    def make_package_values(install: str, **values: str) -> FindingValues:
         command = f"{sys.executable} -m pip install {install}"
         return {"package": wanted.name, "needed_by": by, "command": command, **values}
 
@@ -289,19 +289,19 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         except PackageNotFoundError:
             if fresh:
                 is_complete = False
-                yield "wrong", "package_missing", make_values(exact)
+                yield "wrong", "package_missing", make_package_values(exact)
             continue
         if fresh:
             needs = [Requirement(text) for text in found.requires or []]
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(found.version, prereleases=True):
             is_complete = False
-            values = make_values(exact, version=found.version, wanted=str(wanted.specifier))
+            values = make_package_values(exact, version=found.version, wanted=str(wanted.specifier))
             yield "note", "package_version", values
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            yield "wrong", "package_incomplete", make_values(install, file=gone)
+            yield "wrong", "package_incomplete", make_package_values(install, file=gone)
     if is_complete:
         yield "ok", "packages_installed", {"packages": len(seen)}
 
@@ -582,7 +582,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
     """Report the differences between the workspace and the library that it subscribes to, if any."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.library_mirror import PROBLEM_TEXTS, describe_subscription
+    from kbtui.publishing.published_library_pull import PROBLEM_TEXTS, describe_subscription
 
     model = None
     with suppress(EmbeddingModelUnavailable):

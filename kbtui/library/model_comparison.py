@@ -271,7 +271,7 @@ def _measure_quality(
     if not judged:
         return None
 
-    def measure(rows: Any) -> ModelQualityJson:
+    def measure_ranking_quality(rows: Any) -> ModelQualityJson:
         gains = [
             [position in relevant for position in rows[number].tolist()]
             for number, relevant in judged.items()
@@ -286,7 +286,11 @@ def _measure_quality(
             "hit_rate": sum(map(any, gains)) / len(judged),
         }
 
-    return {"queries": len(judged), "current": measure(ranks[0]), "other": measure(ranks[1])}
+    return {
+        "queries": len(judged),
+        "current": measure_ranking_quality(ranks[0]),
+        "other": measure_ranking_quality(ranks[1]),
+    }
 
 
 def _sum_discounted_gains(gains: Sequence[bool]) -> float:
@@ -302,7 +306,7 @@ def _measure_model(
 ) -> _MeasuredModel:
     embedder = model.embedder
 
-    def embed_and_report(
+    def embed_batches_and_report_progress(
         embed: Callable[[list[int]], Matrix], batches: list[list[int]]
     ) -> Iterator[Matrix]:
         done, reported = 0, time.perf_counter()
@@ -314,7 +318,9 @@ def _measure_model(
                 report(f"embedded {done:,} of {len(passages):,}")
 
     loaded = time.perf_counter()
-    of_passages = embedder.embed_texts([one.text for one in passages], embed_and_report)
+    of_passages = embedder.embed_texts(
+        [one.text for one in passages], embed_batches_and_report_progress
+    )
     embedded = time.perf_counter()
     of_queries = np.concatenate([embedder.embed_query(query) for query in queries])
     ended = time.perf_counter()

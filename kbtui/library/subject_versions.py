@@ -176,7 +176,7 @@ def _add_given_versions(
     None if unknown.
     """
     cites = _list_citations_with_given_texts(reader, refs)
-    history = _VersionHistory(versions, relative)
+    history = _SubjectVersionCollector(versions, relative)
     oldest_first = reversed(cites)
     for cite in sorted(
         oldest_first, key=lambda one: one.timestamp.timestamp() if one.timestamp else 0.0
@@ -186,7 +186,7 @@ def _add_given_versions(
     return history.list_versions()
 
 
-class _VersionHistory:
+class _SubjectVersionCollector:
     """The versions of a subject, to which turns are added in chronological order.
 
     A text that is known only from turns becomes a version. If turns were given a text both before

@@ -24,7 +24,7 @@ from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
-    PublishedTable,
+    PublishedVectorTable,
     encode_manifest,
     parse_manifest,
     verify_contents,
@@ -134,7 +134,7 @@ class TextEmbedder:
 
 
 @dataclass
-class PublishedState:
+class PublishedLibraryState:
     """The current state of a library: its manifest, the manifest's tag, and the tables of contents of its parts."""
 
     manifest: LibraryManifest | None = None
@@ -144,7 +144,7 @@ class PublishedState:
 
 
 @dataclass
-class PublishResult:
+class LibraryPublishResult:
     """What publishing has sent, or what it would send (`dry_run`).
 
     `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
@@ -167,13 +167,13 @@ class PublishResult:
     is_unchanged: bool = False
 
 
-def read_published_state(store: LibraryStore, key: str = "") -> PublishedState:
+def read_published_state(store: LibraryStore, key: str = "") -> PublishedLibraryState:
     """Read the manifest of a library, and the tables of contents of its parts."""
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
     if found is None:
-        return PublishedState()
+        return PublishedLibraryState()
     manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
-    state = PublishedState(manifest, found.tag)
+    state = PublishedLibraryState(manifest, found.tag)
     for part in manifest.parts:
         contents = read_part_contents(store, part)
         if isinstance(contents, TextPartContents):
@@ -245,10 +245,10 @@ class LibraryPublisher:
     def _old_parts(self) -> list[LibraryPartReference]:
         return self._state.manifest.parts if self._state.manifest else []
 
-    def _compare_entries(self) -> PublishResult:
-        published = self._resolve_texts(self._old_parts)
+    def _compare_entries(self) -> LibraryPublishResult:
+        published = self._resolve_text_checksums(self._old_parts)
         ours = self._entries.texts
-        result = PublishResult(
+        result = LibraryPublishResult(
             self._entries,
             sorted(ours.keys() - published.keys()),
             sorted(
@@ -263,7 +263,7 @@ class LibraryPublisher:
             result.version = self._state.manifest.number
         return result
 
-    def _resolve_texts(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
+    def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
         """Return the checksums of the entries that these parts make up, by key."""
         found: dict[EntryKey, str] = {}
         for part in parts:
@@ -284,13 +284,13 @@ class LibraryPublisher:
                 known.update(contents.hashes)
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
-    def publish(self) -> PublishResult:
+    def publish(self) -> LibraryPublishResult:
         """Send what the library lacks, replace the manifest, and delete what is no longer needed."""
         now = self._store.check_conditional_put()
-        vector_parts = self._update_vectors()
-        text_parts = self._update_texts()
+        vector_parts = self._update_vector_parts()
+        text_parts = self._update_text_parts()
         parts = [*text_parts, *vector_parts]
-        manifest = replace(self._make_manifest(parts, now), table=self._update_table())
+        manifest = replace(self._make_manifest(parts, now), table=self._update_vector_table())
         old = self._state.manifest
         same = old is not None and replace(
             manifest, number=old.number, published_at=old.published_at, retired=old.retired
@@ -306,14 +306,14 @@ class LibraryPublisher:
         self._delete_unneeded_parts(manifest, now)
         return self.result
 
-    def _update_texts(self) -> list[LibraryPartReference]:
+    def _update_text_parts(self) -> list[LibraryPartReference]:
         """Send parts with new and changed texts; return the parts of texts of the new version."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
         for part in self._list_old_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
-        def is_needed(part: LibraryPartReference) -> bool:
+        def has_enough_live_text(part: LibraryPartReference) -> bool:
             entries = self._state.texts[part.name].entries
             total = sum(entry.length for entry in entries)
             live = sum(
@@ -323,8 +323,10 @@ class LibraryPublisher:
             )
             return not total or live / total >= MIN_LIVE_SHARE
 
-        kept = self._drop_small_parts([p for p in self._list_old_parts("texts") if is_needed(p)])
-        have = self._resolve_texts(kept)
+        kept = self._drop_small_parts(
+            [p for p in self._list_old_parts("texts") if has_enough_live_text(p)]
+        )
+        have = self._resolve_text_checksums(kept)
         removed = have.keys() - current.keys()
         lacking = [
             text
@@ -338,7 +340,7 @@ class LibraryPublisher:
             kept.append(self._send_part(encode_text_part([], removed), "texts"))
         return kept
 
-    def _update_vectors(self) -> list[LibraryPartReference]:
+    def _update_vector_parts(self) -> list[LibraryPartReference]:
         """Send the vectors that the library lacks; return the parts of vectors of the new version."""
         old = self._list_old_parts("vectors")
         if self._embedder is None:
@@ -348,11 +350,11 @@ class LibraryPublisher:
         model, needed = self._embedder.model.key, self._entries.embedded
         same = [part for part in old if self._state.vectors[part.name].model == model]
 
-        def is_needed(part: LibraryPartReference) -> bool:
+        def has_enough_needed_vectors(part: LibraryPartReference) -> bool:
             hashes = self._state.vectors[part.name].hashes
             return sum(map(needed.__contains__, hashes)) >= MIN_LIVE_SHARE * len(hashes)
 
-        kept = self._drop_small_parts([part for part in same if is_needed(part)])
+        kept = self._drop_small_parts([part for part in same if has_enough_needed_vectors(part)])
         names = {part.name for part in kept}
         # The vectors of dropped parts that are still needed are read from the store, not computed.
         held: dict[bytes, np.ndarray] = {}
@@ -384,7 +386,7 @@ class LibraryPublisher:
         self.result.computed = self._embedder.computed - before
         return kept
 
-    def _update_table(self) -> PublishedTable | None:
+    def _update_vector_table(self) -> PublishedVectorTable | None:
         """Bring the table of vectors up to date, if there is to be one; return its new version.
 
         Readers of the current manifest keep reading the version that it names.
@@ -410,15 +412,15 @@ class LibraryPublisher:
         numbers, hashes = store.read_vector_hashes()
         have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
 
-        def is_current(number: int) -> bool:
+        def is_vector_row_current(number: int) -> bool:
             if number not in wanted or number not in have:
                 return False
             _, chunks, at = wanted[number]
             # numpy leaves out zero bytes at the end.
             return bool((chunks[at].vector_hash or b"").rstrip(b"\0") == have[number])
 
-        stale = [number for number in have if not is_current(number)]
-        lacking = [number for number in wanted if not is_current(number)]
+        stale = [number for number in have if not is_vector_row_current(number)]
+        lacking = [number for number in wanted if not is_vector_row_current(number)]
         store.remove_vectors_of_chunks(stale)
         for start in range(0, len(lacking), TABLE_ROWS_AT_ONCE):
             some = [wanted[number] for number in lacking[start : start + TABLE_ROWS_AT_ONCE]]
@@ -439,7 +441,7 @@ class LibraryPublisher:
             store.add_vectors(rows, np.vstack(vectors))
         if stale or lacking:
             store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
-        return PublishedTable(store.version, dimension)
+        return PublishedVectorTable(store.version, dimension)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         return [part for part in self._old_parts if part.kind == kind]

@@ -35,11 +35,11 @@ _MAX_MANIFEST_BYTES = 1 << 30
 """A file with more bytes than this is not a manifest. `parse_manifest` checks the exact limit."""
 
 
-class StoreError(KbtuiError):
+class LibraryStoreError(KbtuiError):
     """The store of a published library refused a request, or cannot be reached."""
 
 
-class ManifestReplaced(StoreError):
+class ManifestReplaced(LibraryStoreError):
     """Another writer has replaced the manifest since it was read."""
 
 
@@ -50,7 +50,7 @@ class StoredObject(NamedTuple):
     tag: str
 
 
-class StoredPart(NamedTuple):
+class ListedStoreObject(NamedTuple):
     """An object in a listing. `modified` is in Unix seconds, by the store's clock."""
 
     name: str
@@ -59,7 +59,7 @@ class StoredPart(NamedTuple):
 
 
 class LibraryStore:
-    """The objects below one URI. All methods can raise `StoreError`."""
+    """The objects below one URI. All methods can raise `LibraryStoreError`."""
 
     def __init__(self, uri: str, *, create: bool = False) -> None:
         """Open the store. If `create` is true, a missing directory is created.
@@ -84,12 +84,12 @@ class LibraryStore:
             )
 
     def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
-        """Return an object, or None if it does not exist. Raises `StoreError` if it has more than `max_bytes` bytes."""
+        """Return an object, or None if it does not exist. Raises `LibraryStoreError` if it has more than `max_bytes` bytes."""
         with self._convert_store_errors(name):
             try:
                 found = obstore.get(self._store, name)
                 if found.meta["size"] > max_bytes:
-                    raise StoreError(
+                    raise LibraryStoreError(
                         f"the object is larger than {max_bytes:,} bytes", where=self.locate(name)
                     )
                 return StoredObject(bytes(found.bytes()), found.meta["e_tag"] or "")
@@ -157,17 +157,17 @@ class LibraryStore:
                 obstore.put(self._store, _CLOCK_NAME, b"kbtui\n", mode="create")
             except exceptions.AlreadyExistsError:
                 return now
-        raise StoreError(
+        raise LibraryStoreError(
             "the store ignores conditions on writes, so two publishes could overwrite each other",
             where=self.uri,
             hint="use a store with conditional puts (If-None-Match and If-Match), or a directory",
         )
 
-    def list_parts(self, prefix: str) -> list[StoredPart]:
+    def list_parts(self, prefix: str) -> list[ListedStoreObject]:
         """Return the objects whose names begin with the path `prefix`."""
         with self._convert_store_errors(prefix):
             return [
-                StoredPart(meta["path"], meta["size"], meta["last_modified"].timestamp())
+                ListedStoreObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
                 for batch in obstore.list(self._store, prefix)
                 for meta in batch
             ]
@@ -246,11 +246,11 @@ _CAUSES = (
 )
 
 
-def _make_store_error(error: BaseException, where: str) -> StoreError:
+def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
     """Return an error that explains a store's answer to the user."""
     text = str(error)
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):
-            return StoreError(message, where=where, hint=hint)
+            return LibraryStoreError(message, where=where, hint=hint)
     line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return StoreError(f"the request failed: {line[:300]}", where=where)
+    return LibraryStoreError(f"the request failed: {line[:300]}", where=where)

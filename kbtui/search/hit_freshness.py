@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.conversations.models import Conversation
-    from kbtui.index.catalog_database import GivenTextRow
+    from kbtui.index.catalog_database import CitationWithGivenText
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
@@ -193,7 +193,11 @@ def list_outdated_turns(
 
 
 def group_outdated_turns(
-    workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
+    workspace: Workspace,
+    reader: IndexReader,
+    rows: Iterable[CitationWithGivenText],
+    *,
+    hidden: bool,
 ) -> list[OutdatedTurn]:
     """Return the outdated turns among the turns in `rows`, in the order of the rows.
 
@@ -229,10 +233,10 @@ def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableSubjectTe
 
     from kbtui.citations.citation_state import ComparableSubjectText
 
-    def read_text() -> str:
+    def read_indexed_subject_text() -> str:
         text = read_subject_file(root, entry.path)
         if text is None:
             raise KbtuiError("the subject cannot be read", where=entry.path)
         return text
 
-    return ComparableSubjectText(read_text, entry.path, entry.digests)
+    return ComparableSubjectText(read_indexed_subject_text, entry.path, entry.digests)

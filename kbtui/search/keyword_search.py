@@ -350,7 +350,7 @@ class KeywordSearch:
             set(extract_code_words(normalize_unicode(text))),
         )
 
-        def text_contains(wanted: str) -> bool:
+        def text_contains_phrase(wanted: str) -> bool:
             phrase = [
                 stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
             ]
@@ -362,7 +362,7 @@ class KeywordSearch:
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
-        return text_contains
+        return text_contains_phrase
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
         """Return the best `limit` chunks by keywords.

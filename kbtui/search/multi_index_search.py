@@ -430,12 +430,14 @@ class _MultiIndexSearch:
             own = [hit for hit in hits if hit.workspace == root]
             chunks = run.visible_chunks
 
-            def measure_match(number: int, chunks: dict[int, tuple[str, str]] = chunks) -> float:
+            def measure_match_of_chunk_number(
+                number: int, chunks: dict[int, tuple[str, str]] = chunks
+            ) -> float:
                 return fusion.measure_match(int(chunks[number][0], 16))
 
             positions = self._positions_of_requests.get(position, {})
             with self._name_failing_index(position):
-                own = add_context_to_hits(run, own, positions, measure_match)
+                own = add_context_to_hits(run, own, positions, measure_match_of_chunk_number)
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 

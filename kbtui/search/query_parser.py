@@ -301,12 +301,14 @@ class _QueryFilterApplier:
             ref = parse_ref(reference)
             turns.setdefault(state, set()).add((ref.conversation or "", ref.turn))
         if self._request.marks:
-            self._keep_turns(turn for state in self._request.marks for turn in turns.get(state, ()))
+            self._restrict_to_turns(
+                turn for state in self._request.marks for turn in turns.get(state, ())
+            )
         self._without_turns.update(
             turn for state in self._without_marks for turn in turns.get(state, ())
         )
 
-    def _keep_turns(self, turns: Iterable[_Turn]) -> None:
+    def _restrict_to_turns(self, turns: Iterable[_Turn]) -> None:
         kept = set(turns)
         self._turns = kept if self._turns is None else self._turns & kept
 
@@ -370,7 +372,7 @@ class _QueryFilterApplier:
             if part.excluded:
                 self._without_turns |= turns
             else:
-                self._keep_turns(turns)
+                self._restrict_to_turns(turns)
             return
         if row.kind == "title":
             entries = set().union(*map(self._find_entries_by_title, values))

@@ -124,7 +124,7 @@ def make_match_notices(
     if not notices and hits:
         notices = [Notice("meaning_only")]
 
-    def count_matches(request: SearchRequest) -> int:
+    def count_matches_in_all_indexes(request: SearchRequest) -> int:
         # Each index has its own marked turns and its own project.
         wider = [
             SearchRun(
@@ -146,7 +146,9 @@ def make_match_notices(
             if not run.mistakes
         )
 
-    excluding = find_excluding_filters(runs[0].query, runs[0].given_request, count_matches)
+    excluding = find_excluding_filters(
+        runs[0].query, runs[0].given_request, count_matches_in_all_indexes
+    )
     return [*notices, excluding] if excluding else notices
 
 
@@ -726,7 +728,7 @@ def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     return min(counts, default=0)
 
 
-class _FilterInEffect(NamedTuple):
+class _LocatedFilter(NamedTuple):
     """A filter as users write it, and where it is: the offsets in the query, or the field of the request."""
 
     text: str
@@ -752,15 +754,15 @@ def find_excluding_filters(
     return None
 
 
-def _make_notice(filters: Iterable[_FilterInEffect], count: int) -> Notice:
+def _make_notice(filters: Iterable[_LocatedFilter], count: int) -> Notice:
     return Notice(
         "filters_leave_nothing", {"filters": [one.text for one in filters], "total": count}
     )
 
 
-def _list_filters_in_effect(query: ParsedQuery, request: SearchRequest) -> list[_FilterInEffect]:
+def _list_filters_in_effect(query: ParsedQuery, request: SearchRequest) -> list[_LocatedFilter]:
     found = [
-        _FilterInEffect(query.text[part.start : part.end], (part.start, part.end), None)
+        _LocatedFilter(query.text[part.start : part.end], (part.start, part.end), None)
         for part in query.filters
     ]
     defaults = SearchRequest._field_defaults
@@ -770,12 +772,12 @@ def _list_filters_in_effect(query: ParsedQuery, request: SearchRequest) -> list[
             continue
         values = value if isinstance(value, tuple) else (value.date().isoformat(),)
         shown = ",".join(quote_filter_value(one) for one in values)
-        found.append(_FilterInEffect(f"{row.key}:{shown}", None, row.search))
+        found.append(_LocatedFilter(f"{row.key}:{shown}", None, row.search))
     return found
 
 
 def _remove_filters(
-    query: ParsedQuery, request: SearchRequest, filters: Sequence[_FilterInEffect]
+    query: ParsedQuery, request: SearchRequest, filters: Sequence[_LocatedFilter]
 ) -> SearchRequest:
     changed: dict[str, Any] = {
         one.field: SearchRequest._field_defaults[one.field] for one in filters if one.field

@@ -170,7 +170,9 @@ def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     found = SourceDefinitions(problems=find_superseded_file_problems(workspace, SOURCES_FILE))
     path = get_sources_file_path(workspace)
 
-    def add_problem(message: str, key: str | None = None, hint: str | None = None) -> None:
+    def add_source_file_problem(
+        message: str, key: str | None = None, hint: str | None = None
+    ) -> None:
         found.problems.append(
             KnowledgeProblem(
                 message, where=workspace.format_config_path(path.name), key=key, hint=hint
@@ -182,20 +184,22 @@ def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     try:
         data = load_config_file(path)
     except ConfigError as error:
-        add_problem(error.message, hint=error.hint)
+        add_source_file_problem(error.message, hint=error.hint)
         return found
     for key in data:
         if key != "source":
-            add_problem(f"unknown key {key!r}", key, "sources are declared as [source.NAME]")
+            add_source_file_problem(
+                f"unknown key {key!r}", key, "sources are declared as [source.NAME]"
+            )
     tables = data.get("source", {})
     if not isinstance(tables, dict):
-        add_problem("must be a table of sources", "source")
+        add_source_file_problem("must be a table of sources", "source")
         return found
     for name, block in tables.items():
         try:
             found.sources[name] = parse_source_table(name, block)
         except KbtuiError as error:
-            add_problem(error.message, error.where, error.hint)
+            add_source_file_problem(error.message, error.where, error.hint)
     return found
 
 

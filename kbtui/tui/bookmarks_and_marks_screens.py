@@ -78,7 +78,7 @@ def ask_for_mark(
     if placed:
         options.append(DialogOption("x", "remove the mark", placed.label, _REMOVE))
 
-    def ask_for_details(chosen: MarkState | str | None) -> None:
+    def remove_mark_or_open_form(chosen: MarkState | str | None) -> None:
         if chosen == _REMOVE and known:
             LatestOnlyWorker(screen).submit_call(
                 lambda: library.unmark(known.id),
@@ -93,7 +93,7 @@ def ask_for_mark(
         if mark is not None:
             on_changed(f"Marked {reference} as {mark.state}")
 
-    screen.app.push_screen(OptionsDialog(f"Mark {reference} as", options), ask_for_details)
+    screen.app.push_screen(OptionsDialog(f"Mark {reference} as", options), remove_mark_or_open_form)
 
 
 def _make_mark_form(
@@ -113,7 +113,7 @@ def _make_mark_form(
         about = "Optional: a part of the text, to mark only this part instead of the whole turn or call."
         fields.append(FormField("passage", "passage", "", about))
 
-    def save(values: FormValues) -> Mark:
+    def save_mark_from_form(values: FormValues) -> Mark:
         passage = values.get("passage") or (known.passage if known else None)
         if state == "superseded" and not values["by"]:
             raise UsageError("enter the reference that applies instead")
@@ -127,10 +127,12 @@ def _make_mark_form(
         )
 
     title = f"Mark {reference} as {state}"
-    return FormDialog(title, fields, save, lambda error: format_error_on_one_line(error, root))
+    return FormDialog(
+        title, fields, save_mark_from_form, lambda error: format_error_on_one_line(error, root)
+    )
 
 
-class SavedItemsScreen(StyledScreen, Generic[ItemT]):
+class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
     When such a screen closes, it returns the place to open, or None.
@@ -214,7 +216,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
     def _show_error(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
 
-    def close_and_open(self, reference: str) -> None:
+    def close_and_open_reference(self, reference: str) -> None:
         """Close the screen, and open the place that a reference names."""
         try:
             self.dismiss(make_navigation_target(parse_ref(reference)))
@@ -234,7 +236,7 @@ class SavedItemsScreen(StyledScreen, Generic[ItemT]):
             self.read_rows_after(partial(self.restore_item, item))
 
 
-class BookmarksScreen(SavedItemsScreen["Bookmark"]):
+class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
     """A screen with a list of bookmarks."""
 
     SCOPE = "bookmarks"
@@ -276,21 +278,21 @@ class BookmarksScreen(SavedItemsScreen["Bookmark"]):
     @on(RowList.RowClicked)
     def action_open_item(self) -> None:
         if row := self.list.selected_row:
-            self.close_and_open(row.data.ref)
+            self.close_and_open_reference(row.data.ref)
 
     def action_edit_item(self) -> None:
         if row := self.list.selected_row:
             bookmark: Bookmark = row.data
 
-            def save_note(note: str | None) -> None:
+            def save_bookmark_note(note: str | None) -> None:
                 if note is not None:
                     self.read_rows_after(partial(self.restore_item, bookmark._replace(note=note)))
 
             title = f"Note on {self._contents.shorten_reference(bookmark.ref)}"
-            self.app.push_screen(TextInputDialog(title, bookmark.note), save_note)
+            self.app.push_screen(TextInputDialog(title, bookmark.note), save_bookmark_note)
 
 
-class MarksScreen(SavedItemsScreen["PlacedMark"]):
+class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
     """A screen with a list of marks."""
 
     SCOPE = "marks"
@@ -331,11 +333,11 @@ class MarksScreen(SavedItemsScreen["PlacedMark"]):
         if row := self.list.selected_row:
             placed: PlacedMark = row.data
             if placed.place is None:
-                self._offer_what_is_known(placed)
+                self._offer_actions_on_lost_mark(placed)
             else:
-                self.close_and_open(placed.ref)
+                self.close_and_open_reference(placed.ref)
 
-    def _offer_what_is_known(self, placed: PlacedMark) -> None:
+    def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Say that a marked text no longer exists, show what is known about the text, and offer actions.
 
         The turn that now has the mark's old turn number is not opened, because it is a different turn.
@@ -357,23 +359,25 @@ class MarksScreen(SavedItemsScreen["PlacedMark"]):
             DialogOption("x", "remove the mark", "", _REMOVE),
         ]
 
-        def act(chosen: str | None) -> None:
+        def copy_or_remove_mark_or_open_reference(chosen: str | None) -> None:
             if chosen == _COPY:
                 copy_text_to_clipboards(self.app, "\n".join(filter(None, (text, mark.note))))
                 self.update_key_hints("copied")
             elif chosen == _REMOVE:
                 self.action_remove_item()
             elif chosen is not None:
-                self.close_and_open(chosen)
+                self.close_and_open_reference(chosen)
 
         title = f"{placed.ref}: {_PROBLEM_TEXTS[placed.problem]}" if placed.problem else placed.ref
-        self.app.push_screen(OptionsDialog(title, options, notes), act)
+        self.app.push_screen(
+            OptionsDialog(title, options, notes), copy_or_remove_mark_or_open_reference
+        )
 
     def action_edit_item(self) -> None:
         if row := self.list.selected_row:
             placed: PlacedMark = row.data
             if placed.place is None:
-                self._offer_what_is_known(placed)
+                self._offer_actions_on_lost_mark(placed)
             else:
                 ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
 

@@ -211,7 +211,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         Called in a background thread.
         """
-        from kbtui.library.file_history import collect_turn_activities
+        from kbtui.library.turns_touching_files import collect_turn_activities
 
         activities = collect_turn_activities(self._library.workspace, conversation)
         found = self._library.extract_citations(conversation)

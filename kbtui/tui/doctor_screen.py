@@ -55,7 +55,9 @@ def offer_tool_update(
     def show_changes(changes: list[PlannedFileChange]) -> None:
         def write_if_confirmed(is_yes: bool | None) -> None:
             if is_yes:
-                run_in_thread(lambda: _write_changes(library, changes), report_written_files)
+                run_in_thread(
+                    lambda: _write_tool_file_changes(library, changes), report_written_files
+                )
 
         page = build_tool_update_page(changes)
         screen = DocumentOverlayScreen("Tools for JP", page, confirm_label="write it")
@@ -91,7 +93,7 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
     return todo
 
 
-def _write_changes(library: Library, changes: list[PlannedFileChange]) -> int:
+def _write_tool_file_changes(library: Library, changes: list[PlannedFileChange]) -> int:
     from kbtui.assistant.jp_local_tools import apply_file_changes
 
     apply_file_changes(library.workspace, changes)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         EntryCitationCount,
         Insights,
         OutdatedTurnWithTitle,
+        PeriodTokenStatistics,
         TokenCount,
-        TokenStatistics,
     )
     from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.query_log import LoggedQuery
@@ -183,7 +183,7 @@ def _iterate_outdated_turn_blocks(
     yield from make_mark_blocks(marks.get_marks(turn.ref), " " * 7, f"{key}:")
 
 
-def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:
+def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
     """Return a section for each list of token counts that is not empty."""
     blocks: list[ReaderBlock] = []
     for name, heading, counts in (

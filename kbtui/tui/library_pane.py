@@ -749,19 +749,20 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._lookup_worker.discard_pending_results()
             return
 
-        def look_up(text: str) -> EntriesOfFilter:
+        def find_entries_or_mistake(text: str) -> EntriesOfFilter:
             try:
                 return self._library.find_entries_of_filter(text, hidden=hidden)
             except KbtuiError as error:
                 mistake = QueryMistake(0, len(text), error.message, error.hint or "")
                 return EntriesOfFilter(mistakes=(mistake,))
 
-        def add_results(found: dict[str, EntriesOfFilter]) -> None:
+        def keep_lookups_and_show_filter(found: dict[str, EntriesOfFilter]) -> None:
             self._lookups = {**known, **found}
             self._show_filter()
 
         self._lookup_worker.submit_call(
-            lambda: {text: look_up(text) for text in wanted}, add_results
+            lambda: {text: find_entries_or_mistake(text) for text in wanted},
+            keep_lookups_and_show_filter,
         )
 
     def _show_filter(self) -> None:

@@ -186,16 +186,16 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def _get_searched_text(self, entry: OutlineEntry) -> str:
         activity = self._activities.get(entry.turn.number) if entry.turn else None
         paths = dict.fromkeys(one.path for one in activity.files) if activity else {}
-        labels = (mark.label_in_turn for mark in self._get_marks(entry))
+        labels = (mark.label_in_turn for mark in self._get_marks_on_turn(entry))
         return " ".join([entry.searched, *paths, *labels]).casefold()
 
-    def _get_marks(self, entry: OutlineEntry) -> Sequence[PlacedMark]:
+    def _get_marks_on_turn(self, entry: OutlineEntry) -> Sequence[PlacedMark]:
         marks = self._document.marks if self._document else None
         return marks.by_turn.get(entry.turn.number, ()) if marks and entry.turn else ()
 
     def _make_mark_signs(self, entry: OutlineEntry) -> Spans:
         """Return a sign for each mark on a turn."""
-        if not (marks := self._get_marks(entry)):
+        if not (marks := self._get_marks_on_turn(entry)):
             return []
         # Imported only if there are marks, so that the start of the TUI imports less.
         from kbtui.tui.reader.reader_blocks import make_mark_spans

@@ -24,7 +24,7 @@ from kbtui.text import (
     measure_text_width,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
-    skip_title,
+    skip_repeated_title,
 )
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -470,7 +470,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     All matches are highlighted, and Markdown marks are removed.
     """
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
-    text, matches = skip_title(text, matches, hit.title)
+    text, matches = skip_repeated_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.
         reach = find_densest_match(text, matches, width * lines) + width * (lines + 4) + 400

@@ -547,7 +547,7 @@ class SourcesScreen(ListDetailScreen):
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
         from kbtui.sources.source_runner import run_source
 
-        def report_progress(progress: SourceRunProgress) -> None:
+        def show_run_progress(progress: SourceRunProgress) -> None:
             run.progress = progress
             self.call_later(self._show_source_rows)
 
@@ -555,7 +555,7 @@ class SourcesScreen(ListDetailScreen):
         outcome: SourceRunRecord | Exception
         try:
             outcome = run_source(
-                workspace, name, on_progress=report_progress, should_stop=should_stop
+                workspace, name, on_progress=show_run_progress, should_stop=should_stop
             )
         except Exception as error:
             outcome = error
@@ -619,7 +619,9 @@ class SourcesScreen(ListDetailScreen):
             return
         before = state.source
 
-        def save_changes(library: Library, values: FormValues) -> tuple[SourceDefinition, bool]:
+        def save_source_changes(
+            library: Library, values: FormValues
+        ) -> tuple[SourceDefinition, bool]:
             return change_source_from_form(library, before, values)
 
         def report_source_change(result: tuple[SourceDefinition, bool] | None) -> None:
@@ -628,7 +630,9 @@ class SourcesScreen(ListDetailScreen):
                 note = "" if is_approved else "; the source is not approved yet"
                 self._reload_with_message(source.name, f"changed {source.name}{note}")
 
-        self._open_source_form(f"Change {before.name}", before, save_changes, report_source_change)
+        self._open_source_form(
+            f"Change {before.name}", before, save_source_changes, report_source_change
+        )
 
     def _open_source_form(
         self,
@@ -637,7 +641,7 @@ class SourcesScreen(ListDetailScreen):
         save: Callable[[Library, FormValues], T],
         on_closed: Callable[[T | None], None],
     ) -> None:
-        def show_form(topics: list[str]) -> None:
+        def show_source_form(topics: list[str]) -> None:
             fields, label = make_source_form_fields(topics, source), "save" if source else "add"
             form = FormDialog(
                 title,
@@ -648,7 +652,7 @@ class SourcesScreen(ListDetailScreen):
             )
             self.app.push_screen(form, on_closed)
 
-        self.run_in_thread(self._list_enabled_topic_ids, show_form)
+        self.run_in_thread(self._list_enabled_topic_ids, show_source_form)
 
     def _list_enabled_topic_ids(self) -> list[str]:
         knowledge = self.library.load_knowledge()

@@ -83,7 +83,7 @@ class TokenCount:
 
 
 @dataclass
-class TokenStatistics:
+class PeriodTokenStatistics:
     """The tokens of a period.
 
     `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects`
@@ -127,7 +127,7 @@ def collect_token_statistics(
     until: float,
     limit: int,
     subjects_by_target: Mapping[str, CitedSubject],
-) -> TokenStatistics:
+) -> PeriodTokenStatistics:
     """Count the tokens that turns used from `since` to `until` (Unix seconds).
 
     Every list except `by_day` has at most `limit` rows. `subjects_by_target` maps the target of a
@@ -152,7 +152,7 @@ def collect_token_statistics(
     subjects = _sum_tokens_by_name(of_subjects, prices)[:limit]
     for count in subjects:
         count.title = titles[count.name or ""]
-    return TokenStatistics(
+    return PeriodTokenStatistics(
         by_day=sorted(by_day, key=lambda one: one.name or ""),
         by_agent=_sum_tokens_by_name(((one.agent, one) for one in used), prices)[:limit],
         by_model=_sum_tokens_by_name(((one.model, one) for one in used), prices)[:limit],
@@ -279,7 +279,7 @@ class Insights:
     stale: list[EntryCitationCount]
     outdated_turns: list[OutdatedTurnWithTitle]
     outdated_turns_total: int
-    tokens: TokenStatistics
+    tokens: PeriodTokenStatistics
     marks: MarksOfTurns
 
     def as_json(self) -> dict[str, object]:

@@ -226,10 +226,10 @@ def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> Expor
     file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
     `OSError` if the file cannot be read or a copy cannot be written.
     """
-    return _FileReader(source, where, directory).read()
+    return _ExportFileReader(source, where, directory).read()
 
 
-class _FileReader:
+class _ExportFileReader:
     def __init__(self, source: IO[bytes], where: str, directory: Path) -> None:
         self._source, self._where, self._directory = source, where, directory
         self._number = 0
@@ -428,14 +428,14 @@ def _is_identifier_or_none(value: object) -> bool:
 def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
     """Parse the heading of a workspace. Raises `ValueError`."""
 
-    def is_path(value: object) -> bool:
+    def is_absolute_path(value: object) -> bool:
         return is_record_identifier(value) and str(value).startswith("/")
 
     def is_list_of_worktrees(value: object) -> bool:
         return isinstance(value, list) and all(map(is_worktree, value))
 
     def is_worktree(value: object) -> bool:
-        if not isinstance(value, list) or len(value) != 2 or not all(map(is_path, value)):
+        if not isinstance(value, list) or len(value) != 2 or not all(map(is_absolute_path, value)):
             return False
         # Conversations below `path` count as the workspace's, so an arbitrary directory must not be accepted.
         top, path = value
@@ -443,7 +443,7 @@ def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
         return is_inside and top != "/" and [*map(os.path.normpath, value)] == value
 
     checks: dict[str, Callable[[object], bool]] = {
-        "root": is_path,
+        "root": is_absolute_path,
         "jp_id": _is_identifier_or_none,
         "repository": _is_identifier_or_none,
         "directory": lambda value: value == "" or is_record_identifier(value),

@@ -316,7 +316,7 @@ def import_user_data(
             staging = Path(name)
             data = read_user_data_file(source, where, staging)
             matches = match_workspaces(data.workspaces, settings, here, chosen)
-            report = _Import(data, matches, options, staging).run()
+            report = _UserDataImport(data, matches, options, staging).run()
             if not options.is_dry_run:
                 for match in matches:
                     if match.workspace and not is_workspace_registered(match.workspace):
@@ -336,7 +336,7 @@ def _remove_old_staging_directories(home: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Import:
+class _UserDataImport:
     """One import. `staging` is the directory with the imported copies of the kept sessions."""
 
     def __init__(

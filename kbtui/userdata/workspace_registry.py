@@ -112,7 +112,7 @@ def list_registered_workspaces(
         opened, (key, _) = kept[root]
         return (key != first_key, -newest[key], key, root != first, -opened, root)
 
-    def make_label(root: str) -> str:
+    def make_workspace_label(root: str) -> str:
         key = kept[root][1].key
         siblings = [other for other in kept if kept[other][1].key == key and other != root]
         return _make_distinct_path_ending(root, siblings) if siblings else names[key]
@@ -123,7 +123,7 @@ def list_registered_workspaces(
             kept[root][0],
             names[kept[root][1].key],
             kept[root][1].key,
-            make_label(root),
+            make_workspace_label(root),
         )
         for root in sorted(kept, key=make_sort_key)
     ]

@@ -1,7 +1,7 @@
 """The mirror of a published library on this machine: its directories, and facts about the mirrored version.
 
 The mirror is a separate workspace in the data directory, with the published subjects and
-conversations as files. `kbtui/publishing/library_mirror.py` writes the mirror. A workspace that
+conversations as files. `kbtui/publishing/published_library_pull.py` writes the mirror. A workspace that
 subscribes to the library has, in addition to its own entries, those that only the mirror has.
 """
 

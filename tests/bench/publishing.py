@@ -21,10 +21,10 @@ from kbtui.index.embedding_queue import EmbeddingQueue, make_vector_row
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vectors import PublishedVectors
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
-from kbtui.publishing.library_mirror import pull_subscribed_library
-from kbtui.publishing.library_publisher import LibraryPublisher, PublishResult, TextEmbedder
+from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult, TextEmbedder
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
+from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.workspace import Settings, open_workspace_at_root
 from kbtui.workspace.library_settings import PublishSettings
 from kbtui.workspace.published_mirror import get_subscribed_mirror
@@ -101,7 +101,7 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
     return result
 
 
-def _publish(root: Path, uri: str) -> PublishResult:
+def _publish(root: Path, uri: str) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
     embedder = TextEmbedder(workspace, MODEL, print)

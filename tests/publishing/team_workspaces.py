@@ -9,10 +9,10 @@ import pytest
 
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
-from kbtui.publishing.library_mirror import PullResult, pull_subscribed_library
-from kbtui.publishing.library_publisher import LibraryPublisher, PublishResult, TextEmbedder
+from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult, TextEmbedder
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
+from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
 from kbtui.workspace import Settings
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.published_mirror import PublishedMirror
@@ -26,7 +26,7 @@ def vector_of(key: bytes) -> np.ndarray:
     return np.random.default_rng(seed).random(32, dtype=np.float32)
 
 
-def publish(builder: Builder, uri: str, **options: object) -> PublishResult:
+def publish(builder: Builder, uri: str, **options: object) -> LibraryPublishResult:
     """Publish a workspace; its vectors are in its embedding cache."""
     publish_settings = load_library_settings(builder.workspace).publish
     entries = collect_publishable_entries(builder.workspace, Settings(), publish_settings)
@@ -48,7 +48,7 @@ def subscribe(builder: Builder, uri: str, more: str = "") -> None:
     )
 
 
-def pull(builder: Builder) -> PullResult:
+def pull(builder: Builder) -> LibraryPullResult:
     return pull_subscribed_library(builder.workspace)
 
 

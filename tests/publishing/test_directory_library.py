@@ -23,7 +23,6 @@ from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
 from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.library_mirror import describe_subscription, is_pull_due
 from kbtui.publishing.library_parts import (
     DamagedLibraryPart,
     PublishedEntryText,
@@ -33,6 +32,7 @@ from kbtui.publishing.library_parts import (
     parse_contents,
     read_entry,
 )
+from kbtui.publishing.published_library_pull import describe_subscription, is_pull_due
 from kbtui.workspace.published_mirror import PublishedMirror
 from tests.publishing.team_workspaces import (
     make_team_workspace,

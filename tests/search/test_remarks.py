@@ -24,7 +24,7 @@ from kbtui.search.search_request_and_answer import (
     SearchRequest,
     SemanticRanking,
 )
-from kbtui.text import find_densest_match, skip_title
+from kbtui.text import find_densest_match, skip_repeated_title
 from kbtui.workspace import Settings
 
 
@@ -179,7 +179,7 @@ def test_an_excerpt_begins_after_the_title_where_most_words_of_the_query_are() -
         (at, at + len(word)) for word in ("Otters", "sleeps", "holt") for at in [text.rfind(word)]
     ]
     hit = hit._replace(matches=[(2, 8), *sorted(words)])
-    left, matches = skip_title(hit.text, hit.matches, hit.title)
+    left, matches = skip_repeated_title(hit.text, hit.matches, hit.title)
     assert left.startswith("Otters swim.")
     assert [left[first:last] for first, last in matches] == ["Otters", "sleeps", "holt"]
     assert left[find_densest_match(left, matches, 100) :].startswith("sleeps in a holt")

@@ -8,7 +8,7 @@ from support import Builder, asked, called, said
 from tui_support import running
 
 from kbtui.library import open_workspace
-from kbtui.library.file_history import list_files_used_by_call
+from kbtui.library.turns_touching_files import list_files_used_by_call
 from kbtui.refs import parse_ref
 from kbtui.userdata.user_data_store import UserData
 

@@ -792,26 +792,35 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
 def _summarize_result(details: dict[str, Any]) -> str | None:
     """Return the line with which Claude Code sums up a result; None if it shows no such line."""
 
-    def get_number(key: str) -> float | None:
+    def get_nonnegative_number(key: str) -> float | None:
         value = details.get(key)
         if type(value) not in (int, float) or value is None:
             return None
         return value if isfinite(value) and value >= 0 else None
 
-    size, code, searches = get_number("bytes"), get_number("code"), details.get("results")
+    size, code, searches = (
+        get_nonnegative_number("bytes"),
+        get_nonnegative_number("code"),
+        details.get("results"),
+    )
     if size is not None and code is not None:
         status = f"{code:.0f} {_get_string(details, 'codeText') or ''}".strip()
         return f"Received {_format_size(size)} ({status})"
-    if (seconds := get_number("durationSeconds")) is not None and type(searches) is list:
+    if (seconds := get_nonnegative_number("durationSeconds")) is not None and type(
+        searches
+    ) is list:
         count = sum(type(one) is dict for one in searches)
         return (
             f"Did {format_counted_noun(count, 'search', 'searches')} in {_format_duration(seconds)}"
         )
-    calls, tokens = get_number("totalToolUseCount"), get_number("totalTokens")
+    calls, tokens = (
+        get_nonnegative_number("totalToolUseCount"),
+        get_nonnegative_number("totalTokens"),
+    )
     if calls is not None and tokens is not None:
         shown = f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
         parts = [f"{calls:.0f} tool use{'s' * (calls != 1)}", f"{shown} tokens"]
-        if (milliseconds := get_number("totalDurationMs")) is not None:
+        if (milliseconds := get_nonnegative_number("totalDurationMs")) is not None:
             parts.append(_format_duration(milliseconds / 1000))
         return f"Done ({' · '.join(parts)})"
     return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     ReportProgress = Callable[[Any], None]
 
 
-class CancellableContext(Protocol):
+class CancellableContextManager(Protocol):
     """A context manager for a call that another thread can cancel."""
 
     def __enter__(self) -> object: ...
@@ -42,7 +42,7 @@ class LatestOnlyWorker:
         owner: MessagePump,
         limit: int = 1,
         *,
-        cancellation: Callable[[], CancellableContext] | None = None,
+        cancellation: Callable[[], CancellableContextManager] | None = None,
         drop: Callable[[Any], None] = lambda answer: None,
     ) -> None:
         self._owner = owner
@@ -69,7 +69,7 @@ class LatestOnlyWorker:
     ) -> None:
         """Run `work` in a thread, then call `on_done` with its result or `on_error` with its exception."""
 
-        def run() -> None:
+        def run_work_and_deliver_result() -> None:
             try:
                 with context:
                     answer = work()
@@ -83,12 +83,12 @@ class LatestOnlyWorker:
             self.has_pending_result = True
             generation, context = self._generation, self._newest or nullcontext()
             if self._running_count >= self._limit:
-                self._waiting_call = run
+                self._waiting_call = run_work_and_deliver_result
                 return
             self._running_count += 1
         threading.Thread(
             target=self._run_call_and_newest_waiting_call,
-            args=(run,),
+            args=(run_work_and_deliver_result,),
             name="kbtui-worker",
             daemon=True,
         ).start()

@@ -109,7 +109,9 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         wanted = select or (before.key if before else None)
         found = self._find_row_index(wanted)
         if found is None:
-            found = self._find_nearest_row(0 if before is None or was_top else self.index)
+            found = self._find_nearest_selectable_row(
+                0 if before is None or was_top else self.index
+            )
         self.index = found
         self.set_content_size(Size(1, self._tops[-1]))
         if self.index >= 0 and before:
@@ -148,7 +150,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             (n for n, row in enumerate(self.rows) if row.key == key and row.selectable), None
         )
 
-    def _find_nearest_row(self, index: int) -> int:
+    def _find_nearest_selectable_row(self, index: int) -> int:
         index = min(max(index, 0), len(self.rows) - 1)
         after = self._find_next_selectable_row(index - 1, 1)
         return after if after >= 0 else self._find_next_selectable_row(index + 1, -1)
@@ -273,7 +275,9 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
             line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-            self._select_row_at_index(self._find_nearest_row(self._find_row_at_line(line)[0]))
+            self._select_row_at_index(
+                self._find_nearest_selectable_row(self._find_row_at_line(line)[0])
+            )
 
     def on_click(self, event: events.Click) -> None:
         """Select the clicked row and post `RowClicked`."""

@@ -271,7 +271,7 @@ class DocumentNavigator:
             is_still_shown = shown is self._pane.document_view.document
             if document.problem and not shown.problem and is_still_shown and shown.ref:
                 # The user may be reading the text, and the file may come back.
-                self._pane.show_loss_of_document(_describe_loss(shown.ref, document))
+                self._pane.show_loss_of_document(_describe_lost_document(shown.ref, document))
             elif document is not shown:
                 self._replace_shown_document(target, document)
             elif shown.loss:
@@ -435,7 +435,7 @@ class DocumentNavigator:
         info = library.find_conversation(conversation)
         titles = contents.map_titles_of_related_conversations(info) if contents else {}
 
-        def make_document(found: Conversation) -> ReaderDocument:
+        def make_document_with_marks(found: Conversation) -> ReaderDocument:
             marks = library.map_marks_by_turn(found)
             outdated = library.map_outdated_citations_by_turn(found)
             return build_conversation_document(
@@ -443,7 +443,7 @@ class DocumentNavigator:
             )
 
         if info.size < BIG_CONVERSATION_BYTES:
-            return make_document(library.load_conversation(conversation))
+            return make_document_with_marks(library.load_conversation(conversation))
         # While the engine is building an index, it reports the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if (
@@ -460,10 +460,10 @@ class DocumentNavigator:
                     beginning, clock(), partial=True, titles=titles, seen_at=seen_at
                 )
                 show_beginning(_lay_out_first_blocks(document))
-            return make_document(library.load_conversation(conversation))
+            return make_document_with_marks(library.load_conversation(conversation))
 
 
-def _describe_loss(ref: str, problem: ReaderDocument) -> str:
+def _describe_lost_document(ref: str, problem: ReaderDocument) -> str:
     if problem.is_missing:
         return f"{ref} was deleted or renamed."
     return f"{ref} can no longer be read: {problem.problem}."
@@ -543,7 +543,7 @@ def _name_current_text(texts: GivenAndCurrentText) -> str:
 
 def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
     """Return the document that shows what a conversation changed in files."""
-    from kbtui.library.file_history import collect_turn_activities
+    from kbtui.library.turns_touching_files import collect_turn_activities
     from kbtui.refs import make_conversation_ref
     from kbtui.tui.reader.difference_document import build_changes_document
 

@@ -638,14 +638,14 @@ class MainScreen(StyledScreen):
     def action_show_marks(self) -> None:
         from kbtui.tui.bookmarks_and_marks_screens import MarksScreen
 
-        def open_and_reload(target: NavigationTarget | None) -> None:
+        def reload_document_and_open_target(target: NavigationTarget | None) -> None:
             # Marks may have been changed or removed.
             self.navigator.reload_shown_document()
             if target:
                 self.open_target_in_reader(target)
 
         screen = MarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
-        self.app.push_screen(screen, open_and_reload)
+        self.app.push_screen(screen, reload_document_and_open_target)
 
     def action_open_prompt_workshop(self) -> None:
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen

@@ -319,18 +319,18 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
-        def has_other_words(answer: SearchAnswer) -> bool:
+        def has_inexact_matches(answer: SearchAnswer) -> bool:
             return answer.has_notice("meaning_only") or answer.has_notice("near_spellings")
 
         def search_with_partial_fallback() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
-            if answer.hits and not has_other_words(answer):
+            if answer.hits and not has_inexact_matches(answer):
                 return answer
             # The last word may be incomplete, so search for words that begin with it. Ignore an incomplete
             # filter, but report it as a mistake.
             wider = self._library.search(unfinished, origin=None)
-            if not wider.hits or (answer.hits and has_other_words(wider)):
+            if not wider.hits or (answer.hits and has_inexact_matches(wider)):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
                 return wider._replace(notices=[answer.mistakes[0].as_notice])
@@ -438,19 +438,21 @@ class SearchController:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
-        def load() -> LoadedSuggestions:
+        def load_suggestions_from_user_data() -> LoadedSuggestions:
             return load_search_suggestions(UserData(self._library.workspace), recent)
 
-        def show(found: LoadedSuggestions) -> None:
+        def show_suggestions_if_query_is_empty(found: LoadedSuggestions) -> None:
             if not self.query:
                 self._pane.show_suggestions(found)
 
         recent = list(self._recent_queries)
         self._pane.show_text_instead_of_hits("Type to search.")
         self._suggestions_worker.submit_call(
-            load,
-            show,
-            lambda error: show(LoadedSuggestions(list_filter_suggestions(), [str(error)])),
+            load_suggestions_from_user_data,
+            show_suggestions_if_query_is_empty,
+            lambda error: show_suggestions_if_query_is_empty(
+                LoadedSuggestions(list_filter_suggestions(), [str(error)])
+            ),
         )
 
     def use_suggestion(self, suggestion: SearchSuggestion) -> None:
@@ -482,7 +484,7 @@ class SearchController:
             status.show_unavailable_key_message("Search first: there is no query to save.")
             return
 
-        def save(name: str | None) -> None:
+        def save_search_under_name(name: str | None) -> None:
             name = sanitize_to_one_line(name or "", "strip").strip()
             if not name:
                 return
@@ -504,7 +506,7 @@ class SearchController:
 
         name = self._saved.name if self._saved else request.query
         dialog = TextInputDialog("Save the search as", name, "a name", "name", select=True)
-        self._main.screen.app.push_screen(dialog, save)
+        self._main.screen.app.push_screen(dialog, save_search_under_name)
 
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""

@@ -214,7 +214,7 @@ class SelectedItemActions:
             self._main.status.show_unavailable_key_message("Only conversations can be kept.")
             return
 
-        def keep() -> int:
+        def keep_conversation_and_subagents() -> int:
             from kbtui.conversations.conversation_repository import find_conversation
             from kbtui.conversations.session_archive import keep_conversation
 
@@ -223,7 +223,7 @@ class SelectedItemActions:
             outcomes = [keep_conversation(workspace, one, verified=True) for one in infos]
             return sum(outcome in ("kept", "replaced") for outcome in outcomes)
 
-        def show_result(count: int) -> None:
+        def show_number_of_kept_sessions(count: int) -> None:
             text = (
                 f"Kept {format_counted_noun(count, 'session')}" if count else "It is already kept"
             )
@@ -231,7 +231,9 @@ class SelectedItemActions:
 
         from kbtui.conversations.conversation_repository import list_sessions_to_keep
 
-        self.run_with_activity_shown("keeping …", keep, show_result)
+        self.run_with_activity_shown(
+            "keeping …", keep_conversation_and_subagents, show_number_of_kept_sessions
+        )
 
     def mark_turn(self) -> None:
         """Mark the turn or call of the current item, or change or remove its mark."""
@@ -255,12 +257,14 @@ class SelectedItemActions:
             main.status.flash_message(message)
             main.navigator.reload_shown_document()
 
-        def ask(known: PlacedMark | None) -> None:
+        def ask_for_new_or_changed_mark(known: PlacedMark | None) -> None:
             from kbtui.tui.bookmarks_and_marks_screens import ask_for_mark
 
             ask_for_mark(main.screen, library, reference, known, show_changed_marks)
 
-        self.run_with_activity_shown("reading marks …", find_mark, ask, holds_keys=True)
+        self.run_with_activity_shown(
+            "reading marks …", find_mark, ask_for_new_or_changed_mark, holds_keys=True
+        )
 
     def get_title_for_reference(self, reference: str) -> str:
         """Return the title of the current item, which has the reference `reference`; "" if the title is unknown."""

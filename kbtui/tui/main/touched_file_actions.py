@@ -17,7 +17,7 @@ from kbtui.tui.navigation_target import make_navigation_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.library.file_history import FileTurnHistory, FileUsedByCall
+    from kbtui.library.turns_touching_files import FileTurnHistory, FileUsedByCall
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.userdata.mark_lookup import MarksOfTurns
@@ -59,7 +59,12 @@ class TouchedFileActions:
         """
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(self._find_files, ref, self._get_line_at_cursor(), self._get_file_at_cursor()),
+            partial(
+                self._list_files_used_by_reference,
+                ref,
+                self._get_line_at_cursor(),
+                self._get_file_at_cursor(),
+            ),
             self._choose_file_to_edit,
             holds_keys=True,
         )
@@ -80,8 +85,10 @@ class TouchedFileActions:
             return None
         return viewport.document.blocks[viewport.cursor.block].file
 
-    def _find_files(self, ref: Ref, line: int, path: str | None) -> list[FileUsedByCall]:
-        from kbtui.library.file_history import list_files_used_by_call
+    def _list_files_used_by_reference(
+        self, ref: Ref, line: int, path: str | None
+    ) -> list[FileUsedByCall]:
+        from kbtui.library.turns_touching_files import list_files_used_by_call
 
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
@@ -153,7 +160,10 @@ class TouchedFileActions:
         library = self._main.library
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
-        from kbtui.library.file_history import collect_turn_activities, list_files_used_by_call
+        from kbtui.library.turns_touching_files import (
+            collect_turn_activities,
+            list_files_used_by_call,
+        )
 
         conversation = library.load_conversation(ref.conversation or "")
         activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
@@ -171,7 +181,7 @@ class TouchedFileActions:
 
     def _choose_file_to_list(self, files: list[tuple[str, int]]) -> None:
         if len(files) == 1:
-            self._list_turns(files[0])
+            self._find_turns_of_file(files[0])
             return
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
@@ -181,29 +191,29 @@ class TouchedFileActions:
             for letter, file in zip(LETTERS, files, strict=False)
         ]
         self._main.screen.app.push_screen(
-            OptionsDialog("Turns of which file?", options), self._list_turns
+            OptionsDialog("Turns of which file?", options), self._find_turns_of_file
         )
 
-    def _list_turns(self, file: tuple[str, int] | None) -> None:
+    def _find_turns_of_file(self, file: tuple[str, int] | None) -> None:
         if file is None:
             return
-        from kbtui.library.file_history import blame_file
+        from kbtui.library.turns_touching_files import blame_file
 
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
-            lambda: self._add_marks(blame_file(self._main.library.workspace, path), line),
+            lambda: self._add_marks_of_turns(blame_file(self._main.library.workspace, path), line),
             self._choose_turn,
             holds_keys=True,
         )
 
-    def _add_marks(self, found: FileTurnHistory, line: int) -> _TurnsOfFile:
+    def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsOfFile:
         marks = self._main.library.find_marks_of_turns(turn.ref for turn in found.turns)
         return _TurnsOfFile(found, line, marks)
 
     def _choose_turn(self, turns: _TurnsOfFile) -> None:
         """Show the turns, and open the turn that the user chooses. The option `:` asks for lines."""
-        from kbtui.library.file_history import (
+        from kbtui.library.turns_touching_files import (
             describe_conversation_problems,
             describe_unexplained_lines,
             format_line_ranges,
@@ -238,7 +248,7 @@ class TouchedFileActions:
         if not found.lines:
             options.append(DialogOption(":", "lines …", "only turns that wrote certain lines", ":"))
 
-        def open_turn(chosen: str | None) -> None:
+        def open_turn_or_ask_for_lines(chosen: str | None) -> None:
             if chosen == ":":
                 self._ask_for_lines(found.path, line)
             elif chosen is not None:
@@ -247,7 +257,9 @@ class TouchedFileActions:
         left_out = max(0, len(found.turns) - len(LETTERS))
         more = f", {left_out} older left out" if left_out > 0 else ""
         title = f"Turns of {truncate_text_start(what, MAX_TITLE_WIDTH)}, newest first{more}"
-        self._main.screen.app.push_screen(OptionsDialog(title, options, notes), open_turn)
+        self._main.screen.app.push_screen(
+            OptionsDialog(title, options, notes), open_turn_or_ask_for_lines
+        )
 
     def _ask_for_lines(self, path: str, line: int) -> None:
         """Ask for lines of a file, and show the turns that wrote these lines.
@@ -256,18 +268,18 @@ class TouchedFileActions:
         """
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        def find_writers(lines: str) -> _TurnsOfFile:
-            return self._add_marks(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
+        def find_turns_that_wrote_lines(lines: str) -> _TurnsOfFile:
+            return self._add_marks_of_turns(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
 
-        def show_writers(lines: str | None) -> None:
+        def show_turns_that_wrote_lines(lines: str | None) -> None:
             if lines and lines.strip():
                 self._run_with_activity_shown(
                     "reading conversations …",
-                    partial(find_writers, lines),
+                    partial(find_turns_that_wrote_lines, lines),
                     self._choose_turn,
                     holds_keys=True,
                 )
 
         title = f"Lines of {truncate_text_start(sanitize_to_one_line(path), MAX_TITLE_WIDTH)}"
         dialog = TextInputDialog(title, str(line or ""), "12 or 12-20", select=True)
-        self._main.screen.app.push_screen(dialog, show_writers)
+        self._main.screen.app.push_screen(dialog, show_turns_that_wrote_lines)

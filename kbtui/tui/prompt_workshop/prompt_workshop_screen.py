@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WorkshopPreview:
+class PromptWorkshopPreview:
     """A document for the right pane of the workshop.
 
     `cost` is the size of the document's text, or None if the text is not for an assistant. `line` is
@@ -105,7 +105,7 @@ def make_workshop_preview(
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
-) -> WorkshopPreview:
+) -> PromptWorkshopPreview:
     """Return the preview of the selected row, or of the pattern that the user is trying.
 
     If the preview cannot be built, the returned preview shows the error. Called in a background thread.
@@ -123,7 +123,7 @@ def _make_tree_node_preview(
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
-) -> WorkshopPreview:
+) -> PromptWorkshopPreview:
     knowledge = planned_prompt.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
@@ -151,24 +151,24 @@ def escape_glob(text: str) -> str:
 
 def _make_learn_output_preview(
     knowledge: KnowledgeBase, topic: str, patterns: tuple[str, ...]
-) -> WorkshopPreview:
+) -> PromptWorkshopPreview:
     """Return a preview with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _make_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
-def _make_prompt_preview(title: str, text: str | None) -> WorkshopPreview:
+def _make_prompt_preview(title: str, text: str | None) -> PromptWorkshopPreview:
     if text is None:
         return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
     return _make_text_preview("prompt", title, text)
 
 
-def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
+def _make_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview:
     document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
     cost = measure_prompt_size(text)
     document.size = cost.format_prompt_size_with_units()
-    return WorkshopPreview(document, cost)
+    return PromptWorkshopPreview(document, cost)
 
 
 def _find_prompt_line_of_node(
@@ -188,7 +188,9 @@ def _find_prompt_line_of_node(
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_jp_prompt_section_preview(planned_prompt: PlannedPrompt, number: int) -> WorkshopPreview:
+def _make_jp_prompt_section_preview(
+    planned_prompt: PlannedPrompt, number: int
+) -> PromptWorkshopPreview:
     if number >= len(planned_prompt.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
     section = planned_prompt.jp_sections[number]
@@ -205,26 +207,28 @@ def _make_jp_prompt_section_preview(planned_prompt: PlannedPrompt, number: int) 
     blocks += make_source_text_blocks("text", section.content, above=1)
     cost = measure_prompt_size(section.content)
     key, size = f"fragment:{number}:{section.path}", cost.format_prompt_size_with_units()
-    return WorkshopPreview(
+    return PromptWorkshopPreview(
         ReaderDocument(key, sanitize_to_one_line(section.name), blocks, size=size), cost
     )
 
 
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
-) -> WorkshopPreview:
+) -> PromptWorkshopPreview:
     blocks = make_message_blocks([(sanitize_to_one_line(message), "")], where, hint)
-    return WorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
+    return PromptWorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
 
 
-def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> WorkshopPreview:
+def make_toml_change_preview(
+    change: TomlFileChange, heading: str, note: str
+) -> PromptWorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
         HeadingBlock("head", [(sanitize_to_one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
-    return WorkshopPreview(ReaderDocument("change", "", blocks))
+    return PromptWorkshopPreview(ReaderDocument("change", "", blocks))
 
 
 # the screen
@@ -272,7 +276,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
-        self.preview: WorkshopPreview | None = None
+        self.preview: PromptWorkshopPreview | None = None
         self._pattern_topic: str | None = None
         """The topic of patterns that name no topic."""
         self._has_match_rows = False
@@ -536,7 +540,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         make_preview = partial(make_workshop_preview, planned_prompt, node, view, result)
         self.run_in_thread(make_preview, self._show_built_preview, self._preview_worker)
 
-    def _show_built_preview(self, preview: WorkshopPreview) -> None:
+    def _show_built_preview(self, preview: PromptWorkshopPreview) -> None:
         if self._shown_change is not None:
             return
         self._show_preview(preview)
@@ -548,7 +552,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
-    def _show_preview(self, preview: WorkshopPreview) -> None:
+    def _show_preview(self, preview: PromptWorkshopPreview) -> None:
         before, self.preview = self.preview, preview
         document = preview.document
         if before and (before.document.key, before.line) == (document.key, preview.line):
@@ -661,14 +665,14 @@ class PromptWorkshopScreen(ListDetailScreen):
         if change is not None:
             self._shown_change = None
 
-            def on_written() -> None:
+            def show_written_change() -> None:
                 self._written_changes.append(change)
                 self._reload_knowledge_files(marks)
                 undo = self.get_key_label("undo")
                 self.show_message(f"written to {change.name} · {undo}: undo", "inserted")
 
             self._change_kb_toml_file(
-                lambda: toml_config_editor.apply_toml_change(change), on_written
+                lambda: toml_config_editor.apply_toml_change(change), show_written_change
             )
         elif not marks:
             self.show_unavailable_key_message("no changes to write")
@@ -687,13 +691,15 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         change = self._written_changes[-1]
 
-        def on_undone() -> None:
+        def show_undone_change() -> None:
             self._written_changes.remove(change)
             self._reload_knowledge_files()
             self.show_message(f"restored the previous {change.name}", "inserted")
 
         self._withdraw_proposed_change()
-        self._change_kb_toml_file(lambda: toml_config_editor.undo_toml_change(change), on_undone)
+        self._change_kb_toml_file(
+            lambda: toml_config_editor.undo_toml_change(change), show_undone_change
+        )
 
     def _change_kb_toml_file(
         self, change_file: Callable[[], None], on_changed: Callable[[], None]

@@ -157,7 +157,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
     ranges: list[ColourRange] = []
     colour, attributes, length, position = "", dict[int, str](), 0, 0
 
-    def add_text(end: int) -> None:
+    def add_text_with_colours(end: int) -> None:
         nonlocal length
         part = strip_escape_sequences(text[position:end])
         roles = " ".join(filter(None, [colour, *attributes.values()]))
@@ -167,7 +167,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
         length += len(part)
 
     for found in _COLOUR.finditer(text):
-        add_text(found.start())
+        add_text_with_colours(found.start())
         position = found.end()
         codes = [int(code) for code in re.findall(r"\d+", found[1])] or [0]
         while codes:
@@ -186,7 +186,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
             elif code in (38, 48):
                 role = _take_indexed_colour(codes)
                 colour = role if code == 38 else colour
-    add_text(len(text))
+    add_text_with_colours(len(text))
     return "".join(parts), ranges
 
 
@@ -368,22 +368,22 @@ def _make_blocks_with_fold(
     """Make the blocks of a range of a text. If the range is long, a fold contains its middle."""
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
-    def make_sections(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
+    def make_section_blocks(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
         for number, section in enumerate(split_source_text_into_sections(text[left:right])):
             yield make_block(f"{name}:{number}", left + section.start, left + section.end)
 
     count = text.count("\n", start, end) + 1
     if count <= MAX_LINES:
-        return list(make_sections(key, start, end))
+        return list(make_section_blocks(key, start, end))
     middle = _find_line_start(text, start, HEAD_LINES)
     tail = _find_line_start(text, middle, count - HEAD_LINES - TAIL_LINES)
     hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
     heading = HiddenLinesBlock(f"{key}:more", [(hidden, "dim")], kind="more")
-    inside = list(make_sections(f"{key}:middle", middle, tail))
+    inside = list(make_section_blocks(f"{key}:middle", middle, tail))
     for block in inside:
         block.fold = heading.key
     return [
-        *make_sections(key, start, middle), heading, *inside, *make_sections(f"{key}:tail", tail, end)
+        *make_section_blocks(key, start, middle), heading, *inside, *make_section_blocks(f"{key}:tail", tail, end)
     ]  # fmt: skip
 
 

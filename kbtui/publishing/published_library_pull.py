@@ -81,7 +81,7 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 
 
 @dataclass
-class PullResult:
+class LibraryPullResult:
     """What a pull changed.
 
     `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
@@ -107,7 +107,7 @@ class _PartDeletedDuringPull(Exception):
     """A part was deleted while it was read, so there must be a newer version."""
 
 
-class _EntrySource(NamedTuple):
+class _EntryPlaceInPart(NamedTuple):
     """The part that contains an entry of a version, and the entry's place in the part."""
 
     part: LibraryPartReference
@@ -118,10 +118,10 @@ def pull_library(
     mirror: PublishedMirror,
     settings: SubscriptionSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> PullResult:
+) -> LibraryPullResult:
     """Bring a mirror up to date with its library; create it first if there is none.
 
-    Raises `StoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
+    Raises `LibraryStoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
     make_private_directory(mirror.directory)
@@ -139,10 +139,10 @@ def pull_library(
                             hint="publish the library again",
                         ) from gone
         except (KbtuiError, OSError, sqlite3.Error) as error:
-            _set_state(db, "error", str(error))
+            _set_mirror_state(db, "error", str(error))
             raise
-        _set_state(db, "error", "")
-        _set_state(db, "checked_at", str(time.time()))
+        _set_mirror_state(db, "error", "")
+        _set_mirror_state(db, "checked_at", str(time.time()))
         return result
 
 
@@ -172,12 +172,12 @@ def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
     return db
 
 
-def _get_state(db: sqlite3.Connection, key: str) -> str:
+def _get_mirror_state(db: sqlite3.Connection, key: str) -> str:
     row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else ""
 
 
-def _set_state(db: sqlite3.Connection, key: str, value: str) -> None:
+def _set_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 
 
@@ -196,7 +196,7 @@ class _LibraryPull:
         self._store = LibraryStore(mirror.uri)
         self._staging = mirror.directory / "staging"
 
-    def pull(self) -> PullResult:
+    def pull(self) -> LibraryPullResult:
         found = self._store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
         if found is None:
             raise NothingFound(
@@ -204,14 +204,14 @@ class _LibraryPull:
             )
         where = self._store.locate(MANIFEST_NAME)
         # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
-        key = self._settings.key or _get_state(self._db, "key")
+        key = self._settings.key or _get_mirror_state(self._db, "key")
         manifest = parse_manifest(found.data, where, key)
-        self._result = PullResult(manifest, fetched_bytes=len(found.data), requests=1)
+        self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
-        _set_state(self._db, "key", key)
-        if self._mirror.exists() and _get_state(self._db, "manifest") == checksum:
+        _set_mirror_state(self._db, "key", key)
+        if self._mirror.exists() and _get_mirror_state(self._db, "manifest") == checksum:
             return self._result
-        if manifest.number < int(_get_state(self._db, "number") or 0):
+        if manifest.number < int(_get_mirror_state(self._db, "number") or 0):
             raise UnusableLibrary(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
@@ -226,7 +226,7 @@ class _LibraryPull:
             target = self._resolve_entries(manifest)
             staged = self._stage_changed_entries(target)
             self._fetch_vectors(manifest)
-            self._apply_version(manifest, checksum, target, staged)
+            self._write_version_to_mirror(manifest, checksum, target, staged)
         finally:
             shutil.rmtree(self._staging, ignore_errors=True)
         return self._result
@@ -263,27 +263,29 @@ class _LibraryPull:
         self._result.fetched_bytes += len(data)
         return data
 
-    def _resolve_entries(self, manifest: LibraryManifest) -> dict[EntryKey, _EntrySource]:
+    def _resolve_entries(self, manifest: LibraryManifest) -> dict[EntryKey, _EntryPlaceInPart]:
         """Return the entries of the version. A later part replaces entries of an earlier one."""
-        found: dict[EntryKey, _EntrySource] = {}
+        found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
             if isinstance(contents, TextPartContents):
                 for key in contents.removed:
                     found.pop(key, None)
-                found |= {entry.key: _EntrySource(part, entry) for entry in contents.entries}
+                found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
-    def _stage_changed_entries(self, target: dict[EntryKey, _EntrySource]) -> dict[EntryKey, Path]:
+    def _stage_changed_entries(
+        self, target: dict[EntryKey, _EntryPlaceInPart]
+    ) -> dict[EntryKey, Path]:
         """Fetch the entries that the mirror lacks into the staging directory."""
         have = {
             tuple(json.loads(key)): checksum
             for key, checksum in self._db.execute("SELECT key, checksum FROM entries")
         }
-        wanted: dict[str, list[tuple[EntryKey, _EntrySource]]] = {}
+        wanted: dict[str, list[tuple[EntryKey, _EntryPlaceInPart]]] = {}
         for key, source in target.items():
             is_same = have.get(key) == source.entry.checksum
-            if not is_same or not self._locate_entry(key).is_file():
+            if not is_same or not self._get_mirrored_entry_path(key).is_file():
                 wanted.setdefault(source.part.name, []).append((key, source))
         staged: dict[EntryKey, Path] = {}
         for group in wanted.values():
@@ -314,7 +316,7 @@ class _LibraryPull:
         if self._result.are_vectors_remote:
             self._fetch_ids_of_remote_vectors(manifest)
             return
-        applied = set(json.loads(_get_state(self._db, "vectors") or "[]"))
+        applied = set(json.loads(_get_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
             assert isinstance(contents, VectorPartContents)
@@ -336,13 +338,13 @@ class _LibraryPull:
         names = [part.name for part in parts]
         if applied - set(names):
             self._remove_unneeded_vectors(parts)
-        _set_state(self._db, "vectors", json.dumps(names))
+        _set_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_remote_vectors(self, manifest: LibraryManifest) -> None:
         """Fetch which chunks the table of vectors has, so that they need no vector on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, asdict(table) if table else None])
-        if _get_state(self._db, "remote") == state:
+        if _get_mirror_state(self._db, "remote") == state:
             return
         rows: list[tuple[str, bytes]] = []
         if table is not None and manifest.model is not None:
@@ -360,7 +362,7 @@ class _LibraryPull:
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("DELETE FROM remote")
         self._db.executemany("INSERT OR REPLACE INTO remote VALUES (?, ?)", rows)
-        _set_state(self._db, "remote", state)
+        _set_mirror_state(self._db, "remote", state)
         self._db.execute("COMMIT")
 
     def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
@@ -376,18 +378,18 @@ class _LibraryPull:
         self._db.executemany("DELETE FROM vectors WHERE model = ? AND hash = ?", gone)
         self._db.execute("COMMIT")
 
-    def _locate_entry(self, key: EntryKey) -> Path:
+    def _get_mirrored_entry_path(self, key: EntryKey) -> Path:
         """Return the path of an entry in the mirror. `check_entry_key` must have checked the names in the key."""
         kind, *names = key
         if kind == "subject":
             return self._mirror.topics_directory.joinpath(names[0], *names[1].split("/"))
         return self._mirror.conversations_directory / make_published_file_name(names[0])
 
-    def _apply_version(
+    def _write_version_to_mirror(
         self,
         manifest: LibraryManifest,
         checksum: str,
-        target: dict[EntryKey, _EntrySource],
+        target: dict[EntryKey, _EntryPlaceInPart],
         staged: dict[EntryKey, Path],
     ) -> None:
         """Change the files of the mirror to those of the version."""
@@ -398,11 +400,11 @@ class _LibraryPull:
         published = _parse_time(manifest.published_at)
         # Removed first: a directory can have the name that a file had.
         for key in gone:
-            path = self._locate_entry(key)
+            path = self._get_mirrored_entry_path(key)
             path.unlink(missing_ok=True)
             self._remove_empty_directories(path.parent)
         for key, path in staged.items():
-            final = self._locate_entry(key)
+            final = self._get_mirrored_entry_path(key)
             make_private_directory(final.parent)
             os.utime(path, (published, published))
             path.replace(final)
@@ -439,8 +441,8 @@ class _LibraryPull:
         names = {part.name for part in manifest.parts}
         stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
         db.executemany("DELETE FROM parts WHERE name = ?", stale)
-        _set_state(db, "manifest", checksum)
-        _set_state(db, "number", str(manifest.number))
+        _set_mirror_state(db, "manifest", checksum)
+        _set_mirror_state(db, "number", str(manifest.number))
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
 
@@ -487,7 +489,7 @@ def _format_topics_file(manifest: LibraryManifest) -> bytes:
 
 def pull_subscribed_library(
     workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
-) -> PullResult:
+) -> LibraryPullResult:
     """Pull the library that a workspace subscribes to. Raises `UsageError` if it subscribes to none."""
     mirror = get_subscribed_mirror(workspace)
     if mirror is None:
@@ -516,17 +518,17 @@ def is_pull_due(workspace: Workspace) -> bool:
     if mirror is None or not mirror.exists() or not settings.refresh_minutes:
         return False
     with closing(_open_database(mirror)) as db:
-        checked = float(_get_state(db, "checked_at") or 0)
-        tried = float(_get_state(db, "tried_at") or 0)
+        checked = float(_get_mirror_state(db, "checked_at") or 0)
+        tried = float(_get_mirror_state(db, "tried_at") or 0)
         now = time.time()
         # A clock that was set back must not stop the refresh.
         is_due = not 0 <= now - max(checked, tried) < settings.refresh_minutes * 60
         if is_due:
-            _set_state(db, "tried_at", str(now))
+            _set_mirror_state(db, "tried_at", str(now))
     return is_due
 
 
-def forget_mirror(mirror: PublishedMirror) -> None:
+def delete_mirror(mirror: PublishedMirror) -> None:
     """Delete a mirror, which contains only copies."""
     if mirror.directory.is_dir():
         shutil.rmtree(mirror.directory)
@@ -587,8 +589,8 @@ def describe_subscription(
         return SubscriptionStatus(mirror.uri, False, problem="not_pulled")
     facts = mirror.read_facts()
     with closing(_open_database(mirror)) as db:
-        error = _get_state(db, "error")
-        checked = float(_get_state(db, "checked_at") or 0)
+        error = _get_mirror_state(db, "error")
+        checked = float(_get_mirror_state(db, "checked_at") or 0)
         entries = {
             tuple(json.loads(key)): checksum
             for key, checksum in db.execute("SELECT key, checksum FROM entries")

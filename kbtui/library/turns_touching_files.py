@@ -369,7 +369,7 @@ def blame_file(
     root = str(workspace.root)
     path = _resolve_named_path(root, name, directory, shorten_path)
     history = find_git_history(root)
-    names = _FileNames(path)
+    names = _DatedFileNames(path)
     prefix = os.path.relpath(root, history.root) if history else "."
     prefix = "" if prefix == "." else prefix
     committed = os.path.join(prefix, path)  # noqa: PTH118
@@ -507,7 +507,7 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
     return _resolve_named_path(str(workspace.root), name, directory, shorten_path)
 
 
-class _FileNames:
+class _DatedFileNames:
     """The paths that a file has had, each with the time when the next path replaced it (None: the current path)."""
 
     def __init__(self, path: str) -> None:
@@ -553,7 +553,7 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
 
 
 def _find_turns_with_actions_on_file(
-    workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
+    workspace: Workspace, names: _DatedFileNames, shorten_path: Callable[[str], str]
 ) -> tuple[list[TurnTouchingFile], dict[str, str]]:
     """Return the turns that acted on a file, newest first, and a mapping from conversation ids to problems.
 
@@ -688,7 +688,9 @@ class _LearnedSubjectFiles:
 
 
 def _group_by_turn(
-    conversation: Conversation, actions: Iterable[tuple[Turn, TurnFileAction]], names: _FileNames
+    conversation: Conversation,
+    actions: Iterable[tuple[Turn, TurnFileAction]],
+    names: _DatedFileNames,
 ) -> Iterator[TurnTouchingFile]:
     info = conversation.info
     by_turn: dict[int, tuple[Turn, list[TurnFileAction]]] = {}
