@@ -74,7 +74,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine is updating it",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
     "below_best_passages": "better passages of the same entry are shown; raise --per-entry to show more",
-    "below_depth": "by {leg} its rank is {rank}, and only the best {limit} count",
+    "below_depth": "its rank by {leg} is {rank}, and only the best {limit} count",
     "below_limit": "its rank is {rank}, and only {limit} hits are shown; raise --limit, or make the query more precise",
     "current_conversation": "this is the current conversation",
     "entry_error": "{detail}",

@@ -372,7 +372,7 @@ def _merge_overlapping_secrets(secrets: list[DetectedSecret]) -> list[DetectedSe
 def _find_secrets_with_invisible_parts(
     text: str, hidden: list[tuple[int, int]]
 ) -> Iterator[DetectedSecret]:
-    """Yield the secrets in a text without its `hidden` parts, with their offsets in the whole text."""
+    """Find secrets in a text without its `hidden` parts; yield them with offsets in the whole text."""
     starts, ends = [0, *(end for _, end in hidden)], [*(start for start, _ in hidden), len(text)]
     visible = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     # The offset of each visible part in the text without hidden parts.

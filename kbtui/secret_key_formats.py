@@ -1,4 +1,4 @@
-"""The formats of keys, and how to find keys of these formats in a text.
+"""Defines the formats of secret keys, and finds keys of these formats in texts.
 
 A key of a known format begins with a prefix, such as `ghp_`. Keys are found even if they are
 wrapped over lines or cut off; private keys are found even without their first line.

@@ -101,7 +101,7 @@ def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -
 
 
 def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
-    """Return whether the same line has other keys of a connection string around a password."""
+    """Return whether the line of a password also contains other keys of a connection string."""
     line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
     return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
 
@@ -340,7 +340,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""Contexts are found by the first characters of a word: this many. All words are at least that long."""
+"""Contexts are looked up by this many first characters of a word. All words are at least this long."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -434,7 +434,7 @@ def _find_assigned_values(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
 def _is_secret_assignment(match: re.Match[str]) -> bool:
     """Return whether an assigned value looks secret.
 
-    The rules are stricter if neither `=` nor `:` precedes it.
+    The rules are stricter if neither `=` nor `:` precedes the value.
     """
     value = match["value"]
     if " " in value:

@@ -228,7 +228,7 @@ MAX_COMPARED_MATCHES = 100
 def skip_repeated_title(
     text: str, matches: Sequence[tuple[int, int]], title: str
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return a passage and its matches without a first line that repeats the title, which is shown above it."""
+    """Return a passage and its matches; leave out a first line that only repeats the title."""
     start = len(text) - len(text.lstrip("# "))
     end = start + len(title)
     if (
@@ -243,7 +243,7 @@ def skip_repeated_title(
 
 
 def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
-    """Return where the part of `text` begins that has the most different matches; 0 if there are no matches.
+    """Return the start of the part of `text` with the most distinct matches; 0 if there are no matches.
 
     The part has `length` characters and begins with a match. Of equal parts, the first is returned.
     """
@@ -324,7 +324,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",
 }
-"""Leg -> its name in messages for people."""
+"""Leg of the search (lexical or semantic) -> its name in messages for people."""
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:

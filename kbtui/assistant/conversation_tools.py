@@ -625,8 +625,8 @@ def answer_conversation_read(
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """Return the number of the requested turn: the one in the reference, otherwise `turn`.
 
-    The result is None if both are None. Raises `UsageError` if `turn` or `last` contradicts the
-    turn in the reference.
+    Returns None if neither the reference nor `turn` names a turn. Raises `UsageError` if `turn` or `last`
+    contradicts the turn in the reference.
     """
     if ref.turn is None:
         return turn

@@ -260,7 +260,7 @@ def list_file_actions(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
-    """Yield each action of turns on files, in order, with its turn.
+    """Yield the actions of turns on files, in order; each comes with the turn that performed it.
 
     `known_texts` maps the path of each existing file to its text, or to None if the text is
     unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
@@ -314,7 +314,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Return an action that writes a whole file, with its changes if the file's earlier text is known."""
+    """Return an action that writes a whole file; if the file's earlier text is known, include the changes."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)
@@ -412,7 +412,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFil
 def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
     """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
-    Shell commands are read only if they contain an apply-patch text.
+    In a shell command, only an apply-patch text is recognized.
     """
     said = call.result.text if call.result is not None and not call.result.is_error else ""
     if call.name in SHELL_TOOLS:
@@ -543,7 +543,7 @@ def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
 
 
 def _make_hunks_of_added_text(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
-    """Return a hunk that adds all lines of a text, in a tuple; () for an empty text."""
+    """Return a tuple with one hunk, which adds all lines of a text; () for an empty text."""
     lines = tuple(f"+{line}" for line in split_lines(text))
     return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
 

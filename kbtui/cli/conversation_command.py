@@ -581,7 +581,7 @@ def _print_conversation_answer(
 
 
 def format_project_label(project: str | None) -> str:
-    """Return the label that begins a line with a match in `project`: `[website] `; "" for None."""
+    """Return the label at the start of a match line, such as `[website] ` for a project; "" for None."""
     return f"[{sanitize_to_one_line(project)}] " if project is not None else ""
 
 
@@ -599,7 +599,7 @@ class ConversationFormatter:
     now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
-        """Return the text with escape sequences for `styles` (keys of `_STYLES`), or unchanged without colours."""
+        """Return the text in `styles` (keys of `_STYLES`); if colours are off, return it unchanged."""
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 

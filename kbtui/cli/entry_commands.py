@@ -644,7 +644,7 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """Yield the mark lines of each citation's turn; "" if an earlier citation has the same turn."""
+    """Yield the mark lines of each citation's turn, or "" if the turn's lines were already yielded."""
     from kbtui.cli.mark_command import format_mark_lines
 
     seen: set[str] = set()
@@ -656,7 +656,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Map each citation whose subject changed or is gone to the difference from the given text."""
+    """Map each citation of a changed or deleted subject to the difference from the cited text."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

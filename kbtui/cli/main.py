@@ -270,7 +270,7 @@ def _resolve_library_uri(workspace: str | None) -> str | None:
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
     """Split a `-w PATH` off the beginning of a command line.
 
-    Return its path or None, and the rest.
+    Return PATH, or None without the option, and the remaining words.
     """
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]

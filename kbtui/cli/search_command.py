@@ -349,7 +349,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
 
 
 def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
-    """Format a hit: the reference `ref` and the title, then the text with the most different matches.
+    """Format a hit: the reference `ref`, the title, and the part of the text with the most distinct matches.
 
     `more` is how many other passages of the same entry are left out.
     """
@@ -399,7 +399,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
 
 
 def _format_project(hit: HitJson) -> str:
-    """Return the project of a hit; add the workspace's directory if its name differs from the project's."""
+    """Return the project of a hit; add the workspace's directory if the directory has another name."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]
     shown = name if name.rpartition("/")[2] == directory else f"{name} · {directory}"

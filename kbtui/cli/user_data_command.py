@@ -42,7 +42,7 @@ _NOUNS = {
 }
 _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
-"""The maximum number of imported references of a workspace that are looked up; each may read a file."""
+"""The maximum number of imported references looked up in a workspace. Each look-up may read a file."""
 MAX_NAMED_REFERENCES = 10
 """The maximum number of missing references of a workspace that are named."""
 
@@ -317,11 +317,11 @@ def _report_what_was_left_out(
     for root, references in missing.items():
         if references:
             least = "at least " if len(references) == MAX_CHECKED_REFERENCES else ""
-            noun = format_counted_noun(len(references), "reference leads", "references lead")
+            noun = format_counted_noun(len(references), "reference names", "references name")
             names = ", ".join(references[:MAX_NAMED_REFERENCES])
             more = " …" if len(references) > MAX_NAMED_REFERENCES else ""
             print_to_stderr(
-                f"{root}: {least}{noun} to nothing on this machine yet: {sanitize_to_one_line(names)}{more}"
+                f"{root}: {least}{noun} nothing that exists on this machine yet: {sanitize_to_one_line(names)}{more}"
             )
     skipped = sum(
         one.counts["approval"].skipped for one in report.workspaces if "approval" in one.counts

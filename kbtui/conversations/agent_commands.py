@@ -115,7 +115,7 @@ def _find_command_problem(
 def _find_reason_why_command_is_unsafe(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> str | None:
-    """Return why a command of the agent is not offered; None if the command is offered or does not exist."""
+    """Return why the agent's command must not be offered; None if the command is safe or missing."""
     command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
     problem = _find_command_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None

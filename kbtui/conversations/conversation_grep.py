@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 LINE_LENGTH = 400
-"""The maximum number of characters of a line.
+"""The maximum number of characters of a line in the results.
 
 A longer line is cut to the text around its match.
 """

@@ -510,8 +510,8 @@ class AgentOverview(NamedTuple):
     * `subagents` counts the conversations of subagents in this workspace.
     * `elsewhere` counts the conversations of other projects; None means that their number is
       unknown.
-    * `unusable` counts the other files and directories that are not listed as conversations.
     * `without_turn` counts the files that contain no request yet.
+    * `unusable` counts all other files and directories that are not listed as conversations.
     * `off` says why the conversations are not read; it is None if they are read.
     """
 

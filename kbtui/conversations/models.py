@@ -159,7 +159,7 @@ class ConversationInfo:
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
     def has_problem(self, problem: str) -> bool:
-        """Return whether `problem` already contains this problem."""
+        """Return whether the metadata already contains this problem."""
         return f"; {problem}; " in f"; {self.problem}; "
 
 
@@ -516,7 +516,7 @@ class ReadingResumePoint(NamedTuple):
     - `turns`, `elements`: the numbers of complete turns and of elements
     - `configured`: whether the first element is a configuration
     - `problem`: the first problem
-    - `waiting`: the ids of those calls in complete turns that have no result yet
+    - `waiting`: the ids of the unanswered calls in complete turns
     """
 
     offset: int

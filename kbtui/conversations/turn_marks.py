@@ -57,7 +57,7 @@ MAX_LISTED_CHARACTERS = 200
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark stores this many characters of the marked text, to show if the text is gone."""
+"""A mark stores this many characters of the marked text, which are shown if the text is gone."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -263,7 +263,7 @@ class PlacedMark(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The current reference of the marked turn or call; if the text is gone, its old reference."""
+        """The current reference of the marked turn or call; if the text is gone, the old reference."""
         turn, call = self.place[:2] if self.place else (self.mark.turn, self.mark.call)
         return str(make_conversation_ref(self.mark.conversation, turn, call))
 
@@ -592,7 +592,7 @@ def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
 
 
 def _contains_passage(text: str, passage: str) -> bool:
-    """Return whether a text contains a passage, apart from white space and marks of emphasis and code.
+    """Return whether a text contains a passage; white space and marks of emphasis and code are ignored.
 
     A passage that is copied from the reader lacks these marks.
     """

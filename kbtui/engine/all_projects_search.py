@@ -1,7 +1,7 @@
 """Searches the indexes of all workspaces that the user has opened. The search runs in the engine or in a client.
 
-Nothing is written into other workspaces or their indexes. The engine updates an index only while it
-has the workspace open.
+Nothing is written into other workspaces or their indexes. The engine updates an index only while the
+index's workspace is open.
 """
 
 from __future__ import annotations

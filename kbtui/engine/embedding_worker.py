@@ -351,7 +351,8 @@ class EngineEmbeddingModel:
         """Return the embedder for passages; call this only in the thread with low priority.
 
         If `is_bulk` is true, a process that uses all cores is started, unless another workspace has
-        started it. From then on, this process embeds all passages until `end_bulk_process` is called.
+        already started one. From then on, the process embeds all passages until `end_bulk_process` is
+        called.
         """
         from kbtui.index.embedding_process import EmbeddingProcess
 
@@ -492,7 +493,7 @@ class EmbeddingWorker:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the thread may still write vectors.
+        """Whether the thread may still be writing vectors.
 
         False if the thread was stopped while loading the model.
         """
@@ -621,7 +622,7 @@ class EmbeddingWorker:
         where: str,
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
-        """Join a ranking with that of the published vectors. If the store fails, return it unchanged."""
+        """Join a ranking with that of the published vectors. If the store fails, return `ranked`."""
         from kbtui.index.remote_vectors import join_rankings
 
         # The filter `chunks` has numbers of this index, which the published table does not know.

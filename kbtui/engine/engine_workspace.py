@@ -141,7 +141,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
-"""While no source has a schedule, the engine looks for one that has a schedule at this interval, in seconds."""
+"""While no source has a schedule, the engine looks for new schedules at this interval, in seconds."""
 PULL_CHECK_SECONDS = 30.0
 """The engine checks at this interval, in seconds, whether to refresh the published library."""
 LOG_SWEEP_SECONDS = 86_400.0
@@ -152,7 +152,8 @@ class EngineWorkspace:
     """An open workspace, with the threads that watch and index its files and embed its passages.
 
     `clients` are the clients that have sent a hello message. `operations` maps the name of each
-    operation to the function that answers such requests; call it within `client_environment.use()`.
+    operation to the function that answers such requests; call the function within
+    `client_environment.use()`.
     """
 
     def __init__(
@@ -312,7 +313,7 @@ class EngineWorkspace:
         self._file_watcher.check_roots_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
-        """Call `work` in a thread of this workspace, in its client environment."""
+        """Call `work` in a thread of this workspace, in the workspace's client environment."""
         return await self._loop.run_in_executor(
             self._search_pool, copy_context().run, work, *arguments
         )

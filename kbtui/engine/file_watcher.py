@@ -282,7 +282,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch, with the targets of links, but without directories inside others."""
+        """Return the directories to watch, including the targets of links; nested directories are left out."""
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]

@@ -1,6 +1,6 @@
 """The thread that owns the index and refreshes it.
 
-A single refresh answers all requests that arrived during the refresh before it.
+A single refresh answers all requests that arrived during the previous refresh.
 """
 
 from __future__ import annotations
@@ -241,10 +241,11 @@ class IndexWorker:
         return False
 
     def _register_workspace(self, index: WorkspaceIndexWriter) -> None:
-        """Register the workspace once while it is open, and again after `kbtui workspaces forget`.
+        """Register the workspace, unless this thread has done so already.
 
-        A directory with neither configuration nor entries is not registered, because the user may
-        only have run a command in it.
+        After `kbtui workspaces forget`, an open workspace is registered again. A directory with
+        neither configuration nor entries is not registered, because the user may only have run a command
+        in it.
         """
         workspace = self._workspace
         if self._is_registered and is_workspace_registered(workspace):

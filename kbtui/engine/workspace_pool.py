@@ -255,7 +255,7 @@ class WorkspacePool:
     async def _open_workspace(
         self, slot: PooledWorkspace, closing: asyncio.Task[None] | None
     ) -> EngineWorkspace:
-        """Wait until `closing` has closed the same workspace, and open it.
+        """Open a workspace. If it is still being closed, first wait for `closing`, the task that closes it.
 
         Raises `KbtuiError` or `OSError`.
         """

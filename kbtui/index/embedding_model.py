@@ -362,7 +362,7 @@ class OnnxEmbedder(Embedder):
         self._tokenizer.enable_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        # With these, the session would keep the memory of its largest batch for ever.
+        # If these options were on, the session would keep the memory of its largest batch forever.
         options.enable_cpu_mem_arena = options.enable_mem_pattern = False
         options.log_severity_level = 4
         try:

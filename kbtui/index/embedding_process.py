@@ -99,7 +99,7 @@ class EmbeddingProcess:
         return self._request_vectors("query", [text])
 
     def close(self) -> None:
-        """Kill the process. Requested vectors that it has not returned yet are lost."""
+        """Kill the process. Requested vectors that the process has not returned yet are lost."""
         with self._lock:
             self._is_closed = True
             if self._process is not None:
@@ -209,7 +209,7 @@ class EmbeddingProcessServer:
                 return
 
     def _load_embedder(self, method: str) -> Embedder | None:
-        """Load the model for a method. If that fails, return None and keep the first error."""
+        """Load the model for a method. If that fails, return None; the first error is stored."""
         try:
             return METHODS[method](self._model)
         except (EmbeddingModelUnavailable, ImportError) as error:

@@ -93,7 +93,7 @@ class ChunksWithoutVector:
     ) -> None:
         """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk.
 
-        Chunks whose vectors are in `remote` need none here.
+        Chunks whose vectors are in `remote` are not queued.
         """
         # Read the transaction number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
@@ -466,7 +466,7 @@ class EmbeddingQueue:
 
 
 def list_texts_of_passage_vector(title: str, chunks: list[Chunk], position: int) -> list[str]:
-    """Return the texts whose vectors make up the vector of a passage: title, text, and its neighbours."""
+    """Return the texts that make up a passage's vector: the title, its own text, and its neighbours' texts."""
     around = find_embedding_neighbours(chunks, position)
     return [title, chunks[position].text, *(one.text for one in around)]
 

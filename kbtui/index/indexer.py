@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The keyword index of hidden entries is committed after more changed entries than this, hidden or not.
+"""The keyword index of hidden entries is committed when more than this many entries have changed.
 
-The commit stores the catalog's sequence number, so that the next start applies only later changes.
+Visible entries count, too. The commit stores the catalog's sequence number, so that the next start
+applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5

@@ -285,10 +285,10 @@ class _TantivyWriter:
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes, with its windows. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Without changes, do not commit: each
-    commit replaces the watermark document, which still counts in BM25's statistics, and so changes
-    the scores. If both indexes were always committed together, a change of hidden entries would
-    change the scores of visible entries.
+    `has_changes` says whether there is something to commit. Without changes, do not commit: each commit
+    replaces the watermark document. The replaced document still counts in BM25's statistics, so the
+    commit changes the scores. If both indexes were always committed together, a change of hidden entries
+    would change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:

@@ -1,9 +1,9 @@
 """The vectors of a large published library, which stay in object storage: LanceDB queries them by URI.
 
 A row of the published table has the id of a chunk, and the hash of the texts that its vector is made from. A
-chunk of this machine that has the same id and hash needs no vector here. Everything else is embedded here,
-and both rankings are joined. Texts come from verified parts only, so a manipulated table could change the
-order of hits, but not what they say.
+chunk of this machine that has the same id and hash needs no vector here. All other chunks are embedded
+here. A search joins the ranking of published vectors with that of local vectors. Texts come from verified
+parts only, so a manipulated table could change the order of hits, but not what they say.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_mirror import PublishedMirror
 
 TABLE_DIRECTORY = "vectors"
-"""Where the table is, below the URI of the library."""
+"""The directory of the table of vectors, relative to the URI of the library."""
 REMOTE_TABLE = (
     "CREATE TABLE IF NOT EXISTS remote (id TEXT PRIMARY KEY, hash BLOB NOT NULL) WITHOUT ROWID"
 )
-"""The table of the mirror's database with the chunks of the published table."""
+"""The SQL that creates a table in the mirror's database: the list of the chunks in the published table."""
 
 
 class RemoteVectorTable(NamedTuple):
-    """Where a published table is: its place, version, model, and the length of its vectors.
+    """A published table of vectors: its place, its version, its model, and the length of its vectors.
 
     `database` is the mirror's database, which has the table `remote`.
     """
@@ -44,7 +44,7 @@ class RemoteVectorTable(NamedTuple):
 
 
 def find_remote_table(mirror: PublishedMirror) -> RemoteVectorTable | None:
-    """Return the published table that a mirror uses, or None if it has all vectors itself."""
+    """Return the published table that a mirror uses, or None if the mirror has all vectors itself."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
@@ -55,17 +55,17 @@ def find_remote_table(mirror: PublishedMirror) -> RemoteVectorTable | None:
 
 
 def get_table_place(uri: str) -> Path | str:
-    """Return the place of the table of a library, as `VectorStore` takes it."""
+    """Return the directory or the URI of a library's table of vectors, for `VectorStore`."""
     return f"{uri}/{TABLE_DIRECTORY}" if is_library_uri(uri) else Path(uri, TABLE_DIRECTORY)
 
 
 def make_remote_number(tie: int) -> int:
-    """Return the number of a row in a published table from a chunk id, as a number of 63 bits."""
+    """Return the 63-bit number of a chunk's row in a published table; `tie` is the chunk id as a number."""
     return tie >> 1
 
 
 class RemoteVectors:
-    """The published table, for the index generation at `folder`. One thread updates it; any may search."""
+    """The published table, for the index generation at `folder`. One thread updates; any thread may search."""
 
     def __init__(self, table: RemoteVectorTable, folder: Path) -> None:
         self.table = table
@@ -77,9 +77,9 @@ class RemoteVectors:
     def take_covered_chunks(
         self, catalog: CatalogDatabase, missing: dict[str, set[int]]
     ) -> dict[str, set[int]]:
-        """Return the chunks that the published table lacks, of those that have no vector here.
+        """Record which chunks in `missing` have a published vector, and return the others.
 
-        `missing` maps entry ids to chunk numbers, like the result.
+        `missing` and the result map entry ids to the numbers of chunks that have no local vector.
         """
         covered = set[int]()
         for number, entry_id in catalog.list_chunks_with_published_vector(self.table.database):
@@ -92,7 +92,7 @@ class RemoteVectors:
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return the numbers of the nearest published chunks that this index has, best first.
+        """Return the nearest published chunks that this index has, as `(number, similarity)`, best first.
 
         Raises `IndexUnavailable`, or an error of LanceDB if the store cannot be reached.
         """
@@ -123,5 +123,5 @@ class RemoteVectors:
 def join_rankings(
     first: list[tuple[int, float]], second: list[tuple[int, float]]
 ) -> list[tuple[int, float]]:
-    """Join two rankings of different chunks by their similarity, best first."""
+    """Join two rankings, which have no chunk in common, and sort the result by similarity, best first."""
     return sorted([*first, *second], key=lambda row: -row[1])

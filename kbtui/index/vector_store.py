@@ -66,7 +66,7 @@ PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
-"""How much a table must have grown before its index is rebuilt with more partitions.
+"""The factor by which a table must have grown before its index is rebuilt with more partitions.
 
 An index with n partitions is rebuilt when the table is large enough for n × `REINDEX_GROWTH`
 partitions.
@@ -108,14 +108,14 @@ class VectorStore:
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
-        `folder` is a directory, or the URI of a place in object storage, whose own environment variables
-        have the credentials.
+        `folder` is a directory, or the URI of a place in object storage. The storage's own environment
+        variables have the credentials.
 
         Raises `IndexUnavailable`.
         """
         self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
         # A search by URI reads the index only, which stays in memory. Comparing the full vectors of 500 rows
-        # takes 400 requests more (docs/performance.md).
+        # takes 400 more requests (docs/performance.md).
         self._reads_vectors = not isinstance(folder, str)
         self._schema = pa.schema(
             [

@@ -345,7 +345,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return a problem if kbtui ignores the file `name` in `.kbtui` because `.jp` exists, else []."""
+    """Return a list with one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []

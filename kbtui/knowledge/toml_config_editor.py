@@ -74,7 +74,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
-    """Return the comments that an edit would lose, and how many times each.
+    """Count how often an edit would lose each comment.
 
     If the edit removes a table or key, no comment counts as lost.
     """
@@ -185,7 +185,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change to a TOML file: its text before and after the change. None means that there is no file."""
+    """A change to a TOML file: the file's text before and after the change; None if the file does not exist."""
 
     path: Path
     old: str | None

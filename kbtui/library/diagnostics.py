@@ -214,7 +214,7 @@ READING_SECONDS = 1.0
 For the remaining conversations, the doctor reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""The doctor does not read indexed conversations of more bytes than this; it reports their recorded errors."""
+"""The doctor reads no indexed conversation larger than this; it reports the errors recorded in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""
@@ -580,7 +580,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
-    """Report the differences between the workspace and the library that it subscribes to, if any."""
+    """Report how the workspace differs from its published library, if it subscribes to one."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
     from kbtui.publishing.published_library_pull import PROBLEM_TEXTS, describe_subscription
 

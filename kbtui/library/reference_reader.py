@@ -1,4 +1,4 @@
-"""Reads what references name (subjects, conversations, passages), and finds citations."""
+"""Reads the subjects, conversations and passages that references name, and finds citations."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names that citations use for a target, its chunk id or None, and whether it is missing."""
+        """Return a target's names in citations, its chunk id (or None), and whether the target is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118

@@ -189,8 +189,8 @@ def _add_given_versions(
 class _SubjectVersionCollector:
     """The versions of a subject, to which turns are added in chronological order.
 
-    A text that is known only from turns becomes a version. If turns were given a text both before
-    and after a different text, that text becomes two versions.
+    A text that is known only from turns becomes a version. If turns were given a text, then a different
+    one, and then the first text again, the first text becomes two versions.
     """
 
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:
@@ -260,7 +260,7 @@ class _SubjectVersionCollector:
         )
 
     def _get_text_of_subject(self, given: GivenText) -> str:
-        """Return the subject's own text from a given text, without what the tool `learn` added."""
+        """Return the text that a turn was given, without what the tool `learn` added to the subject's text."""
         is_prose = (
             self._relative is not None
             and ComparableSubjectText(given.text, self._relative).is_prose
@@ -278,7 +278,7 @@ class _SubjectVersionCollector:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """Merge the latest version into the current one if it is known only from turns and has the same text."""
+        """Merge the latest version into the current one if only turns have it, and if both texts are equal."""
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:
@@ -309,7 +309,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, earlier references in the topic, and why the current text cannot be read, or None."""
+    """Return the versions, the earlier references in the topic, and the current text's problem or None."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)

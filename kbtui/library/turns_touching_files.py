@@ -277,7 +277,7 @@ def collect_turn_activities(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that finds the text of a file at some time in Git; None if there is no repository.
+    """Return a function that finds the text that a file had in Git at a given time; None without a repository.
 
     The function takes a path relative to the workspace.
     """

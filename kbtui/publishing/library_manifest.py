@@ -27,7 +27,7 @@ from kbtui.publishing.library_parts import (
 from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
 
 MANIFEST_FORMAT = 1
-"""Increase it when readers of earlier versions cannot read the library."""
+"""The version of the format. Increase it if older versions of kbtui cannot read the new format."""
 MAX_MANIFEST_BYTES = 8 << 20
 MAX_PARTS = 20_000
 MAX_TOPICS = 10_000
@@ -35,7 +35,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class UnusableLibrary(KbtuiError):
-    """The manifest of a library is damaged, from a later version of kbtui, or no manifest at all."""
+    """The manifest of a library cannot be used: it is damaged, too new for this kbtui, or not a manifest."""
 
 
 class UntrustedLibrary(UnusableLibrary):
@@ -84,7 +84,7 @@ class LibraryManifest:
     clock, and `commit` the commit of the checkout. `chunking` identifies how texts are split into
     passages, and `model` the model of the vectors. `parts` are in the order in which they apply: a
     later one replaces entries of an earlier one. `retired` maps each part that this version no
-    longer needs to the time, by the store's clock, since which it is unneeded. `table` is the table of
+    longer needs to the time at which it became unneeded, by the store's clock. `table` is the table of
     vectors, if there is one.
     """
 
@@ -103,7 +103,7 @@ class LibraryManifest:
     format: int = MANIFEST_FORMAT
 
     def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
-        """Return the parts of texts or of vectors, in order."""
+        """Return the parts of one kind (texts or vectors), in order."""
         return [part for part in self.parts if part.kind == kind]
 
     def count_bytes(self, kind: str) -> int:
@@ -112,7 +112,7 @@ class LibraryManifest:
 
 
 def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
-    """Return the bytes of a manifest file, signed with `key` if it is given."""
+    """Return the bytes of a manifest file, signed with `key` unless `key` is None."""
     text = json.dumps(asdict(manifest), separators=(",", ":"), sort_keys=True)
     signature = base64.b64encode(key.sign(text.encode())).decode() if key else None
     return json.dumps({"manifest": text, "signature": signature}).encode()

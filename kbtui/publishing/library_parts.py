@@ -104,7 +104,7 @@ class EncodedLibraryPart(NamedTuple):
 def encode_text_part(
     texts: Sequence[PublishedEntryText], removed: Iterable[EntryKey]
 ) -> EncodedLibraryPart:
-    """Return a part with these entries. Equal entries give equal bytes."""
+    """Return a part with the entries `texts` and the keys `removed`. Equal input gives equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
         body = zlib.compress(text.data, 6)
@@ -197,7 +197,7 @@ def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
 
 
 def check_entry_key(key: Any) -> EntryKey:
-    """Return a key. Raises `DamagedLibraryPart` if it could name a file outside its directory."""
+    """Return `key` unchanged. Raises `DamagedLibraryPart` if it could name a file outside its directory."""
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
         raise DamagedLibraryPart("an entry has an invalid name")
     kind, *rest = key or ("",)

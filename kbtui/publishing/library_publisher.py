@@ -72,7 +72,7 @@ TABLE_ROWS_AT_ONCE = 20_000
 
 
 class TextEmbedder:
-    """Returns the vectors of texts, from the embedding cache, the mirror or, if they lack one, the model."""
+    """Gets the vectors of texts from the embedding cache, the mirror or, if both lack a vector, the model."""
 
     def __init__(
         self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
@@ -128,7 +128,7 @@ class TextEmbedder:
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
 
     def get_dimension(self, texts: dict[bytes, str]) -> int:
-        """Return the length of the vectors, which is that of any of these texts."""
+        """Return the length of the vectors, which is the same for all `texts`."""
         key, text = next(iter(texts.items()))
         return len(self.get_vectors({key: text})[key])
 
@@ -228,7 +228,7 @@ class LibraryPublisher:
         has_table: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Prepare to publish. If `embedder` is None, no vectors are sent, and those that are published stay.
+        """Prepare to publish. If `embedder` is None, no vectors are sent, and the published vectors stay.
 
         If `has_table` is true, the vectors of passages are also written into a table of LanceDB.
         """
@@ -264,7 +264,7 @@ class LibraryPublisher:
         return result
 
     def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
-        """Return the checksums of the entries that these parts make up, by key."""
+        """Return a mapping from entry key to checksum for the entries that result from `parts`."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -448,7 +448,7 @@ class LibraryPublisher:
 
     @staticmethod
     def _drop_small_parts(parts: list[LibraryPartReference]) -> list[LibraryPartReference]:
-        """Return the parts without those that are to be joined because there are too many small ones."""
+        """Return the parts; leave out the small ones if there are so many that they must be joined."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 
@@ -498,7 +498,7 @@ class LibraryPublisher:
         )
 
     def _delete_unneeded_parts(self, manifest: LibraryManifest, now: float) -> None:
-        """Delete the parts that were unneeded for so long that no reader uses them.
+        """Delete the parts that have been unneeded for so long that no reader uses them any more.
 
         All times are by the store's clock.
         """

@@ -1,8 +1,8 @@
 """Finds the entries of a workspace that may be published, and the texts for which vectors are published.
 
-The subjects of the topics in `[publish]` may be published, unless they are hidden or disabled, and so
-may the conversations that `[publish]` names. Subjects with secrets are left out, because subjects are
-published unchanged. In conversations, secrets are masked.
+The table `[publish]` names topics and conversations. The conversations may be published, and so may
+the subjects of the topics, except hidden and disabled subjects. Subjects with secrets are left out,
+because subjects are published unchanged. In conversations, secrets are masked.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PublishableEntries:
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
-    """The passages of each entry, as a reader's index has them."""
+    """The passages of each entry, split as in the index of a reader of the library."""
 
     def add_entry(self, text: PublishedEntryText, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Add an entry with its passages."""

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.library_settings import SubscriptionSettings
 
 MAX_ATTEMPTS = 3
-"""A pull begins again at most this many times because parts were deleted while it read them."""
+"""A pull is tried at most this many times, because parts may be deleted while it reads them."""
 MIRROR_TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
@@ -341,7 +341,7 @@ class _LibraryPull:
         _set_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_remote_vectors(self, manifest: LibraryManifest) -> None:
-        """Fetch which chunks the table of vectors has, so that they need no vector on this machine."""
+        """Fetch the ids of the chunks in the table of vectors, which need no vector on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, asdict(table) if table else None])
         if _get_mirror_state(self._db, "remote") == state:
@@ -540,7 +540,7 @@ def delete_mirror(mirror: PublishedMirror) -> None:
 class SubscriptionStatus(NamedTuple):
     """The differences between a workspace and the library that it subscribes to.
 
-    `differing` counts the subjects with another text in the workspace, `only_published` the entries
+    `differing` counts the subjects whose text in the workspace is different, `only_published` the entries
     that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a
     code, and `detail` the error behind it. Times are in ISO format.
     """

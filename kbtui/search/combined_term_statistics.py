@@ -1,8 +1,8 @@
 """Sums the term statistics of several keyword indexes, so that scores from these indexes can be compared.
 
-tantivy scores each index by the statistics of that index alone. A hit would get too high a score in
-a workspace where the word is rare, if the word is common elsewhere. With the summed statistics, all
-indexes score their chunks as one index with all entries would.
+tantivy scores each index by the statistics of that index alone. A word that is rare in one workspace but
+common elsewhere would therefore give its hits in that workspace too high a score. With the summed
+statistics, all indexes score their chunks as one index with all entries would.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part of an explained score whose description begins with `description`."""
+    """Return the value of the first part of `explained` that has a description beginning with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (_find_explained_value(part, description) for part in explained.get("details") or ())

@@ -1,4 +1,4 @@
-"""Checks whether the file of a hit is unchanged, has changed, or no longer contains the hit's text.
+"""Checks whether a hit's file has changed, and whether the file still contains the hit's text.
 
 The checks keep hits from deleted or disabled subjects out of answers. The file of each hit is
 checked. If the configuration has changed since indexing, the topic and the subject are checked,

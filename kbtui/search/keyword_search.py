@@ -303,7 +303,7 @@ MAX_SCORED_PASSAGES = 100
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 TermScores = tuple[QueryTerm, dict[int, float]]
-"""A term, and the numbers of the chunks or windows that match it, with what the term adds to their scores."""
+"""A term, and what it adds to the score of each matching chunk or window: a mapping from numbers to scores."""
 
 
 class KeywordSearch:
@@ -795,7 +795,7 @@ class WindowQuery:
         scores = best.scores
         if not best.is_complete:
             first = [find_windows_around(places[row.number]) for row in rows[:MAX_SCORED_PASSAGES]]
-            # If the passage's own window is one of the best, an adjacent window that is not has a lower score.
+            # If the passage's own window is one of the best, an adjacent window outside the best scores lower.
             low = {id_ for one in first if one.own not in scores for id_ in one[:2]}
             scores = scores | self._score_windows(low - scores.keys())
         return {row.number: score_text_around(places[row.number], scores) for row in rows}

@@ -117,7 +117,7 @@ def search_indexes(
 
 
 class _PassageInIndex(NamedTuple):
-    """Where a passage is: the position of its index, and its chunk number and entry id there."""
+    """The place of a passage: the position of its index, and its chunk number and entry id in this index."""
 
     position: int
     number: int

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The typed word is compared with the words of the most common stems, at most this many."""
+"""The typed word is compared with the words of at most this many stems, the most common ones."""
 FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
-"""The words of a stem are read from `FIRST_TEXTS` texts, and from up to `TEXTS_OF_STEM` if none of them is near."""
+"""The words of a stem are read from `FIRST_TEXTS` texts or, if no word there is near, from up to `TEXTS_OF_STEM`."""
 MIN_LETTERS_OF_FREE_START = 6
 """The near spellings of a word with at least this many letters may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
@@ -48,7 +48,7 @@ MAX_DISTANCE = 2.5
 LIKELIHOOD_PER_EDIT = 0.03
 """The factor by which each edit reduces the likelihood that a word was meant."""
 MIN_LIKELIHOOD_SHARE = 0.25
-"""A word is searched for only if it is at least this share as likely as the likeliest word."""
+"""A word is searched for only if its likelihood is at least this share of the likeliest word's."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -116,7 +116,7 @@ def _estimate_stem_likelihoods(
             if distance <= 1 or counts[stem] <= texts:
                 break
         if distance <= MAX_DISTANCE:
-            # The square root, because counts in one workspace say little about which words its users type.
+            # Use the square root, because counts in one workspace say little about which words its users type.
             likelihoods[stem] = math.sqrt(counts[stem]) * LIKELIHOOD_PER_EDIT**distance
     best = max(likelihoods.values(), default=0.0)
     order = sorted(likelihoods, key=lambda stem: (-likelihoods[stem], stem))

@@ -247,7 +247,7 @@ def apply_query_filters(
 
 
 def _list_filters_with_resolved_values() -> list[FilterDefinition]:
-    """Return the filters whose values can differ from the indexed terms, as the title of a topic does."""
+    """Return the filters with values that can differ from the indexed terms, such as titles of topics."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 

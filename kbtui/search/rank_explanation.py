@@ -170,7 +170,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map the best chunks of a leg, more than a search ranks, to their ranks and scores in the leg."""
+        """Rank more chunks in a leg than a search does; map their numbers to their ranks and scores."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -218,7 +218,7 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
-        """Return the query's terms that match a chunk or its window, best first, and the query's other words."""
+        """Return the query's terms that match a chunk or its window, best first, and the words without a match."""
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side in self._term_scores:

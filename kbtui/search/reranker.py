@@ -32,7 +32,7 @@ FULL_LENGTH_BYTES = 100
 A shorter passage gets a proportional part.
 """
 WORDS_WEIGHT = 3.0
-"""The bonus of a turn's passage that contains all words of the query in the same form."""
+"""The bonus of a turn's passage that contains all words of the query in the forms that the query uses."""
 OTHER_FORM_SHARE = 0.5
 """The factor for a word that the passage has only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
@@ -141,8 +141,8 @@ class Reranker:
     def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
-        Unlike the score of the keyword leg, this bonus prefers words in the same form, ignores the
-        text around the passage, and counts function words.
+        Unlike the score of the keyword leg, this bonus prefers words in the form that the query uses,
+        ignores the text around the passage, and counts function words.
         """
         total = sum(rarity for _, rarity in self._tokens) or 1.0
         return [WORDS_WEIGHT * self._sum_word_rarities(one.chunk.text) / total for one in turns]

@@ -137,7 +137,7 @@ def make_match_notices(
             for run in runs
         ]
         return sum(
-            # A search also finds passages that are only near the words, and counts them.
+            # A search also finds, and counts, passages of which only the neighbours contain the words.
             max(
                 run.keyword_search.count_matching_chunks(),
                 len(run.keyword_search.rank_chunks(run.request.depth)),
@@ -452,9 +452,9 @@ def add_context_to_hits(
 
 
 ROLES_BEFORE_ANSWERS = ("user", "reasoning")
-"""The roles of the passages whose hits have the turn's final answer: the request, and the reasoning about it."""
+"""A hit on a passage with one of these roles (a request, or reasoning about it) includes the turn's final answer."""
 ANSWER_CHARACTERS = 600
-"""The maximum number of characters of the final answer that is part of such a hit."""
+"""A hit on a request or on reasoning includes at most this many characters of the final answer."""
 LATER_MATCH_SHARE = 0.5
 """A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
 
@@ -464,7 +464,7 @@ def _add_answers(
 ) -> list[Hit]:
     """Add the beginning of the turn's final answer to the hits on requests and on reasoning; return all hits.
 
-    `positions` is that of `add_context_to_hits`.
+    For `positions`, see `add_context_to_hits`.
     """
     if not positions:
         return hits
@@ -662,7 +662,7 @@ class SearchLegScoreFusion:
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters in a query and in the options of its search, in the syntax of queries."""
+    """Return all filters of a search, from its query and from its options, as text in query syntax."""
     found = []
     fields = {
         row.key: getattr(request, row.search, None) for row in list_filters_of_input("search")
@@ -685,7 +685,7 @@ RARE_SHARE = 0.05
 """A word is rare if the share of passages that contain it is at most this."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit contains no rare word of the query, and is less similar to the query than this."""
+"""The best hit of a gap is less similar to the query than this, and contains no rare word of the query."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
@@ -739,7 +739,7 @@ class _LocatedFilter(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice that names the filters because of which a query has no hits.
+    """Return a notice that names the filters that leave a query without hits.
 
     If removing a single filter gives hits, only this filter is named. Returns None if the search
     has no filters, or if it would also find nothing without them. `request` is the original

@@ -211,8 +211,9 @@ class SearchRequest(NamedTuple):
     * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. It does not change
       the ranking. The answer counts the passages that are left out.
     * `depth`: the maximum number of hits from each leg.
-    * `like`: a reference. The search finds passages similar to its text and ignores the query.
-    * `why`: a reference. The answer explains why its text is not among the hits.
+    * `like`: a reference. The search finds passages similar to the referenced text, and ignores the
+      query.
+    * `why`: a reference. The answer explains why the referenced text is not among the hits.
     * `explain`: whether the answer explains each hit.
     * `zone`: the time zone of dates in the query; None means the time zone of this process.
     * `marks`: states of marks. If the list is not empty, only turns with such a mark are searched.

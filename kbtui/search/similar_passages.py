@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""The maximum number of words of a text that are searched for to find similar passages by keywords."""
+"""To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""The number of characters at the start of a text that are the query for finding similar passages by meaning."""
+"""To find similar passages by meaning, the query is the beginning of a text, up to this many characters."""
 
 
 def find_similar_passages(

@@ -81,7 +81,7 @@ def find_request_refusal_reason(
 
 
 def is_correct_token(given: str | None, token: str) -> bool:
-    """Return whether a value is the token; the comparison takes constant time."""
+    """Return whether `given` equals the token; the comparison takes constant time."""
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 

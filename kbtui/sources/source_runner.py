@@ -166,7 +166,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 def read_source_document_directory(
     workspace: Workspace, source: SourceDefinition
 ) -> StoredSourceDocuments:
-    """Return the directory that contains a source's documents.
+    """Read the directory that contains a source's documents.
 
     Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
     """

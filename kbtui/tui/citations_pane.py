@@ -108,7 +108,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> the row's first citation of a changed subject; if there is none, its first citation."""
+        """Key of a row -> the row's first citation of a changed subject or, if there is none, the row's first citation."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
@@ -454,7 +454,7 @@ def _describe_activity(activity: TurnActivity) -> Iterator[str]:
 def _describe_citation_state(cite: Citation) -> Span | None:
     """Return a text that says whether the cited subject has changed, or why this is unknown.
 
-    Return None if neither is known.
+    Return None if the citation has neither a state nor a reason.
     """
     if cite.gone or cite.state == "gone":
         return "gone", "warning"

@@ -42,7 +42,7 @@ SCOPES: dict[Scope, str] = {
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
     """Return copies of commands that have the scope `scope`.
 
-    The scope is put before each id, unless it is "everywhere".
+    Each id is prefixed with the scope, unless the scope is "everywhere".
     """
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [

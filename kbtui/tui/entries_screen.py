@@ -75,7 +75,7 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The maximum number of rows that the screen reads at a time.
 
-Each reading visits all entries of the index, so reading many rows at a time is faster.
+Each read visits all entries of the index, so reading many rows at a time is faster.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}

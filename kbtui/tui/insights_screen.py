@@ -184,7 +184,7 @@ def _iterate_outdated_turn_blocks(
 
 
 def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
-    """Return a section for each list of token counts that is not empty."""
+    """Return a section for each non-empty list of token counts."""
     blocks: list[ReaderBlock] = []
     for name, heading, counts in (
         ("days", "Tokens by day", tokens.by_day),

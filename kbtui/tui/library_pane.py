@@ -443,7 +443,7 @@ def _make_conversations_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return a sort key for the order `sort`. Conversations that are equal in it are sorted newest first."""
+    """Return a key that sorts conversations in the order `sort`, and equal ones newest first."""
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -478,7 +478,7 @@ class _ConversationRowMaker:
         )
         """Whether conversations that are only in the workspace are marked as such.
 
-        They are not marked if JP keeps all conversations only in the workspace.
+        They are not marked if JP stores all conversations only in the workspace.
         """
 
     def is_shown(self, info: ConversationInfo) -> bool:

@@ -335,7 +335,7 @@ def list_running_conversations(contents: LibrarySnapshot, now: datetime) -> list
 
 
 def load_last_visit(library: Library) -> LastVisit | None:
-    """Return the last visit, or None if there was none or it cannot be read."""
+    """Return the last visit, or None if no readable visit is stored."""
     from kbtui.errors import KbtuiError
     from kbtui.userdata.user_data_store import UserData
 

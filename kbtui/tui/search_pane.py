@@ -533,7 +533,7 @@ class SearchSuggestion(NamedTuple):
     """A row of the list that an empty search shows.
 
     `text` is the query of an earlier search, or the beginning of a filter. A bookmark has the reference `ref`
-    and a `title`. A saved search is in `saved`.
+    and a `title`. For a saved search, `saved` contains it.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]

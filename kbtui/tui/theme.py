@@ -87,8 +87,8 @@ def _load_theme_file(path: Path) -> Theme:
 def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme.
 
-    `dark` says whether the theme `name` is dark. A theme of the user has no variant; kbtui's
-    default theme is returned.
+    `dark` says whether the theme `name` is dark. For a theme of the user, which has no variant,
+    return a default theme of kbtui.
     """
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"

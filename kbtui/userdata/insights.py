@@ -1,4 +1,4 @@
-"""Statistics of the last days: searches, gaps, citations and tokens, and a chart of the activity by day."""
+"""Statistics of a recent period: searches, gaps, citations and tokens, and a chart of the daily activity."""
 
 from __future__ import annotations
 

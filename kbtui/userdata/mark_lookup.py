@@ -45,7 +45,7 @@ class MarksOfTurns(NamedTuple):
     notice: Notice | None = None
 
     def get_marks(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on the turn of a reference to a turn or call; () for any other reference."""
+        """Return the marks on a turn. `ref` names the turn or a call in it; () for other references."""
         if not self.by_turn:
             return ()
         key = _parse_turn_of_reference(ref)
@@ -63,7 +63,7 @@ class MarksOfTurns(NamedTuple):
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of the conversations that references to turns or calls name.
+    """Return the marks on all turns of each conversation of which `refs` names a turn or call.
 
     Other references are ignored, and so are conversations that cannot be read. If the marks cannot
     be read, the result has a notice.
@@ -73,7 +73,7 @@ def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTur
 
 
 def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of conversations. If they cannot be read, the result has a notice."""
+    """Return the marks on all turns of conversations. If the marks cannot be read, the result has a notice."""
     store = _open_mark_store(workspace)
     if store is None:
         return MarksOfTurns()

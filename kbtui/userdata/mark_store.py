@@ -291,7 +291,7 @@ class MarkStore:
     def map_marks_of_conversations(
         self, conversations: Iterable[str]
     ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
-        """Return a mapping from conversation to turn number to the marks on this turn, and a notice or None.
+        """Return the marks, as a mapping from conversation to turn number to marks, and a notice or None.
 
         Conversations that have no marks or cannot be read are left out. If the marks cannot be
         read, the mapping is empty, and the notice says so.

@@ -1,11 +1,11 @@
 """Small SQLite files in the data directory, and the times at which their records were removed.
 
-Opening a connection takes a fraction of a millisecond. Because no connection stays open, threads,
+No connection stays open, because opening one takes only a fraction of a millisecond. Therefore threads,
 forks and deleted files need no special handling.
 
-Because of these times, importing an older version does not restore a removed record. Each change or removal
-gets a later time than the version or removal before it. Therefore the user's last action wins when data is merged,
-even if a clock was wrong.
+Because the times of removals are stored, importing an older version of a record does not restore a removed
+record. Each change or removal gets a later time than the version or removal before it. Therefore the user's
+last action wins when data is merged, even if a clock was wrong.
 """
 
 from __future__ import annotations

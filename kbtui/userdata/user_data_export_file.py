@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MAX_LINE_BYTES = 8_000_000
-"""A file with a longer line is refused. Even the longest record, the state of the TUI, is shorter."""
+"""A file that has a line with more bytes than this is refused. No record needs such a long line."""
 MAX_RECORD_BYTES = 256_000_000
 """A file whose records have more bytes than this is refused.
 
@@ -84,7 +84,7 @@ class ExportOmission(NamedTuple):
 
 @dataclass
 class ExportedData:
-    """The content of a file: workspaces, kept sessions, and when other kept sessions were removed.
+    """The content of a file: workspaces, kept sessions, and the removal times of sessions no longer kept.
 
     `kept_removals` maps the ids of removed kept sessions to the times of their removal.
     """

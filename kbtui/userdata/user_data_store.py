@@ -206,8 +206,8 @@ class UserData:
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
         """Change the references of bookmarks. `moves` maps each current reference to the new one.
 
-        If a bookmark that is not moved already has the new reference, the two bookmarks are merged,
-        and the result has both notes.
+        If another bookmark has the new reference and is not moved itself, the two bookmarks are merged, and
+        the result has both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -293,7 +293,7 @@ class UserData:
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return the Unix time of the user's approval of the source configuration with this hash, or None."""
+        """Return the Unix time at which the user approved the configuration with the hash `digest`, or None."""
         rows = self.file.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 

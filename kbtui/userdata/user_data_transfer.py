@@ -108,7 +108,7 @@ def collect_user_data(
             section = _identify_workspace(workspace, project_key)
             section.worktrees = read_remembered_worktrees(workspace)
             section.records = records
-            with suppress(WorkspaceError):  # bookmarks can be used without them
+            with suppress(WorkspaceError):  # bookmarks can be used without anchors
                 section.anchors = BookmarkAnchors(workspace, UserData(workspace)).read_anchors()
             data.workspaces.append(section)
     return data, left_out
@@ -244,7 +244,7 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 
 @dataclass
 class ImportedRecordCounts:
-    """What an import does with the records of one kind.
+    """How many records of one kind an import adds, changes, removes, leaves unchanged and skips.
 
     `skipped` counts the records that the options exclude.
     """
@@ -540,7 +540,7 @@ class _UserDataImport:
             }
             if anchors:
                 workspace = self._workspaces[one.root]
-                with suppress(WorkspaceError):  # bookmarks can be used without them
+                with suppress(WorkspaceError):  # bookmarks can be used without anchors
                     BookmarkAnchors(workspace, UserData(workspace)).add_imported_anchors(anchors)
 
     def _make_backup_path(self, name: str) -> Path:

@@ -35,7 +35,7 @@ _SCREEN_NUMBERS = 10_000_000
 
 
 class SourceApproval(NamedTuple):
-    """The user's approval of a source whose declaration has this hash. `at` is in Unix seconds."""
+    """The user's approval of a source. `hash` is the hash of its declaration; `at` is in Unix seconds."""
 
     hash: str
     source: str

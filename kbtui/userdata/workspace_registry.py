@@ -1,7 +1,7 @@
 """The registry of the workspaces that this user has opened; a search of all workspaces uses it.
 
 Each workspace has a file of its own in its data directory, so processes that open different
-workspaces at once do not overwrite each other's records, and a damaged file affects one workspace.
+workspaces at once do not overwrite each other's records, and a damaged file affects only one workspace.
 """
 
 from __future__ import annotations

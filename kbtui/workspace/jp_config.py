@@ -255,7 +255,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
 def _resolve_extended_files(
     path: Path, value: Any, found: ConfigLayerList
 ) -> tuple[list[Path], list[Path]]:
-    """Return the files that `extends` merges before the file at `path`, and those after it."""
+    """Return two lists of extended files: those merged before the file at `path`, and those merged after it."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
     items = value if isinstance(value, list) else [] if value is None else [value]
     for item in items:

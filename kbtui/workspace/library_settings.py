@@ -1,7 +1,7 @@
 """The file `kb-library.toml`: the library that a workspace subscribes to, and what the workspace publishes.
 
-The file is part of the repository, so it contains no credentials. Those are in the environment
-variables of the store.
+The file is part of the repository, so it contains no credentials. The store's own environment variables
+have the credentials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class SubscriptionSettings(NamedTuple):
 
     `remote` is the URI of the published library, or "". `key` is the public key that verifies the
     signature of the library's manifest, or "". A library with more than `mirror_megabytes` of
-    vectors is mirrored without vectors: if it has a table of vectors, searches query that table.
+    vectors is mirrored without the vectors. Searches then query the library's table of vectors, if it has
+    one.
     """
 
     remote: str = ""
@@ -89,7 +90,7 @@ def load_library_settings(workspace: Workspace) -> LibrarySettings:
 
 
 def _parse_table(path: Path, name: str, table: Any, defaults: _Table) -> _Table:
-    """Return `defaults` with the values of a table."""
+    """Return `defaults`, overridden by the values in `table`."""
     where = f"{path}: {name}"
     if not isinstance(table, dict):
         raise ConfigError("must be a table", where=where)

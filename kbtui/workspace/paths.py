@@ -294,8 +294,8 @@ _MAX_POINTER_BYTES = 4096
 def read_jp_pointer_file(root: str) -> str | None:
     """Return the path in a file `.jp`; None if there is no such file, or if it has no valid path.
 
-    Later versions of JP accept such a file, with a single line, in place of the directory. A relative
-    path begins at `root`, and must name a directory, so that other files are not mistaken for
+    Some versions of JP accept a file `.jp`, with a single line, in place of the directory `.jp`. A
+    relative path begins at `root`, and must name a directory, so that other files are not mistaken for
     pointers. An absolute path need not exist.
     """
     file = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118

@@ -205,7 +205,7 @@ def get_kept_agents(settings: Settings) -> list[str]:
 
 
 def locate_chosen_agents(key: str = "agents") -> str:
-    """Return where the settings file sets `agents` or `keep`, as `path:line`; raises `ConfigError`."""
+    """Return where the settings file sets `key` (`agents` or `keep`), as `path:line`; raises `ConfigError`."""
     from kbtui.workspace.jp_config import read_config_file_text
 
     path = get_settings_path()

@@ -591,7 +591,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             (record, checksum) for record, checksum in state.get("written", ())
         )
-        """The keys are the `uuid` and a checksum of each record so far.
+        """Each key consists of the `uuid` and a checksum of a record that has already been parsed.
 
         A later record with the same two values is a repetition and is ignored.
         """
@@ -780,7 +780,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the subagent that was started, and the user's answers; None if there are neither."""
+    """Return the id of the started subagent, and the user's answers; None if the result has neither."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent

@@ -167,7 +167,7 @@ class CodexFormat(JsonlConversationFormat):
     def __init__(self) -> None:
         self._heads = SessionHeadCache(_read_session_head, _is_session_head_complete)
         self._names: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}
-        """The path of an index of sessions -> the state of the file, and the names in it."""
+        """Path of an index of sessions -> the state of the index file, and the session names in the index."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None

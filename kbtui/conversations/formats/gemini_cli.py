@@ -374,7 +374,7 @@ def _find_first_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """The messages and metadata of a session after the records that have been applied so far."""
+    """The state of a session, its messages and metadata, after the records applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -468,7 +468,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the summary of the history in a user's message; None if the record is anything else."""
+    """Return the history summary that a user message contains; None for any other record."""
     if record.get("type") != "user":
         return None
     try:

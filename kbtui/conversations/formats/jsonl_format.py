@@ -60,7 +60,7 @@ ABANDONED_SECONDS = 3600.0
 MARK_BYTES = 64 << 10
 """The minimum distance in bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""How many items of each kind the saved state of a parser contains at most. Older items are dropped."""
+"""The maximum number of items of each kind in the saved state of a parser. Older items are dropped."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -142,9 +142,9 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 or unpaired surrogates.
 
-    U+FFFD replaces both of these. Unpaired surrogates occur because agents written in JavaScript may
-    cut a text in the middle of a character. A byte order mark is ignored. Raises `ValueError` for
-    invalid JSON.
+    U+FFFD replaces invalid bytes and unpaired surrogates. Unpaired surrogates occur because agents written
+    in JavaScript may cut a text in the middle of a character. A byte order mark is ignored. Raises
+    `ValueError` for invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -357,7 +357,7 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> tuple[JsonlConversationParser, str | None]:
         """Parse the first `size` bytes of a conversation's file, or the whole file if `size` is None.
 
-        Return the parser, and the problem if the file cannot be read, else None.
+        Return the parser, and why the file cannot be read (None if it can be read).
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
@@ -380,7 +380,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether another parser can resume within this turn. All calls of the turn must have results."""
+    """Return whether another parser can resume within this turn; all calls so far must have results."""
     builder = parser.builder
     return (
         bool(builder.turns)

@@ -228,7 +228,7 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
 def _merge_conversation_rows(
     old: _LlmConversationRecord, new: _LlmConversationRecord
 ) -> _LlmConversationRecord:
-    """Merge the rows of one conversation: `old` is from the tables up to llm 0.31, `new` from later ones."""
+    """Merge a conversation's rows: `old` is from llm 0.31 or earlier, `new` from llm 0.32 or later."""
     return _LlmConversationRecord(
         old.id,
         old.name or new.name,

@@ -226,7 +226,7 @@ class OpencodeFormat(ConversationFormat):
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects. A session in a database and in a file counts once."""
+        """Count the sessions of all projects. A session that is both in a database and in a file counts once."""
         ids = {own_id for _, own_id in _list_session_files(None)}
         for path in _list_databases():
             with suppress(WorkspaceError):
@@ -640,7 +640,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Convert the content of an opencode 2 message into parts, as stored by older versions."""
+        """Convert the content of an opencode 2 message into parts in the form that older versions store."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")

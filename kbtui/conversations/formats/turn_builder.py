@@ -91,7 +91,7 @@ class TurnBuilder(ProblemCollector):
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """Call id -> the calls with this id that have no result yet, each after the number of its turn."""
+        """Call id -> the calls with this id that have no result yet, each as a pair of turn number and call."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:

@@ -30,7 +30,7 @@ class CancellableContextManager(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time, and only the newest of the other calls waits. The
+    At most `limit` calls run at the same time. Meanwhile, only the newest further call waits. The
     result is delivered through the message queue of the widget or screen `owner`. `drop` is called
     with each result that is not delivered. The threads are daemons, so quitting never waits for
     them. Each call runs in a context manager that `cancellation` returns. A newer call uses this

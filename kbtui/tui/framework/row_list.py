@@ -96,7 +96,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Replace the rows; the selected row stays selected, at the same line of the screen.
 
         `select` is the key of another row to select instead. `empty` is the text to show if there are
-        no rows; None means the same text as before.
+        no rows; None leaves this text unchanged.
         """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row

@@ -140,9 +140,9 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         This property first applies the keys from the settings. Then it removes the letters that are
-        typed into a focused input. In Textual's reverse order, a command whose default key is a
-        letter would have no key there, even if the settings assign another key to it. A letter from
-        the settings would call a command instead of being typed.
+        typed into a focused input. Textual does these steps in the opposite order. In an input, a
+        command whose default key is a letter would then lose its key, even if the settings assign
+        another one, and a letter from the settings would run its command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

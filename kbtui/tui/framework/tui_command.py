@@ -237,5 +237,5 @@ DIALOG_COMMANDS: tuple[TuiCommand, ...] = (
 
 
 def make_dialog_bindings(scope: str) -> list[BindingType]:
-    """Return the key bindings of the dialogs of a scope."""
+    """Return the key bindings of the dialog commands in a scope."""
     return [*make_textual_bindings(one for one in DIALOG_COMMANDS if one.scope == scope)]

@@ -400,7 +400,7 @@ class DocumentNavigator:
         return _make_subject_document(library, ref, target.view)
 
     def _find_left_off_reference(self) -> str | None:
-        """Return the reference of the last conversation or subject that the user opened, with its turn."""
+        """Return the reference of the subject or conversation that the user read last; it may name a turn."""
         for target in self.history.targets[self.history.at :: -1]:
             if target.ref is not None and target.ref.kind in ("conversation", "subject"):
                 ref = target.ref
@@ -411,7 +411,7 @@ class DocumentNavigator:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Map each subject changed since the last visit to the number of turns that were given an earlier text."""
+        """Map each subject changed since the last visit to the number of turns that received an older text."""
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
@@ -542,7 +542,7 @@ def _name_current_text(texts: GivenAndCurrentText) -> str:
 
 
 def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
-    """Return the document that shows what a conversation changed in files."""
+    """Return the document that shows the file changes made in a conversation."""
     from kbtui.library.turns_touching_files import collect_turn_activities
     from kbtui.refs import make_conversation_ref
     from kbtui.tui.reader.difference_document import build_changes_document

@@ -90,7 +90,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane. If the terminal has room for only one pane, show this one."""
+        """Unfold a pane. If the terminal has room for only one pane, show the unfolded one."""
         if name is None:
             return
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
@@ -223,7 +223,7 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane across the reader from the pane `name`; 0 if no such pane is visible."""
+        """Return the width of the pane on the opposite side of the reader from `name`; 0 if none is visible."""
         opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
         other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
@@ -279,7 +279,7 @@ class PaneLayout:
         self.apply_pane_widths()
 
     def grab_pane_border(self, x: int, y: int) -> bool:
-        """Start to drag the border between panes at the position (`x`, `y`); return whether one is there."""
+        """Start to drag the border between panes at (`x`, `y`); return whether a border is there."""
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for pane in self._screen.query("#library, #results, #citations, #outline"):

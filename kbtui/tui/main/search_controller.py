@@ -96,7 +96,7 @@ class SearchController:
         self._unused = ""
         """The last logged query; "" after the user has opened a hit or left the search.
 
-        In the log, a longer query with this beginning replaces this query.
+        In the log, a longer query that begins with this one replaces it.
         """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
@@ -137,7 +137,7 @@ class SearchController:
     # entering and leaving
 
     def focus_search_input(self, all_projects: bool | None = None) -> None:
-        """Focus the search input. `all_projects` says where to search; None keeps the current choice."""
+        """Focus the search input. `all_projects` says whether to search all projects; None changes nothing."""
         screen = self._main.screen
         if all_projects is not None and all_projects != self.searches_all_projects:
             self.searches_all_projects = all_projects

@@ -533,7 +533,7 @@ class ConversationExport(NamedTuple):
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> ConversationExport:
-    """Return the export that a form describes.
+    """Return the export of a conversation; `values` are those of the export form.
 
     Raises `KbtuiError` if the path is invalid.
     """

@@ -379,7 +379,7 @@ class KeyHintLine(StyledWidget):
         return format_command_hints(commands, width, self.offers)
 
     def _get_state_of_command(self, command_id: str) -> str:
-        """Return the next or the current state of something that a command switches; "" for other commands."""
+        """Return the next view or the current search mode, if the command switches it; otherwise ""."""
         states = {
             "reader.view": VIEW_NAMES.get(self.next_view, self.next_view),
             "results.mode": self.search_mode,

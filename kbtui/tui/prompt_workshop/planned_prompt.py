@@ -258,7 +258,7 @@ def find_subject_or_topic_state(
 class PlannedPrompt:
     """The prompt with and without the user's unwritten changes. It is immutable, because several threads use it.
 
-    * `written` is the knowledge as the files define it; `knowledge` is the same with the changes.
+    * `written` is the knowledge as the files define it; `knowledge` also includes the changes.
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
     * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost`
       is the size of the section without the changes.

@@ -350,7 +350,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again, and remove the unwritten marks that `kb.toml` now contains (`written`)."""
+        """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:

@@ -204,7 +204,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return the first problem of the patterns: one is too long, matches nothing, or has an unclosed `[`."""
+    """Return the first problem of the patterns, such as a pattern that matches nothing; None if all are good."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text

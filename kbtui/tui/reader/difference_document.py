@@ -261,7 +261,7 @@ def _iterate_paragraph_blocks(
 ) -> Iterator[ReaderBlock]:
     """Yield blocks for changed paragraphs and their neighbours.
 
-    A line that says how many paragraphs are left out replaces each run of other paragraphs.
+    Each run of other paragraphs is replaced by a line that says how many are left out.
     """
     changed = [index for index, one in enumerate(compared) if one.is_changed]
     shown = {

@@ -182,7 +182,7 @@ def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | Non
 def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
     """Return the Markdown of the paragraph, list, table or code block that contains line `source_line`.
 
-    If the line is in no such element, return the whole text of `block`.
+    If none of these contains the line, return the whole text of `block`.
     """
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextRangeBlock) or not source_line or not block.first_line:

@@ -78,7 +78,7 @@ def split_markdown_into_sections(
 ) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
 
-    Blank lines inside fenced code and short lists do not split the text. A block that is too long
+    Blank lines inside fenced code or a short list do not split the text. A block that is too long
     for one section is split into several. If the block is fenced code, `code` is true for each of
     these sections.
     """
@@ -226,7 +226,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Return the widths of the columns. The widest columns are made narrower until the table fits into `width`."""
+    """Return the `wanted` column widths, the widest ones reduced until the table fits into `width`."""
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)

@@ -325,7 +325,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
-    """Return blocks for a message, and for a table below it with `where` and `hint`, unless both are empty."""
+    """Return blocks for the message `said` and, if `where` or `hint` has a text, for a table of them."""
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]

@@ -36,7 +36,7 @@ MANY_BLOCKS = 4_000
 
 
 CHANGES_VIEWS = ("changes", "by-file")
-"""The views of what a conversation changed in files: in the order of its calls, and file by file."""
+"""The views of the file changes made in a conversation: in the order of its calls, and file by file."""
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
-    """If this is the page about a document that cannot be read, the reason why it cannot be read."""
+    """Why the requested document cannot be read, if this page is shown in its place; otherwise ""."""
     loss: str = ""
     """The reason why the document can no longer be read. The text that was last read is shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
@@ -477,7 +477,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:
-    """Return the total that the agent states or, without a total, the sum of the numbers that it states."""
+    """Return the agent's total number of tokens or, if there is none, the sum of the agent's other counts."""
     if usage.total_tokens is not None:
         return usage.total_tokens
     counts = (

@@ -201,7 +201,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version, and stay at the position.
+        """Replace the document with its new version, and stay at the current position.
 
         If the user is at the end of the document, the view follows the new text.
         """

@@ -51,5 +51,5 @@ class JpFormat(ConversationFormat):
 
 
 def _make_jp_command(info: ConversationInfo, *words: str) -> AgentCommand | None:
-    """Return a command of JP, or None for an archived conversation, which JP does not find."""
+    """Return the command `jp` with the arguments `words`; None if JP has archived the conversation."""
     return None if info.archived else AgentCommand(("jp", *words), None)

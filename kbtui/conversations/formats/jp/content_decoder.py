@@ -1,4 +1,4 @@
-"""Decodes the contents of events: base64, blocks of typed content, and blobs, which are in other files."""
+"""Decodes the contents of events: base64, blocks of typed content, and blobs (separate files)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class UnreadableBlob(Exception):
 class BlobStore:
     """Reads the blobs to which one conversation refers.
 
-    A blob's name is the SHA-256 of its content. The `directories` are searched for it in this order.
+    A blob's name is the SHA-256 of its content. To find the blob, the `directories` are searched in order.
     """
 
     def __init__(self, directories: Sequence[str] = ()) -> None:

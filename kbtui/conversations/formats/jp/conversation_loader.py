@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all of them, a part, or only facts for lists."""
+"""Reads the events of one conversation: all of them, those of some turns, or only facts for lists."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _make_conversation(
 
 
 def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
-    """Apply the conversation's base configuration to `config`. Return the problems of its file."""
+    """Apply the conversation's base configuration to `config`. Return the problems of that configuration's file."""
     if info.base_config_path is None:
         return []
     problems: list[str] = []

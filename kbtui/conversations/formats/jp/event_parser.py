@@ -516,7 +516,7 @@ def _describe_unanswered_inquiry(element: _Element) -> str | None:
 
 
 def _get_participant(element: _Element) -> str | None:
-    """Return the name of the assistant that answered, if there are several (JP's draft D58), else None."""
+    """Return the name of the assistant that answered; None if there is only one assistant (JP's draft D58)."""
     participant = get_text_or_none(element.get("participant"))
     return None if participant == "assistant" else participant
 

@@ -78,8 +78,8 @@ class JpStoredConversation:
 
     For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
     archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
-    `blob_directories` has the path of the user-local directory of blobs (key true), and the path of the
-    workspace's (key false).
+    `blob_directories` maps True to the path of the user-local directory of blobs, and False to the path of
+    the directory of blobs in the workspace.
     """
 
     id: str
@@ -109,7 +109,7 @@ class JpStoredConversation:
 
     @property
     def presence(self) -> Presence:
-        """Whether the conversation is in the workspace, in JP's user-local directory, or in both."""
+        """Where the conversation is stored: in the workspace, in JP's user-local directory, or in both."""
         roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
@@ -195,7 +195,7 @@ class JpStoredConversation:
 def _read_metadata(copy: ConversationDirectoryCopy) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a copy, and a phrase for each problem.
 
-    If the metadata cannot be read, it is empty.
+    If the metadata cannot be read, the first value is empty.
     """
     from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
 
@@ -387,8 +387,8 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 def _find_nested_conversations(path: str) -> list[str]:
     """Return the paths of the child conversations in the directory of their parent.
 
-    Later versions of JP store them in the subdirectory `conversations` (RFD 046), or directly in the
-    parent's directory.
+    JP may store the children in the subdirectory `conversations` (RFD 046), or directly in the parent's
+    directory.
     """
     names = _list_real_subdirectories(path)
     found = [f"{path}/{name}" for name in names]
