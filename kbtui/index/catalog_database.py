@@ -13,7 +13,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
-from marshal import dumps as dump_row
+from marshal import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -185,7 +185,7 @@ def _make_sql_placeholders(values: Collection[object]) -> str:
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     """Return the sum of the CRCs of rows. The values must have the types that SQLite returns."""
     # Use marshal's version 0, because later versions can encode equal rows differently.
-    return sum([crc32(dump_row(row, 0)) for row in rows])
+    return sum([crc32(dumps(row, 0)) for row in rows])
 
 
 def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
