@@ -156,7 +156,7 @@ def test_info_of_a_turn_says_that_it_is_about_the_whole_conversation(
         assert kbtui("info", ref) == 0
         out, err = capsys.readouterr()
         assert "turns                2\n" in out
-        assert f"about the whole conversation, not about {ref} alone" in err
+        assert f"about the whole conversation, not only about {ref}" in err
 
 
 def test_read_says_that_there_are_no_events_of_the_kinds(

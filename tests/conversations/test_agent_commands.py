@@ -93,7 +93,7 @@ def test_an_archived_jp_conversation_says_how_to_restore_it(builder: Builder) ->
     [
         ("0199812e-1", "/a\x1bb", "that a terminal does not show"),
         ("0199812e-1", "a/b", "not an absolute path"),
-        ("--help", "/a", "could be read as an option"),
+        ("--help", "/a", "could be mistaken for an option"),
     ],
 )
 def test_a_command_that_is_not_offered_says_why(

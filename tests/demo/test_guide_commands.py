@@ -33,12 +33,20 @@ NOT_RUN = {
     "kbtui data export -": "prints the data of this machine",
     "kbtui data import laptop.jsonl --map /home/me/website=.": "the file has no such workspace",
     "kbtui workspaces forget '~/old/project'": "the list has no such workspace",
+    "kbtui publish s3://team-kb/main": "needs object storage",
+    "kbtui publish s3://team-kb/main --dry-run": "needs object storage",
+    "kbtui -w s3://team-kb/main": "needs object storage",
+    "kbtui -w s3://team-kb/main search rollback": "needs object storage",
     "kbtui tools install": "asks a person",
     "kbtui tools uninstall": "removes what the one above made",
 }
 """Commands that ask the user or open the TUI, with the reason why they are not run."""
 EXIT_CODES = {
     "kbtui entries --status error,pending --json": 1,  # the demo has none
+    # The demo subscribes to no library.
+    "kbtui library": 1,
+    "kbtui library pull": 1,
+    "kbtui library forget": 1,
     "kbtui tools install --check": 1,  # none are installed in the demo
     # The demo has only conversations of JP, which cannot be kept.
     "kbtui keep claude-258c7280": 1,

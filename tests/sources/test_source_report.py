@@ -78,7 +78,7 @@ def test_the_command_prints_each_number_and_each_reason(
     lines = done.stderr.splitlines()
     [skipped] = [line for line in lines if "404" in line]
     assert all(site.url(path) in skipped for path in ("/dead", "/gone", "/goes"))
-    assert any("edited.md" in line and "left alone" in line for line in lines)
+    assert any("edited.md" in line and "you have edited it" in line for line in lines)
     [told] = json.loads(command(project, "run", "docs", "--json").stdout)
     assert (told["skipped"], told["unchanged"]) == (3, 4)
     assert {"what": site.url("/dead"), "reason": "the server answered 404"} in told["skips"]

@@ -115,7 +115,7 @@ async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_roo
     async with running(builder.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
-        assert "compacted for the model: turns 2–3, replaced by a summary" in tui.text
+        assert "compacted for the model: turns 2–3, replaced" in tui.text
         tui.main.reader_pane.go_to_turn_or_line_number("4")
         assert viewport.current_styled_line is not None
         line = viewport.current_styled_line.plain

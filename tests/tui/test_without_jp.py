@@ -44,7 +44,8 @@ async def test_without_agents_the_home_page_names_the_setting(repository: Path) 
     async with running(repository, size=(100, 50)) as tui:
         await tui.until("No conversations yet")
         assert "kbtui shows the topics that you declare." in tui.text
-        assert "`agents` in the table [conversations]" in tui.text
+        assert "`agents` in the" in tui.text
+        assert "table [conversations] of" in tui.text
 
 
 async def test_a_first_topic_is_written_into_a_directory_made_for_it(repository: Path) -> None:
