@@ -31,6 +31,8 @@ def declare_publish_command_arguments(parser: ArgumentParser) -> None:
     text = "list exactly what would leave this machine, and write nothing"
     add("--dry-run", action="store_true", help=text)
     add("--no-vectors", action="store_true", help="do not embed anything, and send no vectors")
+    text = "verify the checksums of all parts in the store first, and replace damaged ones"
+    add("--verify", action="store_true", help=text)
     text = "print a new pair of keys for signing, and publish nothing"
     add("--new-key", action="store_true", help=text)
     add("--json", action="store_true", help="print one JSON document")
@@ -81,6 +83,7 @@ def run_publish_command(args: Namespace) -> int:
                 public_key=library.library.key,
                 grace_seconds=library.publish.grace_hours * 3600,
                 has_table=library.publish.vector_table,
+                verifies_all=args.verify,
                 on_progress=lambda done, total: progress.show_progress(
                     f"embedding {done:,} of {total:,}"
                 ),
@@ -147,14 +150,22 @@ def _format_dry_run(result: LibraryPublishResult) -> str:
             result.entries.hidden, "hidden or disabled subject", "hidden or disabled subjects"
         )
         lines.append(f"{subjects} would not be published\n")
+    if result.damaged:
+        lines.append(
+            f"{format_counted_noun(result.damaged, 'damaged or missing part')} would be replaced\n"
+        )
     for id_, count in result.entries.masked.items():
         lines.append(f"{id_}: {format_counted_noun(count, 'secret')} would be masked\n")
     return "".join(lines)
 
 
 def _format_publish_result(result: LibraryPublishResult) -> str:
+    repaired = ""
+    if result.damaged:
+        parts = format_counted_noun(result.damaged, "damaged or missing part")
+        repaired = f"replaced {parts}\n"
     if result.is_unchanged:
-        return f"nothing has changed since version {result.version}\n"
+        return f"{repaired}nothing has changed since version {result.version}\n"
     changes = ", ".join(
         f"{len(keys):,} {word}"
         for keys, word in (
@@ -164,7 +175,7 @@ def _format_publish_result(result: LibraryPublishResult) -> str:
         )
     )
     return (
-        f"version {result.version}: {len(result.entries.texts):,} entries ({changes}), "
+        f"{repaired}version {result.version}: {len(result.entries.texts):,} entries ({changes}), "
         f"{result.vectors:,} new vectors; sent {result.sent_bytes:,} bytes in "
         f"{format_counted_noun(result.sent_parts, 'part')}\n"
     )
@@ -188,6 +199,7 @@ def _make_publish_json(result: LibraryPublishResult, is_dry_run: bool) -> dict[s
         "sent_parts": result.sent_parts,
         "sent_bytes": result.sent_bytes,
         "deleted_parts": result.deleted,
+        "damaged_parts": result.damaged,
     }
 
 

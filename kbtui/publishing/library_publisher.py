@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import EmbeddingModelSource
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
+    from kbtui.publishing.library_store import ListedStoreObject
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.workspace import Workspace
 
@@ -66,6 +67,8 @@ SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
 """Parts with fewer than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind."""
 MIN_LIVE_SHARE = 0.5
 """A part is replaced if less than this share of it is still needed."""
+VERIFIED_PART_BYTES = 256 << 10
+"""Parts up to this size are read whole and verified by every publish; of larger ones, only the table of contents."""
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
 """How many rows are added to the table of vectors in one write."""
@@ -135,12 +138,18 @@ class TextEmbedder:
 
 @dataclass
 class PublishedLibraryState:
-    """The current state of a library: its manifest, the manifest's tag, and the tables of contents of its parts."""
+    """The current state of a library: its manifest, the manifest's tag, and the tables of contents of its parts.
+
+    `damaged` has the names of the parts that the manifest lists, but that are missing or damaged.
+    `stored` maps the names of all parts in the store to their entries in the listing.
+    """
 
     manifest: LibraryManifest | None = None
     tag: str | None = None
     texts: dict[str, TextPartContents] = field(default_factory=dict)
     vectors: dict[str, VectorPartContents] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    stored: dict[str, ListedStoreObject] = field(default_factory=dict)
 
 
 @dataclass
@@ -150,7 +159,8 @@ class LibraryPublishResult:
     `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
     of which the model has computed `computed`. `sent_bytes` is the size of the sent parts and the
     manifest, and `sent_parts` is the number of sent parts; both are 0 for a dry run. `deleted` is
-    the number of deleted parts. `version` is the number of the published version, or of the current
+    the number of deleted parts, and `damaged` that of the missing or damaged parts that were, or would
+    be, replaced. `version` is the number of the published version, or of the current
     one if nothing has changed.
     """
 
@@ -163,19 +173,35 @@ class LibraryPublishResult:
     sent_parts: int = 0
     sent_bytes: int = 0
     deleted: int = 0
+    damaged: int = 0
     version: int = 0
     is_unchanged: bool = False
 
 
-def read_published_state(store: LibraryStore, key: str = "") -> PublishedLibraryState:
-    """Read the manifest of a library, and the tables of contents of its parts."""
+def read_published_state(
+    store: LibraryStore, key: str = "", *, verifies_all: bool = False
+) -> PublishedLibraryState:
+    """Read the manifest of a library, and the tables of contents of its parts.
+
+    If `verifies_all` is true, large parts are read whole, too, and their checksums are verified.
+    """
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
+    stored = {one.name.rpartition("/")[2]: one for one in store.list_parts(PARTS_PREFIX)}
     if found is None:
-        return PublishedLibraryState()
+        return PublishedLibraryState(stored=stored)
     manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
-    state = PublishedLibraryState(manifest, found.tag)
+    state = PublishedLibraryState(manifest, found.tag, stored=stored)
     for part in manifest.parts:
-        contents = read_part_contents(store, part)
+        if part.name not in stored or stored[part.name].size != part.size:
+            state.damaged.add(part.name)
+            continue
+        try:
+            contents = read_part_contents(
+                store, part, verifies_all=verifies_all or part.size <= VERIFIED_PART_BYTES
+            )
+        except DamagedLibraryPart:
+            state.damaged.add(part.name)
+            continue
         if isinstance(contents, TextPartContents):
             state.texts[part.name] = contents
         else:
@@ -184,10 +210,14 @@ def read_published_state(store: LibraryStore, key: str = "") -> PublishedLibrary
 
 
 def read_part_contents(
-    store: LibraryStore, part: LibraryPartReference
+    store: LibraryStore, part: LibraryPartReference, *, verifies_all: bool
 ) -> TextPartContents | VectorPartContents:
-    """Read and verify the table of contents of a part. Raises `DamagedLibraryPart`."""
-    data = store.read_range(part.path, part.contents_bytes)
+    """Read and verify the table of contents of a part, or the whole part. Raises `DamagedLibraryPart`."""
+    data: bytes | None
+    if verifies_all:
+        data = read_whole_part(store, part)[: part.contents_bytes]
+    else:
+        data = store.read_range(part.path, part.contents_bytes)
     if data is None:
         raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_contents(data, part):
@@ -226,19 +256,19 @@ class LibraryPublisher:
         public_key: str = "",
         grace_seconds: float = 86_400.0,
         has_table: bool = False,
+        verifies_all: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Prepare to publish. If `embedder` is None, no vectors are sent, and the published vectors stay.
 
-        If `has_table` is true, the vectors of passages are also written into a table of LanceDB.
+        If `has_table` is true, the vectors of passages are also written into a table of LanceDB. If
+        `verifies_all` is true, the checksums of all parts in the store are verified first.
         """
         self._has_table = has_table
         self._workspace, self._store, self._entries = workspace, store, entries
         self._embedder, self._private_key = embedder, private_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
-        self._state = read_published_state(store, public_key)
-        self._sent: list[LibraryPartReference] = []
-        self._in_store: set[str] | None = None
+        self._state = read_published_state(store, public_key, verifies_all=verifies_all)
         self.result = self._compare_entries()
 
     @property
@@ -258,6 +288,7 @@ class LibraryPublisher:
             ),
             sorted(published.keys() - ours.keys()),
             vectors=len(self._find_missing_vectors()),
+            damaged=len(self._state.damaged),
         )
         if self._state.manifest is not None:
             result.version = self._state.manifest.number
@@ -288,6 +319,7 @@ class LibraryPublisher:
         """Send what the library lacks, replace the manifest, and delete what is no longer needed."""
         now = self._store.check_conditional_put()
         vector_parts = self._update_vector_parts()
+        self.result.damaged = len(self._state.damaged)
         text_parts = self._update_text_parts()
         parts = [*text_parts, *vector_parts]
         manifest = replace(self._make_manifest(parts, now), table=self._update_vector_table())
@@ -313,31 +345,29 @@ class LibraryPublisher:
         for part in self._list_old_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
-        def has_enough_live_text(part: LibraryPartReference) -> bool:
-            entries = self._state.texts[part.name].entries
-            total = sum(entry.length for entry in entries)
+        def is_part_kept(part: LibraryPartReference) -> bool:
+            contents = self._state.texts[part.name]
+            # What is no longer published must leave the store, also if most of the part is still needed.
+            names = {entry.key for entry in contents.entries}.union(contents.removed)
+            if not names <= current.keys():
+                return False
+            total = sum(entry.length for entry in contents.entries)
             live = sum(
                 entry.length
-                for entry in entries
+                for entry in contents.entries
                 if current.get(entry.key) == entry.checksum and last[entry.key] == part.name
             )
             return not total or live / total >= MIN_LIVE_SHARE
 
-        kept = self._drop_small_parts(
-            [p for p in self._list_old_parts("texts") if has_enough_live_text(p)]
-        )
+        kept = self._drop_small_parts([p for p in self._list_old_parts("texts") if is_part_kept(p)])
         have = self._resolve_text_checksums(kept)
-        removed = have.keys() - current.keys()
         lacking = [
             text
             for key, text in sorted(self._entries.texts.items())
             if have.get(key) != text.checksum
         ]
         for texts in _split_by_size(lacking):
-            kept.append(self._send_part(encode_text_part(texts, removed), "texts"))
-            removed = set()
-        if removed:
-            kept.append(self._send_part(encode_text_part([], removed), "texts"))
+            kept.append(self._send_part(encode_text_part(texts, []), "texts"))
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
@@ -363,7 +393,11 @@ class LibraryPublisher:
                 contents = self._state.vectors[part.name]
                 if not any(map(needed.__contains__, contents.hashes)):
                     continue
-                data = read_whole_part(self._store, part)
+                try:
+                    data = read_whole_part(self._store, part)
+                except DamagedLibraryPart:
+                    self._state.damaged.add(part.name)
+                    continue
                 rows = read_vectors(data, part.contents_bytes, contents)
                 held |= {
                     key: np.frombuffer(row, "<f2")
@@ -444,7 +478,9 @@ class LibraryPublisher:
         return PublishedVectorTable(store.version, dimension)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
-        return [part for part in self._old_parts if part.kind == kind]
+        """Return the parts of one kind that are neither missing nor damaged."""
+        damaged = self._state.damaged
+        return [p for p in self._old_parts if p.kind == kind and p.name not in damaged]
 
     @staticmethod
     def _drop_small_parts(parts: list[LibraryPartReference]) -> list[LibraryPartReference]:
@@ -457,10 +493,7 @@ class LibraryPublisher:
         reference = LibraryPartReference(
             part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
         )
-        if self._in_store is None:
-            listed = self._store.list_parts(PARTS_PREFIX)
-            self._in_store = {found.name.rpartition("/")[2] for found in listed}
-        if part.name not in self._in_store:
+        if part.name not in self._state.stored.keys() - self._state.damaged:
             self._store.write_part(reference.path, part.data)
             self.result.sent_parts += 1
             self.result.sent_bytes += len(part.data)
@@ -506,8 +539,8 @@ class LibraryPublisher:
         limit = now - self._grace_seconds
         gone = [
             part.name
-            for part in self._store.list_parts(PARTS_PREFIX)
-            if (name := part.name.rpartition("/")[2]) not in named
+            for name, part in self._state.stored.items()
+            if name not in named
             and part.modified < limit
             and manifest.retired.get(name, 0.0) < limit
         ]

@@ -146,16 +146,22 @@ def test_an_update_sends_and_fetches_only_what_changed(tmp_path: Path) -> None:
     assert publish(ours, uri).is_unchanged
     assert pull(reader).is_unchanged
     ours.subject("notes/note7.md", "Service 7 was replaced.\n")
-    (ours.root / "docs/notes/note8.md").unlink()
-    (ours.root / "docs/notes/note9.md").rename(ours.root / "docs/notes/moved.md")
+    ours.subject("notes/fresh.md", "A new service.\n")
     second = publish(ours, uri)
-    assert [key[2] for key in second.new] == ["moved.md"]
+    assert [key[2] for key in second.new] == ["fresh.md"]
     assert [key[2] for key in second.changed] == ["note7.md"]
-    assert [key[2] for key in second.removed] == ["note8.md", "note9.md"]
     assert second.sent_bytes < first.sent_bytes / 4
     pulled = pull(reader)
-    assert (pulled.entries, pulled.removed) == (2, 2)
+    assert (pulled.entries, pulled.removed) == (2, 0)
     assert pulled.fetched_bytes < first.sent_bytes / 3
+    (ours.root / "docs/notes/note8.md").unlink()
+    (ours.root / "docs/notes/note9.md").rename(ours.root / "docs/notes/moved.md")
+    third = publish(ours, uri)
+    assert [key[2] for key in third.new] == ["moved.md"]
+    assert [key[2] for key in third.removed] == ["note8.md", "note9.md"]
+    assert third.sent_bytes < first.sent_bytes, "vectors are not sent again"
+    pulled = pull(reader)
+    assert (pulled.entries, pulled.removed) == (1, 2)
     files = {path.name: path.read_text() for path in (ours.root / "docs/notes").iterdir()}
     assert mirrored_files(uri) == {f"notes/{name}": text for name, text in files.items()}
     # Many small publishes are joined, and still nothing is lost.
@@ -378,3 +384,75 @@ def test_dry_run_lists_what_would_leave_and_writes_nothing(
     (ours.root / ".jp/kb-library.toml").write_text("[publish]\ntopic = 1\n")
     assert main(["-w", str(ours.root), "publish", str(share)]) == 2
     assert "did you mean 'topics'" in capfd.readouterr().err
+
+
+def test_removed_text_leaves_the_store_after_the_grace_period(tmp_path: Path) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=6)
+    ours.subject("notes/gone.md", "the deleted words\n")
+    ours.subject("notes/off.md", "the disabled words\n")
+    ours.subject("notes/leak.md", "the leaking words\n")
+    publish(ours, str(uri))
+    (ours.root / "docs/notes/gone.md").unlink()
+    ours.topics(notes={"title": "Notes", "disabled": ["off"]})
+    ours.subject("notes/leak.md", f"the leaking words {TOKEN}\n")
+    assert len(publish(ours, str(uri)).removed) == 3
+    assert b"the deleted words" in read_all_texts(uri), "readers may still fetch the old version"
+    publish(ours, str(uri), grace_seconds=-10.0)
+    texts = read_all_texts(uri)
+    assert texts.count(b"The plan of service") == 6
+    for words in (b"deleted words", b"disabled words", b"leaking words", b"gone.md"):
+        assert words not in texts
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(uri))
+    pull(reader)
+    assert len(mirrored_files(str(uri))) == 6
+
+
+def read_all_texts(uri: Path) -> bytes:
+    return b"".join(zlib_texts(path) for path in (uri / "parts").iterdir())
+
+
+def test_publishing_again_repairs_missing_and_damaged_parts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours")
+    publish(ours, str(uri))
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(uri))
+    command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors"]
+    for part in sorted((uri / "parts").iterdir()):
+        good = part.read_bytes()
+        for bad in (None, good[:-1] + bytes([good[-1] ^ 1]), good[:-1], b"x" * len(good)):
+            if bad is None:
+                part.unlink()
+            else:
+                part.write_bytes(bad)
+            assert main([*command, "--dry-run"]) == 0
+            assert "1 damaged or missing part would be replaced" in capfd.readouterr().out
+            assert publish(ours, str(uri)).damaged == 1
+            assert part.read_bytes() == good
+            assert publish(ours, str(uri)).damaged == 0
+    pull(reader)
+    assert len(mirrored_files(str(uri))) == 3
+    texts = next(path for path in (uri / "parts").iterdir() if zlib_texts(path))
+    texts.unlink()
+    assert main(command) == 0
+    assert "replaced 1 damaged or missing part" in capfd.readouterr().out
+
+
+def test_verify_finds_damage_in_large_parts(tmp_path: Path) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=1)
+    ours.subject("notes/large.md", "".join(f"{os.urandom(30).hex()}\n\n" for _ in range(12_000)))
+    command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors"]
+    assert main(command) == 0
+    (part,) = (uri / "parts").iterdir()
+    good = part.read_bytes()
+    part.write_bytes(good[:-1])
+    assert main(command) == 0
+    assert part.read_bytes() == good, "every publish compares the sizes"
+    part.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert main([*command, "--verify"]) == 0
+    assert part.read_bytes() == good
