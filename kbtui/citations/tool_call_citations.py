@@ -322,6 +322,22 @@ def extract_citations(
                     )
 
 
+def list_subjects_given_by_event(
+    conversation: Conversation, event: ConversationEvent, targets: CitationTargetLookup
+) -> list[str]:
+    """Return the references of the subjects whose text is in the result of a call, or in an event with added files."""
+    from kbtui.conversations.conversation_repository import get_conversation_format
+
+    directory = conversation.info.working_directory
+    paths = get_conversation_format(conversation.info).list_files_added_to_chat(event)
+    found = (
+        *_find_cited_files(map(FileRead, paths), directory, targets),
+        *_find_targets_cited_by_event(event, directory, targets),
+    )
+    # The target of a hit is a passage only if its subject no longer exists.
+    return list(dict.fromkeys(one.target for one in found if one.kind == "subject"))
+
+
 def _get_form_of_given_text(target: _CitationTargetFields) -> str:
     """Return a key that distinguishes the citations of one target in a turn; "" if only one can count."""
     if target.given is None or target.chunk is not None:

@@ -156,6 +156,9 @@ def _format_dry_run(result: LibraryPublishResult) -> str:
         )
     for id_, count in result.entries.masked.items():
         lines.append(f"{id_}: {format_counted_noun(count, 'secret')} would be masked\n")
+    for id_, reasons in result.entries.withheld.items():
+        reason = sanitize_to_one_line("; ".join(reasons))
+        lines.append(f"{id_}: results of calls would be left out: {reason}\n")
     return "".join(lines)
 
 
@@ -193,6 +196,7 @@ def _make_publish_json(result: LibraryPublishResult, is_dry_run: bool) -> dict[s
         "removed": list(map(_format_key, result.removed)),
         "left_out": [one._asdict() for one in result.entries.left_out],
         "masked": result.entries.masked,
+        "withheld": result.entries.withheld,
         "hidden": result.entries.hidden,
         "vectors": result.vectors,
         "computed_vectors": result.computed,

@@ -2,17 +2,24 @@
 
 The table `[publish]` names topics and conversations. The conversations may be published, and so may
 the subjects of the topics, except hidden and disabled subjects. Subjects with secrets are left out,
-because subjects are published unchanged. In conversations, secrets are masked.
+because subjects are published unchanged. In conversations, secrets are masked, and so are the
+results of calls that gave the text of a subject that is hidden, disabled or in another topic.
 """
 
 from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.citations.shared_conversation import prepare_shared_conversation
+from kbtui.citations.tool_call_citations import (
+    CitationTargetLookup,
+    list_subjects_given_by_event,
+)
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.published import (
@@ -20,9 +27,10 @@ from kbtui.conversations.formats.published import (
     encode_published_conversation,
     is_published_conversation,
 )
+from kbtui.conversations.project_directories import list_project_directories
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
-from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text
+from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text, make_subject_id
 from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_files import read_subject_text
@@ -39,11 +47,15 @@ from kbtui.secret_detection import find_secrets
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
     from kbtui.index.entries_and_chunks import Chunk
+    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
     from kbtui.workspace.library_settings import PublishSettings
+
+MIN_RECOGNIZED_TEXT = 40
+"""Shorter texts of subjects are not looked for in the results of calls: they could be there by chance."""
 
 LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
@@ -61,7 +73,8 @@ class PublishableEntries:
     """What may be published.
 
     `texts` maps keys to entries, and `embedded` maps hashes to the texts to embed. `masked` maps the
-    ids of conversations to the number of their masked secrets. `hidden` counts the hidden and
+    ids of conversations to the number of their masked secrets. `withheld` maps the ids of
+    conversations to the reasons why results of calls were left out of them. `hidden` counts the hidden and
     disabled subjects of published topics, which are not published.
     """
 
@@ -70,6 +83,7 @@ class PublishableEntries:
     embedded: dict[bytes, str] = field(default_factory=dict)
     left_out: list[UnpublishedEntry] = field(default_factory=list)
     masked: dict[str, int] = field(default_factory=dict)
+    withheld: dict[str, list[str]] = field(default_factory=dict)
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
@@ -118,9 +132,76 @@ def collect_publishable_entries(
                 found.hidden += 1
             else:
                 _add_subject(found, subject)
+    given = _UnpublishedTextFinder(workspace, knowledge, {topic.id for topic in found.topics})
     for info in _select_conversations(workspace, publish):
-        _add_conversation(found, info, settings)
+        _add_conversation(found, info, settings, given)
     return found
+
+
+class _UnpublishedTextFinder:
+    """Finds the results of calls with the text of a subject that must not be published."""
+
+    def __init__(self, workspace: Workspace, knowledge: KnowledgeBase, topics: set[str]) -> None:
+        self._knowledge, self._topics = knowledge, topics
+        directories = list_project_directories(workspace)
+        self._targets = CitationTargetLookup(knowledge, {}, make_subject_id, directories)
+
+    @cached_property
+    def _unpublished_texts(self) -> dict[str, str]:
+        """Reference -> text, for the subjects that must not be published."""
+        found = {}
+        for topic in self._knowledge.topics:
+            for subject in self._targets.list_subjects(topic):
+                if self._explain_absence(subject.ref):
+                    with suppress(KbtuiError):
+                        text = read_subject_text(subject).strip()
+                        if len(text) >= MIN_RECOGNIZED_TEXT:
+                            found[subject.ref] = text
+        return found
+
+    def _explain_absence(self, ref: str) -> str | None:
+        """Return why a subject must not be published, such as `a/b is disabled`; None if it may be, or does not exist."""
+        topic, _, slug = ref.partition("/")
+        subject = self._knowledge.find_subject(topic, slug)
+        if subject is None or subject.is_published:
+            return None
+        if subject.hidden:
+            # The names of hidden subjects are not published either.
+            return "a subject is hidden"
+        if subject.disabled:
+            return f"{ref} is disabled"
+        return None if topic in self._topics else f"{ref} is not published"
+
+    def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
+        """Map the positions of events (turn, event) to the reasons why their text must be left out."""
+        places = {
+            id(event): (turn_at, at)
+            for turn_at, turn in enumerate(conversation.turns)
+            for at, event in enumerate(turn.events)
+        }
+        found: dict[tuple[int, int], str] = {}
+        for turn in conversation.turns:
+            for event in turn.events:
+                holder = event.result if event.kind == "tool_call_request" else event
+                if holder is None or id(holder) not in places:
+                    continue
+                refs = list_subjects_given_by_event(conversation, event, self._targets)
+                if event.kind == "tool_call_request":
+                    # Results whose call does not name the subject, such as those of shell commands.
+                    refs += [
+                        ref for ref, text in self._unpublished_texts.items() if text in holder.text
+                    ]
+                reasons = filter(None, map(self._explain_absence, dict.fromkeys(refs)))
+                if text := "; ".join(dict.fromkeys(reasons)):
+                    found[places[id(holder)]] = text
+        return found
+
+
+def _leave_out_text(event: ConversationEvent, reason: str) -> ConversationEvent:
+    text = f"[left out: {reason}]"
+    return replace(
+        event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
+    )
 
 
 def _describe_secrets(text: str) -> str:
@@ -178,7 +259,10 @@ def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
 
 
 def _add_conversation(
-    found: PublishableEntries, info: ConversationInfo, settings: Settings
+    found: PublishableEntries,
+    info: ConversationInfo,
+    settings: Settings,
+    given: _UnpublishedTextFinder,
 ) -> None:
     original = load_conversation(info)
     if info.problem or original.problems:
@@ -190,6 +274,10 @@ def _add_conversation(
     # The masked events are in `turns`; the conversation itself still has the original ones.
     masked = shared.conversation
     masked.turns = shared.turns
+    withheld = given.find_unpublished_texts(original)
+    for (turn_at, at), reason in withheld.items():
+        events = masked.turns[turn_at].events
+        events[at] = _leave_out_text(events[at], reason)
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:
         detail = f"it is larger than {MAX_FILE_BYTES:,} bytes"
@@ -205,6 +293,8 @@ def _add_conversation(
         counts[secret.kind] += secret.times
     if counts:
         found.masked[info.id] = counts.total()
+    if withheld:
+        found.withheld[info.id] = list(dict.fromkeys(withheld.values()))
     entry = CatalogEntry(
         info.id,
         "conversation",

@@ -456,3 +456,46 @@ def test_verify_finds_damage_in_large_parts(tmp_path: Path) -> None:
     part.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     assert main([*command, "--verify"]) == 0
     assert part.read_bytes() == good
+
+
+def test_published_conversations_do_not_have_the_text_of_unpublished_subjects(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=1)
+    ours.topics(
+        notes={"disabled": ["off"]},
+        other={"title": "Other"},
+        closed={"title": "C", "enable": False},
+    )
+    texts = {
+        ref: f"# Title\n\nThe words of {ref} are for a few people only.\n"
+        for ref in ("notes/off", "notes/.hidden", "other/one", "closed/two")
+    }
+    for ref, text in texts.items():
+        ours.subject(f"{ref}.md", text)
+    calls = [
+        part
+        for number, (ref, text) in enumerate(texts.items())
+        for part in (
+            *called(f"a{number}", "learn", text, topic=ref.partition("/")[0], subjects=[ref.partition("/")[2]]),
+            *called(f"b{number}", "fs_read", text, path=f"docs/{ref}.md"),
+            *called(f"c{number}", "shell", f"$ cat x\n{text}", command="cat x"),
+        )
+    ]  # fmt: skip
+    own = called("d", "learn", "The plan of service 0.", topic="notes", subjects=["note0"])
+    ours.conversation(1, [[asked("Tell me."), *calls, *own, said("Done.")]], title="Told")
+    (ours.root / ".jp/kb-library.toml").write_text(
+        '[publish]\nconversations = ["*"]\ntopics = ["notes", "closed"]\n'
+    )
+    result = publish(ours, str(uri))
+    assert len(result.new) == 2
+    published = read_all_texts(uri)
+    assert b"for a few people only" not in published
+    assert published.count(b"[left out: ") == 12
+    assert published.count(b"[left out: notes/off is disabled]") == 3
+    assert b"The plan of service 0." in published
+    assert not any("few people" in text for text in result.entries.embedded.values())
+    command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors", "--dry-run"]
+    assert main(command) == 0
+    assert "results of calls would be left out: notes/off is disabled" in capfd.readouterr().out
