@@ -69,7 +69,9 @@ def run_publish_command(args: Namespace) -> int:
     settings, library = load_settings(), load_library_settings(workspace)
     private = os.environ.get(PUBLISH_KEY_VARIABLE)
     key = parse_private_key(private) if private else None
-    store = LibraryStore(normalize_library_uri(args.uri), create=not args.dry_run)
+    uri = normalize_library_uri(args.uri)
+    _check_destination(workspace, uri)
+    store = LibraryStore(uri, create=not args.dry_run, is_missing_allowed=args.dry_run)
     entries = collect_publishable_entries(workspace, settings, library.publish)
     embedder = None if args.no_vectors else _make_embedder(workspace, settings)
     with ProgressLine() as progress:
@@ -98,6 +100,25 @@ def run_publish_command(args: Namespace) -> int:
         for one in entries.left_out:
             print_to_stderr(f"{one.ref}: not published: {one.detail}")
     return 0
+
+
+def _check_destination(workspace: Workspace, uri: str) -> None:
+    """Raise `UsageError` if a library would be written into the directory of a topic."""
+    from kbtui.knowledge import load_knowledge
+    from kbtui.workspace.library_settings import is_library_uri
+
+    if is_library_uri(uri):
+        return
+    place = Path(os.path.realpath(uri))
+    for topic in load_knowledge(workspace).topics.values():
+        if not topic.is_published and place.is_relative_to(
+            os.path.realpath(workspace.root / topic.subjects)
+        ):
+            raise UsageError(
+                f"the directory is in the topic {topic.id!r}, so its files would become subjects",
+                where=uri,
+                hint="choose a directory outside the workspace",
+            )
 
 
 def _print_new_key(args: Namespace) -> int:

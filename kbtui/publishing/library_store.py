@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import obstore
 from obstore import exceptions
-from obstore.store import LocalStore, from_url
+from obstore.store import LocalStore, MemoryStore, from_url
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.files import write_file_atomically
@@ -61,8 +61,10 @@ class ListedStoreObject(NamedTuple):
 class LibraryStore:
     """The objects below one URI. All methods can raise `LibraryStoreError`."""
 
-    def __init__(self, uri: str, *, create: bool = False) -> None:
+    def __init__(self, uri: str, *, create: bool = False, is_missing_allowed: bool = False) -> None:
         """Open the store. If `create` is true, a missing directory is created.
+
+        If `is_missing_allowed` is true, a missing directory is not created, and is like an empty one.
 
         Raises `UsageError` for a URI of an unknown kind, and `NothingFound` for a missing directory.
         """
@@ -70,10 +72,13 @@ class LibraryStore:
         self._directory: Path | None = None
         if not is_library_uri(uri):
             self._directory = Path(uri)
+            if is_missing_allowed and not os.path.lexists(uri):
+                self._store: Any = MemoryStore()
+                return
             if not create and not self._directory.is_dir():
                 raise NothingFound("there is no such directory", where=uri)
             with self._convert_store_errors():
-                self._store: Any = LocalStore(uri, mkdir=create)
+                self._store = LocalStore(uri, mkdir=create)
             return
         if uri.partition(":")[0] not in SCHEMES:
             hint = f"use a directory, or a URI that begins with {', '.join(f'{s}://' for s in SCHEMES)}"
@@ -204,7 +209,22 @@ def _read_umask() -> int:
 
 
 _MISSING_BUCKET = re.compile(r"NoSuchBucket|The specified bucket does not|ContainerNotFound")
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
 _CAUSES = (
+    (
+        r"BadScheme",
+        "the endpoint of the store begins with http://, so the connection would not be encrypted",
+        "write https:// in AWS_ENDPOINT_URL, or set AWS_ALLOW_HTTP=true if you trust the network",
+    ),
+    (
+        r"MissingAccount|Account must be specified",
+        "the account is missing",
+        "set AZURE_STORAGE_ACCOUNT_NAME",
+    ),
     (
         r"RequestTimeTooSkewed|skewed|AuthenticationFailed.*time",
         "the clock of this machine is wrong, so the store refuses its signatures",
@@ -234,7 +254,7 @@ _CAUSES = (
         r"AccessDenied|Forbidden|403|401|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|"
         r"Missing.*[Kk]ey|169\.254\.169\.254|metadata",
         "permission denied, or there are no credentials",
-        "set the store's own environment variables, such as AWS_ACCESS_KEY_ID",
+        "set the store's own environment variables: {variables}",
     ),
     (
         r"[Cc]onnect|dns|timed out|timeout|tcp|No route",
@@ -251,6 +271,7 @@ def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
     text = str(error)
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):
-            return LibraryStoreError(message, where=where, hint=hint)
+            names = _VARIABLES.get(where.partition(":")[0], _VARIABLES["s3"])
+            return LibraryStoreError(message, where=where, hint=hint.format(variables=names))
     line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return LibraryStoreError(f"the request failed: {line[:300]}", where=where)

@@ -57,7 +57,7 @@ class LibrarySettings(NamedTuple):
 
 
 _Table = TypeVar("_Table", SubscriptionSettings, PublishSettings)
-_URI = re.compile(r"[a-z][a-z0-9]*://")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_library_uri(text: str) -> bool:

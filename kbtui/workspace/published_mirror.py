@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
-from kbtui.errors import ConfigError
-from kbtui.workspace.library_settings import is_library_uri, load_library_settings
+from kbtui.errors import ConfigError, KbtuiError, UsageError
+from kbtui.workspace.library_settings import get_library_settings_path, load_library_settings
 from kbtui.workspace.paths import KBTUI_DIRECTORY, expand_user, get_data_home, sha256
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 FACTS_FILE = "published.json"
 """The file in the mirror's `.kbtui` with the facts about the mirrored version."""
 
@@ -26,12 +29,22 @@ FACTS_FILE = "published.json"
 def normalize_library_uri(text: str, base: Path | None = None) -> str:
     """Return a URI without a slash at its end, or the absolute path of a directory.
 
-    A relative path begins at `base`, by default at the current directory.
+    A relative path begins at `base`, by default at the current directory. The case of a URI's scheme
+    does not matter. Raises `UsageError` for an incomplete URI, which would otherwise be the path of a
+    new directory, such as `s3:`.
     """
-    if text.startswith("file://"):
-        text = text.removeprefix("file://")
-    if is_library_uri(text):
-        return text.rstrip("/")
+    if (match := _SCHEME.match(text)) is not None:
+        scheme, rest = match[1].lower(), text[match.end() :]
+        if scheme == "file" and rest.startswith("///"):
+            text = unquote(rest[2:])
+        elif scheme != "file" and re.match(r"//[^/]", rest):
+            return f"{scheme}:{rest.rstrip('/')}"
+        else:
+            raise UsageError(
+                "the URI is incomplete",
+                where=text,
+                hint="write s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH, file:///PATH, or the path of a directory",
+            )
     return os.path.normpath(os.path.join(base or os.getcwd(), expand_user(text)))  # noqa: PTH109, PTH118
 
 
@@ -92,7 +105,11 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
     if (own := get_mirror_of_root(workspace.root)) is not None:
         return own
     remote = load_library_settings(workspace).library.remote
-    return PublishedMirror(normalize_library_uri(remote, workspace.root)) if remote else None
+    try:
+        return PublishedMirror(normalize_library_uri(remote, workspace.root)) if remote else None
+    except UsageError as error:
+        where = f"{get_library_settings_path(workspace)}: library.remote"
+        raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
 def find_mirror(workspace: Workspace) -> PublishedMirror | None:
@@ -102,7 +119,7 @@ def find_mirror(workspace: Workspace) -> PublishedMirror | None:
     """
     try:
         mirror = get_subscribed_mirror(workspace)
-    except (ConfigError, OSError):
+    except (KbtuiError, OSError):
         return None
     return mirror if mirror is not None and mirror.exists() else None
 

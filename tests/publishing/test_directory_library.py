@@ -33,7 +33,8 @@ from kbtui.publishing.library_parts import (
     read_entry,
 )
 from kbtui.publishing.published_library_pull import describe_subscription, is_pull_due
-from kbtui.workspace.published_mirror import PublishedMirror
+from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
+from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
     make_team_workspace,
     mirrored_files,
@@ -499,3 +500,55 @@ def test_published_conversations_do_not_have_the_text_of_unpublished_subjects(
     command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors", "--dry-run"]
     assert main(command) == 0
     assert "results of calls would be left out: notes/off is disabled" in capfd.readouterr().out
+
+
+def test_a_destination_that_is_not_what_it_seems_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    command = ["-w", str(ours.root), "publish", "--no-vectors"]
+    for uri, message in (
+        ("s3://", "write s3://BUCKET/PATH"),
+        ("s3:/a/b", "write s3://BUCKET/PATH"),
+        ("S3:///x", "write s3://BUCKET/PATH"),
+        ("file://host/x", "file:///PATH"),
+        ("file:/x", "file:///PATH"),
+        ("ftp://host/x", "is not supported"),
+        ("x+y://host/x", "is not supported"),
+        (str(ours.root / "docs/notes/share"), "in the topic 'notes'"),
+        (str(ours.root / "docs/notes"), "in the topic 'notes'"),
+    ):
+        assert main([*command, uri]) == 2
+        assert message in capfd.readouterr().err
+    assert list(empty.iterdir()) == []
+    assert len(list((ours.root / "docs/notes").iterdir())) == 3
+    assert normalize_library_uri("S3://Bucket/Path/") == "s3://Bucket/Path"
+    assert normalize_library_uri("FILE:///a%20b") == "/a b"
+    subscribe(ours, "s3:/a")
+    assert main(["-w", str(ours.root), "library"]) == 2
+    assert "library.remote" in capfd.readouterr().err
+    assert main(["-w", str(ours.root), "topics"]) == 0
+    subscribe(ours, "")
+    assert main([*command, str(empty / "new/share"), "--dry-run"]) == 0
+    assert "3 entries would be published" in capfd.readouterr().out
+    assert list(empty.iterdir()) == []
+
+
+def test_hints_name_the_variables_of_the_store(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours")
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    for uri, variable in (
+        ("s3://b/x", "AWS_ALLOW_HTTP=true"),
+        ("az://c/x", "AZURE_STORAGE_ACCOUNT_NAME"),
+    ):
+        assert main(["-w", str(ours.root), "publish", uri, "--no-vectors"]) == 3
+        assert variable in capfd.readouterr().err
