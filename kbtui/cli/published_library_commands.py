@@ -31,6 +31,10 @@ def declare_publish_command_arguments(parser: ArgumentParser) -> None:
     text = "list exactly what would leave this machine, and write nothing"
     add("--dry-run", action="store_true", help=text)
     add("--no-vectors", action="store_true", help="do not embed anything, and send no vectors")
+    text = (
+        "publish even if all entries of the library, or of a topic without a directory, are removed"
+    )
+    add("--allow-empty", action="store_true", help=text)
     text = "verify the checksums of all parts in the store first, and replace damaged ones"
     add("--verify", action="store_true", help=text)
     text = "print a new pair of keys for signing, and publish nothing"
@@ -90,13 +94,21 @@ def run_publish_command(args: Namespace) -> int:
                     f"embedding {done:,} of {total:,}"
                 ),
             )
-            result = publisher.result if args.dry_run else publisher.publish()
+            removal = None if args.allow_empty else publisher.find_unlikely_removal()
+            if args.dry_run:
+                result = publisher.result
+            else:
+                result = publisher.publish(allow_empty=args.allow_empty)
         finally:
             if embedder is not None:
                 embedder.close()
     text = _format_dry_run(result) if args.dry_run else _format_publish_result(result)
-    print_text_or_json(text, _make_publish_json(result, args.dry_run), args.json)
+    print_text_or_json(text, _make_publish_json(result, args.dry_run, removal), args.json)
     if not args.json:
+        for line in entries.unmatched:
+            print_to_stderr(f"[publish] {line}")
+        if removal:
+            print_to_stderr(f"publishing would be refused without --allow-empty: {removal}")
         for one in entries.left_out:
             print_to_stderr(f"{one.ref}: not published: {one.detail}")
     return 0
@@ -205,7 +217,9 @@ def _format_publish_result(result: LibraryPublishResult) -> str:
     )
 
 
-def _make_publish_json(result: LibraryPublishResult, is_dry_run: bool) -> dict[str, object]:
+def _make_publish_json(
+    result: LibraryPublishResult, is_dry_run: bool, removal: str | None
+) -> dict[str, object]:
     return {
         "dry_run": is_dry_run,
         "version": result.version,
@@ -217,6 +231,8 @@ def _make_publish_json(result: LibraryPublishResult, is_dry_run: bool) -> dict[s
         "removed": list(map(_format_key, result.removed)),
         "left_out": [one._asdict() for one in result.entries.left_out],
         "masked": result.entries.masked,
+        "unmatched": result.entries.unmatched,
+        "refusal": removal,
         "withheld": result.entries.withheld,
         "hidden": result.entries.hidden,
         "vectors": result.vectors,

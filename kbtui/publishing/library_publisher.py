@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from kbtui.errors import UsageError
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import (
     combine_passage_vector,
@@ -42,6 +43,7 @@ from kbtui.publishing.library_parts import (
     read_vectors,
 )
 from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
 from kbtui.workspace.paths import make_private_directory
@@ -315,8 +317,30 @@ class LibraryPublisher:
                 known.update(contents.hashes)
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
-    def publish(self) -> LibraryPublishResult:
-        """Send what the library lacks, replace the manifest, and delete what is no longer needed."""
+    def find_unlikely_removal(self) -> str | None:
+        """Say if publishing would remove all entries of the library, or those of a topic whose directory is missing.
+
+        Both are usually mistakes, such as a disk that is not mounted. None means that all is well.
+        """
+        removed = self.result.removed
+        if removed and not self._entries.texts:
+            return f"all {format_counted_noun(len(removed), 'entry', 'entries')} of the library would be removed"
+        for topic, directory in self._entries.missing_directories.items():
+            if any(key[:2] == ("subject", topic) for key in removed):
+                return f"the directory of the topic {topic!r} is missing ({directory}), so its subjects would be removed"
+        return None
+
+    def publish(self, *, allow_empty: bool = False) -> LibraryPublishResult:
+        """Send what the library lacks, replace the manifest, and delete what is no longer needed.
+
+        Raises `UsageError` if `find_unlikely_removal` finds something, unless `allow_empty` is true.
+        """
+        if not allow_empty and (removal := self.find_unlikely_removal()):
+            raise UsageError(
+                removal,
+                where=self._store.uri,
+                hint="check the topics and `[publish]`; `--allow-empty` publishes anyway",
+            )
         now = self._store.check_conditional_put()
         vector_parts = self._update_vector_parts()
         self.result.damaged = len(self._state.damaged)

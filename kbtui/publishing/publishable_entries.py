@@ -42,7 +42,7 @@ from kbtui.publishing.library_parts import (
     PublishedEntryText,
     check_entry_key,
 )
-from kbtui.secret_detection import find_secrets
+from kbtui.secret_detection import find_secrets, mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +84,10 @@ class PublishableEntries:
     left_out: list[UnpublishedEntry] = field(default_factory=list)
     masked: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, list[str]] = field(default_factory=dict)
+    unmatched: list[str] = field(default_factory=list)
+    """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
+    missing_directories: dict[str, str] = field(default_factory=dict)
+    """The topics whose directories are missing, which can be a mistake, such as a disk that is not mounted."""
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
@@ -109,6 +113,12 @@ def collect_publishable_entries(
     """Read everything that may be published. An entry that cannot be published is in `left_out`."""
     found = PublishableEntries()
     knowledge = load_knowledge(workspace)
+    names = [topic.id for topic in knowledge.topics.values() if not topic.is_published]
+    found.unmatched += [
+        f"topics: {pattern!r} matches nothing"
+        for pattern in publish.topics
+        if not fnmatch.filter(names, pattern)
+    ]
     for topic in knowledge.topics.values():
         is_chosen = any(fnmatch.fnmatchcase(topic.id, pattern) for pattern in publish.topics)
         if not topic.enable or topic.is_published or not is_chosen:
@@ -118,10 +128,14 @@ def collect_publishable_entries(
         except DamagedLibraryPart as error:
             found.left_out.append(UnpublishedEntry(topic.id, "name", error.message))
             continue
+        if not (workspace.root / topic.subjects).is_dir():
+            found.missing_directories[topic.id] = topic.subjects
         texts = (topic.title, topic.introduction, topic.description)
-        if kinds := _describe_secrets("\n".join(filter(None, texts))):
+        if kinds := _describe_secrets("\n".join(filter(None, (topic.id, *texts)))):
             found.left_out.append(
-                UnpublishedEntry(topic.id, "secret", f"its description has {kinds}")
+                UnpublishedEntry(
+                    mask_secrets(topic.id), "secret", f"its name or description has {kinds}"
+                )
             )
             continue
         found.topics.append(PublishedTopic(topic.id, *texts))
@@ -133,7 +147,7 @@ def collect_publishable_entries(
             else:
                 _add_subject(found, subject)
     given = _UnpublishedTextFinder(workspace, knowledge, {topic.id for topic in found.topics})
-    for info in _select_conversations(workspace, publish):
+    for info in _select_conversations(workspace, publish, found):
         _add_conversation(found, info, settings, given)
     return found
 
@@ -214,7 +228,16 @@ def _describe_secrets(text: str) -> str:
     )
 
 
+def _describe_secrets_in_name(*names: str) -> str:
+    return ", ".join(dict.fromkeys(secret.what for name in names for secret in find_secrets(name)))
+
+
 def _add_subject(found: PublishableEntries, subject: Subject) -> None:
+    if kinds := _describe_secrets_in_name(subject.ref, subject.relative):
+        found.left_out.append(
+            UnpublishedEntry(mask_secrets(subject.ref), "secret", f"its name contains {kinds}")
+        )
+        return
     try:
         text = read_subject_text(subject)
         key = check_entry_key(("subject", subject.topic, subject.relative))
@@ -240,14 +263,20 @@ def _add_subject(found: PublishableEntries, subject: Subject) -> None:
 
 
 def _select_conversations(
-    workspace: Workspace, publish: PublishSettings
+    workspace: Workspace, publish: PublishSettings, found: PublishableEntries
 ) -> Iterator[ConversationInfo]:
     if not publish.conversations:
         return
+    unmatched = dict.fromkeys(publish.conversations)
     for info in list_conversations(workspace, counts=False):
-        is_chosen = any(_does_name_conversation(name, info) for name in publish.conversations)
-        if is_chosen and not is_published_conversation(info):
+        if is_published_conversation(info):
+            continue
+        matching = [name for name in publish.conversations if _does_name_conversation(name, info)]
+        for name in matching:
+            unmatched.pop(name, None)
+        if matching:
             yield info
+    found.unmatched += [f"conversations: {name!r} matches nothing" for name in unmatched]
 
 
 def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
@@ -264,6 +293,10 @@ def _add_conversation(
     settings: Settings,
     given: _UnpublishedTextFinder,
 ) -> None:
+    if secrets := _describe_secrets_in_name(info.id):
+        detail = f"its name contains {secrets}"
+        found.left_out.append(UnpublishedEntry(mask_secrets(info.id), "secret", detail))
+        return
     original = load_conversation(info)
     if info.problem or original.problems:
         detail = info.problem or original.problems[0]

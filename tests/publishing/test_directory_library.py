@@ -552,3 +552,54 @@ def test_hints_name_the_variables_of_the_store(
     ):
         assert main(["-w", str(ours.root), "publish", uri, "--no-vectors"]) == 3
         assert variable in capfd.readouterr().err
+
+
+def test_mistakes_that_would_empty_the_library_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours")
+    ours.topics(notes={"title": "Notes"}, plans={"title": "Plans"})
+    ours.subject("plans/next.md", "We move to the harbour.\n")
+    command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors"]
+    assert main(command) == 0
+    capfd.readouterr()
+    settings = ours.root / ".jp/kb-library.toml"
+    before = (uri / "manifest.json").read_bytes()
+    settings.write_text('[publish]\ntopics = ["nonsense"]\nconversations = ["label:none", "x"]\n')
+    (ours.root / "docs/plans").rename(ours.root / "docs/away")
+    for text, message in (
+        (settings.read_text(), "all 4 entries of the library would be removed"),
+        ("", "the directory of the topic 'plans' is missing (docs/plans)"),
+    ):
+        settings.write_text(text)
+        assert main([*command, "--dry-run"]) == 0
+        assert message in capfd.readouterr().err
+        assert main(command) == 2
+        assert message in capfd.readouterr().err
+        assert (uri / "manifest.json").read_bytes() == before
+    assert main([*command, "--allow-empty"]) == 0
+    settings.write_text('[publish]\ntopics = ["no*", "zzz"]\nconversations = ["label:none"]\n')
+    unmatched = ["topics: 'zzz' matches nothing", "conversations: 'label:none' matches nothing"]
+    capfd.readouterr()
+    assert main(command) == 0
+    assert capfd.readouterr().err.splitlines() == [f"kbtui: [publish] {line}" for line in unmatched]
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["unmatched"] == unmatched
+
+
+def test_entries_with_secrets_in_their_names_are_left_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    uri = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=1)
+    for name in (f"{TOKEN}.md", f"{TOKEN}/inner.md", f"key {TOKEN}.md"):
+        ours.subject(f"notes/{name}", "harmless\n")
+    assert main(["-w", str(ours.root), "publish", str(uri), "--no-vectors"]) == 0
+    out, error = capfd.readouterr()
+    assert error.count("not published: its name contains GitHub token") == 3
+    assert TOKEN not in out + error
+    (part,) = (uri / "parts").iterdir()
+    contents = parse_contents(part.read_bytes())
+    assert isinstance(contents, TextPartContents)
+    assert [entry.key[2] for entry in contents.entries] == ["note0.md"]
