@@ -263,7 +263,7 @@ def run_library_command(args: Namespace) -> int:
     """
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace
-    from kbtui.workspace.published_mirror import get_subscribed_mirror
+    from kbtui.workspace.published_mirror import get_mirror_of_root, get_subscribed_mirror
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     mirror = get_subscribed_mirror(workspace)
@@ -283,7 +283,8 @@ def run_library_command(args: Namespace) -> int:
         if not args.json:
             print_to_stderr(_format_pull_result(result))
     status = _describe_subscription(workspace)
-    print_text_or_json(_format_subscription(status), status.as_json(), args.json)
+    has_own_files = get_mirror_of_root(workspace.root) is None
+    print_text_or_json(_format_subscription(status, has_own_files), status.as_json(), args.json)
     return 0 if status.is_mirrored else 1
 
 
@@ -316,7 +317,7 @@ def _format_pull_result(result: LibraryPullResult) -> str:
     )
 
 
-def _format_subscription(status: SubscriptionStatus) -> str:
+def _format_subscription(status: SubscriptionStatus, has_own_files: bool) -> str:
     from kbtui.publishing.published_library_pull import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
@@ -326,10 +327,13 @@ def _format_subscription(status: SubscriptionStatus) -> str:
             f"published  {status.published_at}{commit} (version {status.version})",
             f"fetched    {status.pulled_at}, last checked {status.checked_at}",
             f"contains   {_format_named_counts(status.counts)}",
+        ]
+    if status.is_mirrored and has_own_files:
+        lines.append(
             f"your files {format_counted_noun(status.differing, 'subject')} in another version, "
             f"{status.only_here:,} not published; "
-            f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the library",
-        ]
+            f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the library"
+        )
     if status.problem:
         text = PROBLEM_TEXTS[status.problem].format(detail=status.detail)
         lines.append(f"note       {sanitize_to_one_line(text)}")

@@ -71,6 +71,7 @@ MIN_LIVE_SHARE = 0.5
 """A part is replaced if less than this share of it is still needed."""
 VERIFIED_PART_BYTES = 256 << 10
 """Parts up to this size are read whole and verified by every publish; of larger ones, only the table of contents."""
+REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
 """How many rows are added to the table of vectors in one write."""
@@ -239,7 +240,9 @@ def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
         raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_part(found.data, part):
         raise DamagedLibraryPart(
-            "the part is damaged: its checksum differs", where=store.locate(part.path)
+            "the part is damaged: its checksum differs",
+            where=store.locate(part.path),
+            hint=REPAIR_HINT,
         )
     return found.data
 

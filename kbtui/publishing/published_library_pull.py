@@ -50,7 +50,7 @@ from kbtui.publishing.library_parts import (
     read_entry,
     read_vectors,
 )
-from kbtui.publishing.library_publisher import read_whole_part
+from kbtui.publishing.library_publisher import REPAIR_HINT, read_whole_part
 from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.paths import KBTUI_DIRECTORY, TOPICS_FILE, make_private_directory
@@ -136,7 +136,7 @@ def pull_library(
                         raise DamagedLibraryPart(
                             "a part is missing from the store",
                             where=str(gone),
-                            hint="publish the library again",
+                            hint=REPAIR_HINT,
                         ) from gone
         except (KbtuiError, OSError, sqlite3.Error) as error:
             _set_mirror_state(db, "error", str(error))
@@ -242,7 +242,9 @@ class _LibraryPull:
         self._result.fetched_bytes += len(data)
         where = self._store.locate(part.path)
         if not verify_contents(data, part):
-            raise DamagedLibraryPart("the part is damaged: its checksum differs", where=where)
+            raise DamagedLibraryPart(
+                "the part is damaged: its checksum differs", where=where, hint=REPAIR_HINT
+            )
         try:
             contents = parse_contents(data)
         except DamagedLibraryPart as error:

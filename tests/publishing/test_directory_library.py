@@ -283,6 +283,8 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
             with pytest.raises(KbtuiError) as raised:
                 pull(reader)
             assert part.name in str(raised.value)
+            if isinstance(raised.value, DamagedLibraryPart):
+                assert "--verify" in (raised.value.hint or "")
             assert mirrored_files(str(uri)) == before
         part.write_bytes(good)
     forged = json.loads(manifest)
@@ -372,6 +374,10 @@ def test_dry_run_lists_what_would_leave_and_writes_nothing(
     assert json.loads(capfd.readouterr().out)["new"] == ["notes/note0.md", "notes/note1.md"]
     assert main(["-w", share.as_uri(), "topics"]) == 0
     assert "notes/note1" in capfd.readouterr().out
+    assert main(["-w", share.as_uri(), "library"]) == 0
+    out = capfd.readouterr().out
+    assert "2 subjects" in out
+    assert "your files" not in out, "there is no checkout"
     subscribe(ours, str(share))
     assert main(["-w", str(ours.root), "library", "pull", "--json"]) == 0
     status = json.loads(capfd.readouterr().out)
