@@ -1,5 +1,6 @@
 """Searching in the TUI: typing, hits, opening at the match, leaving."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         # A preview is not added to the history.
         await tui.press("2", "left_square_bracket")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
+
+
+@pytest.mark.parametrize("query", ["Clone", "word"], ids=["another document", "the same document"])
+async def test_leaving_the_results_returns_to_the_line_that_was_read(
+    query: str, book: Builder
+) -> None:
+    lines = "\n\n".join(f"line {n}" for n in range(200))
+    book.subject("project/long.md", f"# Long\n\nword\n\n{lines}\n")
+    async with running(book.root, size=(140, 40)) as tui:
+        await tui.open("project/long")
+        reader = tui.main.reader_pane
+        await tui.press("2", *["pagedown"] * 4)
+        before = re.findall(r"line \d+", tui.text)
+        assert before
+        assert "line 0" not in before
+        await search(tui, query)
+        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
+        await tui.press("escape", "escape")
+        await tui.until(lambda: reader.document_view.document.key == "project/long")
+        await tui.until(lambda: re.findall(r"line \d+", tui.text) == before)
 
 
 async def test_a_terminal_that_becomes_wide_previews_the_selected_hit(book: Builder) -> None:

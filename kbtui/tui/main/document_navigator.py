@@ -125,6 +125,8 @@ class DocumentNavigator:
         """
         self.shown: NavigationTarget | None = None
         """The place that the reader shows. If this place is a preview of a hit, it is not in `history`."""
+        self._is_previewing = False
+        """Whether the reader shows a preview of a hit."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
         """Replace the snapshot of the library. Update the short reference of the shown document."""
@@ -139,8 +141,9 @@ class DocumentNavigator:
 
     def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show the place `target`, and add it to the history unless it is only a preview."""
+        self.save_reading_position_in_history()
+        self._is_previewing = preview
         if not preview:
-            self.save_reading_position_in_history()
             current = self.history.current_target
             if not (current and current.shows_same_document(target) and target.ref is None):
                 self.history.add_target_to_history(target)
@@ -151,13 +154,17 @@ class DocumentNavigator:
         """Show a page with the passage of a hit, because its document can be opened only in its workspace."""
         target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
         if target != self.shown:
+            self.save_reading_position_in_history()
+            self._is_previewing = True
             self._open_worker.discard_pending_results()
             self._show_document_in_reader(target, build_passage_document(target.key, hit))
 
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
-        if current is not None and current.shows_same_document(self.shown):
+        if self._is_previewing or current is None:
+            return
+        if current.shows_same_document(self.shown):
             mark = self._pane.document_view.viewport.make_reading_position()
             history.targets[history.at] = current._replace(mark=mark)
 
@@ -165,6 +172,7 @@ class DocumentNavigator:
         """Go `steps` places forward in the history, or back if `steps` is negative."""
         self.save_reading_position_in_history()
         if 0 <= self.history.at + steps < len(self.history.targets):
+            self._is_previewing = False
             self.history.at += steps
             self.show_target_in_reader(self.history.targets[self.history.at])
         else:
@@ -178,9 +186,10 @@ class DocumentNavigator:
         self.is_opening = False
 
     def return_to_document_before_preview(self) -> None:
-        """End a preview: return to the document that the reader showed before."""
+        """End a preview: return to the document and the position that the reader showed before."""
+        was_previewing, self._is_previewing = self._is_previewing, False
         current = self.history.current_target
-        if current and current != self.shown and not current.shows_same_document(self.shown):
+        if was_previewing and current and current != self.shown:
             self.show_target_in_reader(current)
 
     def restore_last_opened_target(self, target: NavigationTarget) -> None:
