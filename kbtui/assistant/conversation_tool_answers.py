@@ -117,7 +117,7 @@ class ToolArgumentsRefused(ToolCallRefused, UsageError):
     """The arguments contradict each other, name the current conversation, or ask for an answer that is too long."""
 
 
-class ToolConversationNotFound(ToolCallRefused, NothingFound):
+class RequestedConversationNotFound(ToolCallRefused, NothingFound):
     """A requested conversation does not exist, or the argument `archived` excludes it."""
 
 

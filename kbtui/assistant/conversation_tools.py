@@ -20,8 +20,8 @@ from kbtui.assistant.conversation_tool_answers import (
     ConversationMatchCount,
     ConversationReadAnswer,
     ConversationToolNotice,
+    RequestedConversationNotFound,
     ToolArgumentsRefused,
-    ToolConversationNotFound,
     escape_xml,
     format_answer_as_xml,
     format_xml_element,
@@ -515,14 +515,14 @@ def _select_conversations_to_search(
         try:
             info = find_conversation(workspace, id)
         except ConversationNotFound:
-            raise ToolConversationNotFound(
+            raise RequestedConversationNotFound(
                 f"there is no conversation {id}",
                 "`conversation_list` lists the ids",
                 where="ids",
                 command_hint="`kbtui conversation ls` lists all conversations",
             ) from None
         if info.archived is not archived:
-            raise ToolConversationNotFound(
+            raise RequestedConversationNotFound(
                 f"{info.id} is {'archived' if info.archived else 'not archived'}",
                 f"use archived={str(info.archived).lower()}",
                 where="ids",

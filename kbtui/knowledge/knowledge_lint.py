@@ -14,7 +14,7 @@ from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.knowledge.subject_visibility import (
     compile_slug_pattern,
-    has_unclosed_bracket,
+    has_unclosed_glob_bracket,
     is_glob_pattern,
 )
 from kbtui.knowledge.system_prompt_section import estimate_token_count
@@ -276,7 +276,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
         return f"slugs have no extension: write '{bare}'"
     if is_hidden_path(pattern):
         return "slugs have no leading dots"
-    if has_unclosed_bracket(pattern):
+    if has_unclosed_glob_bracket(pattern):
         return "a [ without ] matches only the character ["
     if is_glob_pattern(pattern):
         return None

@@ -31,7 +31,7 @@ def is_glob_pattern(pattern: str) -> bool:
     return not {"*", "?", "["}.isdisjoint(pattern)
 
 
-def has_unclosed_bracket(pattern: str) -> bool:
+def has_unclosed_glob_bracket(pattern: str) -> bool:
     """Return whether a glob pattern contains a `[` without a `]`. Such a `[` stands for itself."""
     end: int | None = 0
     while end is not None and (start := pattern.find("[", end)) >= 0:

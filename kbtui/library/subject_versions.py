@@ -411,7 +411,9 @@ def _list_citations_with_given_texts(
             for cite in cites:
                 own = extracted.get(cite.key)
                 given[cite.key] = (
-                    own if own and own.given else _add_text_of_file(cite, conversation)
+                    own
+                    if own and own.given
+                    else _add_text_read_by_call_to_citation(cite, conversation)
                 )
     return [given[cite.key] for cite in found if cite.key in given]
 
@@ -423,7 +425,7 @@ def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation
     return found
 
 
-def _add_text_of_file(cite: Citation, conversation: Conversation) -> Citation:
+def _add_text_read_by_call_to_citation(cite: Citation, conversation: Conversation) -> Citation:
     """Return a citation with the text that its call read from a file, or unchanged if there is no such text.
 
     The file was a subject when the call read it.

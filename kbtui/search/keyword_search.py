@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
-    from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
+    from kbtui.search.query_parser import ParsedQuery, ToolArgumentAndExclusionFilters
     from kbtui.search.search_request_and_answer import SearchRequest
 
 
@@ -314,7 +314,7 @@ class KeywordSearch:
         reader: IndexReader,
         query: ParsedQuery,
         request: SearchRequest,
-        narrowing: ArgumentAndExclusionFilters,
+        narrowing: ToolArgumentAndExclusionFilters,
         statistics: Mapping[bool, PassageAndWindowStatistics] | None = None,
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
@@ -442,7 +442,7 @@ class _KeywordIndexQuery:
         windows: Any,
         query: ParsedQuery,
         request: SearchRequest,
-        narrowing: ArgumentAndExclusionFilters,
+        narrowing: ToolArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
         statistics: PassageAndWindowStatistics | None,
         get_chunks: Callable[[Collection[int]], Mapping[int, tuple[Chunk, str]]],
@@ -705,7 +705,7 @@ class _KeywordIndexQuery:
         return Query.boolean_query([(Occur.Must, asked), *limits])
 
     def _build_filter_queries(
-        self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
+        self, request: SearchRequest, narrowing: ToolArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
         """Return a query for each filter, with tantivy's `Occur`. Filters do not change scores."""
         queries = _build_field_filters(self._schema, request, narrowing)
@@ -751,7 +751,7 @@ class WindowQuery:
         index: Any,
         words: Sequence[QueryWord],
         request: SearchRequest,
-        narrowing: ArgumentAndExclusionFilters,
+        narrowing: ToolArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
         statistics: CombinedTermStatistics | None,
     ) -> None:
@@ -856,7 +856,7 @@ def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) ->
 def _build_field_filters(
     schema: Any,
     request: SearchRequest,
-    narrowing: ArgumentAndExclusionFilters,
+    narrowing: ToolArgumentAndExclusionFilters,
     *,
     only: Collection[str] | None = None,
 ) -> list[tuple[Any, Any]]:

@@ -177,7 +177,7 @@ MAX_TITLED_ENTRIES = 2000
 """The maximum number of entries that the filter `title:` selects, even if more titles match."""
 
 
-class ArgumentAndExclusionFilters(NamedTuple):
+class ToolArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each
@@ -234,7 +234,7 @@ def _list_tool_argument_terms(chunk: Chunk) -> set[str]:
 
 def apply_query_filters(
     workspace: Workspace, reader: IndexReader, query: ParsedQuery, request: SearchRequest
-) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
+) -> tuple[SearchRequest, ToolArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
     Returns the changed request, the filters for which `SearchRequest` has no field, and the
@@ -242,7 +242,7 @@ def apply_query_filters(
     """
     resolved = (getattr(request, row.search) for row in _list_filters_with_resolved_values())
     if not (query.filters or request.marks or any(resolved)):
-        return request, ArgumentAndExclusionFilters(), []
+        return request, ToolArgumentAndExclusionFilters(), []
     return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
 
 
@@ -272,7 +272,7 @@ class _QueryFilterApplier:
 
     def apply_filters_to_request(
         self, query: ParsedQuery
-    ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
+    ) -> tuple[SearchRequest, ToolArgumentAndExclusionFilters, list[QueryMistake]]:
         self._resolve_request_filters()
         for part in query.filters:
             try:
@@ -286,7 +286,7 @@ class _QueryFilterApplier:
             held = self._request.entries
             entries = self._entries & set(held) if held else self._entries
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
-        further = ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
+        further = ToolArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
         self._select_marked_turns()
         further = self._limit_to_turns(further)
         return self._request, further, self._mistakes
@@ -312,7 +312,9 @@ class _QueryFilterApplier:
         kept = set(turns)
         self._turns = kept if self._turns is None else self._turns & kept
 
-    def _limit_to_turns(self, further: ArgumentAndExclusionFilters) -> ArgumentAndExclusionFilters:
+    def _limit_to_turns(
+        self, further: ToolArgumentAndExclusionFilters
+    ) -> ToolArgumentAndExclusionFilters:
         """Limit the request to the selected turns, and leave out the excluded ones."""
         if self._turns is not None:
             numbers = self._reader.find_chunk_numbers_of_turns(self._turns)

@@ -125,7 +125,7 @@ def _run_source_until_end_or_stop(
     """Run a source; return whether the run was interrupted."""
     interrupted = False
     try:
-        asyncio.run(_run_fetching_until_stopped(context.source.name, fetching, should_stop))
+        asyncio.run(_run_fetching_unless_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
         # Keep and count the documents that were fetched before the error.
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -237,7 +237,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
         return problems
 
 
-async def _run_fetching_until_stopped(
+async def _run_fetching_unless_stopped(
     name: str, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> None:
     task = asyncio.ensure_future(fetching)

@@ -11,7 +11,7 @@ from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, SourceTextBlock
+from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, ParagraphBlock, SourceTextBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 
@@ -109,7 +109,7 @@ def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocume
         blocks.append(
             SourceTextBlock(f"diff:{change.path}", change.make_diff(), language="diff", panel=True)
         )
-    ask = HeadingBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1)
+    ask = LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1)
     return ReaderDocument("tools", "Tools for JP", [*blocks, ask])
 
 
@@ -145,7 +145,9 @@ def build_doctor_document(
             continue
         counts = ", ".join(filter(None, _count_wrong_findings_and_notes(own)))
         heading, right = [(area.capitalize(), "h2")], [(counts, "dim")]
-        blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
+        blocks.append(
+            LeftAndRightLineBlock(f"head:{area}", heading, right, above=int(bool(blocks)))
+        )
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             spans: Spans = [

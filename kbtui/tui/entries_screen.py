@@ -48,7 +48,7 @@ from kbtui.tui.framework.styled_widget import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     make_mark_blocks,
 )
@@ -297,7 +297,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
         )
     blocks += _make_citation_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
-    blocks.append(HeadingBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
+    blocks.append(LeftAndRightLineBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
     for number, chunk in enumerate(chunks, 1):
         size = format_counted_noun(chunk["characters"], "character")
         origin = _describe_passage_origin(chunk)
@@ -352,7 +352,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     marks = library.find_marks_of_turns(one.source for one in shown)
     heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
     count = [(f"{len(citations):,}", "dim")]
-    blocks: list[ReaderBlock] = [HeadingBlock("cites", heading, count, above=1)]
+    blocks: list[ReaderBlock] = [LeftAndRightLineBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(shown):
@@ -361,7 +361,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         source = short_refs.get(citation.source, citation.source)
         left = [(source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
-        blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
+        blocks.append(LeftAndRightLineBlock(key, left, [(when, "dim")], link=citation.source))
         if state := format_citation_state(citation):
             # Not after the title, where a narrow screen would cut it.
             role = "warning" if citation.state in ("changed", "gone") else "dim"

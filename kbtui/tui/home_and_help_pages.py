@@ -25,7 +25,7 @@ from kbtui.tui.library_pane import ENTRY_MARKS, NEW
 from kbtui.tui.library_snapshot import find_news_since_visit, list_running_conversations
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     MarkdownBlock,
     ParagraphBlock,
     ReaderBlock,
@@ -72,8 +72,8 @@ MAX_TERMS = 20
 """The maximum number of matching terms that an explanation of a rank lists."""
 
 
-def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> HeadingBlock:
-    return HeadingBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
+def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> LeftAndRightLineBlock:
+    return LeftAndRightLineBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
 
 
 def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> ParagraphBlock:
@@ -169,9 +169,9 @@ def _make_news_blocks(
         yield _make_paragraph("more-news", text, "dim", lead=[("  ", "")])
 
 
-def _make_link_row(key: str, name: str, said: str, ref: str) -> HeadingBlock:
+def _make_link_row(key: str, name: str, said: str, ref: str) -> LeftAndRightLineBlock:
     left: Spans = [(sanitize_to_one_line(name), "")]
-    return HeadingBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
+    return LeftAndRightLineBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
 
 
 def _find_title(contents: LibrarySnapshot, reference: str) -> str:
@@ -262,7 +262,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
         right: Spans = [(f"{agent}{day}", "dim")]
         key = f"talk:{info.id}"
-        blocks.append(HeadingBlock(key, left, right, lead=[("  ", "")], link=info.ref))
+        blocks.append(LeftAndRightLineBlock(key, left, right, lead=[("  ", "")], link=info.ref))
     return blocks
 
 

@@ -13,7 +13,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
 from kbtui.tui.reader.reader_blocks import (
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
     make_mark_blocks,
@@ -112,7 +112,7 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
             left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
-        HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
+        LeftAndRightLineBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", found),
     ]
     return ReaderDocument("insights", f"The last {days}", blocks)
@@ -135,7 +135,7 @@ def _make_insights_section(
     left_out = total - len(rows) if left_out is None else left_out
     right: Spans = [(hint, "key") if hint else (f"{total:,}", "dim")] if rows else []
     above = int(name != "top")
-    blocks = [HeadingBlock(f"head:{name}", [(heading, "h2")], right, above=above), *rows]
+    blocks = [LeftAndRightLineBlock(f"head:{name}", [(heading, "h2")], right, above=above), *rows]
     if not rows:
         blocks.append(ParagraphBlock(f"none:{name}", [("  none", "dim")]))
     elif left_out > 0:
@@ -146,7 +146,7 @@ def _make_insights_section(
 
 def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> ReaderBlock:
     left: Spans = [(f"{query.times:>5,}  ", "number"), (sanitize_to_one_line(query.query), "")]
-    return HeadingBlock(prefix + query.query, left, [right])
+    return LeftAndRightLineBlock(prefix + query.query, left, [right])
 
 
 def _format_last_result_count(query: LoggedQuery) -> Span:
@@ -164,7 +164,7 @@ def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) ->
             (f"  {sanitize_to_one_line(use.short_ref)}", "dim"),
         ]
         right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
-        blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
+        blocks.append(LeftAndRightLineBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks
 
 
@@ -179,7 +179,7 @@ def _iterate_outdated_turn_blocks(
         left.append((name, "dim struck" if state == "gone" else "warning"))
     right: Spans = [(format_unix_time_as_day(turn.time), "dim")] if turn.time else []
     key = f"outdated:{turn.ref}"
-    yield HeadingBlock(key, left, right, link=turn.ref)
+    yield LeftAndRightLineBlock(key, left, right, link=turn.ref)
     yield from make_mark_blocks(marks.get_marks(turn.ref), " " * 7, f"{key}:")
 
 
@@ -198,7 +198,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
-        blocks.append(HeadingBlock("head:tokens", [("Tokens", "h2")], [], above=1))
+        blocks.append(LeftAndRightLineBlock("head:tokens", [("Tokens", "h2")], [], above=1))
         blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks
 
@@ -210,7 +210,7 @@ def _make_token_block(section: str, count: TokenCount) -> ReaderBlock:
     right: Spans = [(", ".join(count.list_detail_phrases()), "dim")]
     key = f"{section}:{count.name}:{count.usage.is_estimate}"
     link = count.name if count.title is not None else None
-    return HeadingBlock(key, left, right, link=link)
+    return LeftAndRightLineBlock(key, left, right, link=link)
 
 
 class InsightsScreen(SecondaryScreen):

@@ -85,7 +85,7 @@ class LibraryFilterCondition(NamedTuple):
         return self.entries is not None and (entry_id in self.entries) != self.excluded
 
 
-class LibraryFilter(NamedTuple):
+class LibraryPaneFilter(NamedTuple):
     """A parsed filter of the library pane.
 
     A title or slug matches if it contains all `words` and none of the words in `without`. An entry must
@@ -111,7 +111,7 @@ class LibraryFilter(NamedTuple):
         """Whether the filter is waiting for the index to look up a condition."""
         return any(part.lookup and part.entries is None for part in self.parts)
 
-    def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryFilter:
+    def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryPaneFilter:
         """Return the filter with the entries that its conditions select.
 
         `found` maps lookups to their results. A condition with a mistake becomes an error.
@@ -154,8 +154,8 @@ class LibraryFilter(NamedTuple):
         )
 
 
-def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryFilter:
-    """Parse the text of the filter line; mistakes are listed in `LibraryFilter.errors`.
+def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryPaneFilter:
+    """Parse the text of the filter line; mistakes are listed in `LibraryPaneFilter.errors`.
 
     If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
     """
@@ -168,7 +168,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
         except FilterValueError as error:
             if not part.unfinished:
                 errors.append(QueryMistake(part.start, part.end, error.message, error.hint))
-    return LibraryFilter(
+    return LibraryPaneFilter(
         tuple(word.casefold() for word in (*query.words, *query.phrases)),
         tuple(word.casefold() for word in query.excluded),
         tuple(parts),
@@ -230,7 +230,7 @@ class LibraryPaneChoices:
 
     unfolded: set[str] = field(default_factory=set)
     hidden: bool = False
-    filter: LibraryFilter = field(default_factory=LibraryFilter)
+    filter: LibraryPaneFilter = field(default_factory=LibraryPaneFilter)
     sort: str = "activity"
     visit: LastVisit | None = None
     """The last visit. Entries that are new or have changed since this visit are marked."""
@@ -568,7 +568,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.empty_text = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._worker = LatestOnlyWorker(self)
-        self._parsed = LibraryFilter()
+        self._parsed = LibraryPaneFilter()
         """The filter as typed, without the answers of the index."""
         self._is_typing_filter = False
         self._lookups: dict[str, EntriesOfFilter] = {}

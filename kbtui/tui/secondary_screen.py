@@ -32,7 +32,7 @@ from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
 )
@@ -59,9 +59,9 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
     if not wanted:
         return page
     blocks: list[ReaderBlock] = []
-    heading: HeadingBlock | None = None
+    heading: LeftAndRightLineBlock | None = None
     for block in page.blocks:
-        if isinstance(block, HeadingBlock):
+        if isinstance(block, LeftAndRightLineBlock):
             heading = block
         elif isinstance(block, FactTableBlock):
             title = heading.get_searchable_text() if heading else ""
@@ -72,7 +72,9 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
             ]
             if facts and heading is not None:
                 above = int(bool(blocks))
-                blocks.append(HeadingBlock(heading.key, heading.left, heading.right, above=above))
+                blocks.append(
+                    LeftAndRightLineBlock(heading.key, heading.left, heading.right, above=above)
+                )
             if facts:
                 blocks.append(FactTableBlock(block.key, facts, name_role=block.name_role))
     if not blocks:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.subject_visibility import compile_slug_pattern, has_unclosed_bracket
+from kbtui.knowledge.subject_visibility import compile_slug_pattern, has_unclosed_glob_bracket
 from kbtui.knowledge.topic_scan import scan_topic_directory
 from kbtui.workspace import open_workspace_at_root
 
@@ -349,10 +349,10 @@ def test_a_hostile_pattern_takes_no_time() -> None:
 
 
 def test_unclosed_brackets_are_known() -> None:
-    assert has_unclosed_bracket("a[b")
-    assert has_unclosed_bracket("[a]/[!")
-    assert not has_unclosed_bracket("[]]")
-    assert not has_unclosed_bracket("a[b]c")
+    assert has_unclosed_glob_bracket("a[b")
+    assert has_unclosed_glob_bracket("[a]/[!")
+    assert not has_unclosed_glob_bracket("[]]")
+    assert not has_unclosed_glob_bracket("a[b]c")
 
 
 # Links and odd directories.

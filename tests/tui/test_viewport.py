@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     MarkdownBlock,
     ReaderBlock,
     SourceTextBlock,
@@ -215,5 +215,5 @@ def test_moving_in_an_empty_document_does_nothing() -> None:
     assert viewport.rows == []
     assert viewport.current_styled_line is None
     assert viewport.current_turn_number is None
-    viewport.show_document(ReaderDocument("h", "H", [HeadingBlock("x", [("x", "")])]))
+    viewport.show_document(ReaderDocument("h", "H", [LeftAndRightLineBlock("x", [("x", "")])]))
     assert len(viewport.rows) == 1

@@ -25,7 +25,7 @@ from kbtui.tui.navigation_target import (
     looks_like_reference,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import HeadingBlock, TextRangeBlock
+from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, TextRangeBlock
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
     ReaderDocument,
@@ -526,7 +526,7 @@ def _make_difference_document(
     )
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
-    head = [HeadingBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
+    head = [LeftAndRightLineBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
     title = f"{cite.target}: given text and current text"
     remark = format_difference_remark(
         found,

@@ -17,7 +17,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import (
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
     SourceTextBlock,
@@ -670,7 +670,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
-        HeadingBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
+        LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
         ParagraphBlock("later", [(later, "dim")]),
     ]
     return ReaderDocument("first", "A first topic", blocks)

@@ -57,7 +57,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
 )
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     make_message_blocks,
     make_source_text_blocks,
@@ -224,7 +224,7 @@ def make_toml_change_preview(
 ) -> PromptWorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
-        HeadingBlock("head", [(sanitize_to_one_line(heading), "h2")]),
+        LeftAndRightLineBlock("head", [(sanitize_to_one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
@@ -804,7 +804,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             "it and use single-key commands."
         )
         return [
-            HeadingBlock("head:signs", [("Signs", "h2")], above=1),
+            LeftAndRightLineBlock("head:signs", [("Signs", "h2")], above=1),
             FactTableBlock("signs", signs),
             ParagraphBlock("note", [(note, "dim")], above=1),
         ]

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import UsageError
 from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
-from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
+from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
 from kbtui.text import format_counted_noun, measure_text_width, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
@@ -211,7 +211,7 @@ def _find_pattern_problem(
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             message = f"the pattern has {len(pattern):,} characters; no slug is that long"
             return PatternProblem(message, word.at)
-        is_unclosed = has_unclosed_bracket(pattern)
+        is_unclosed = has_unclosed_glob_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.list_matching_slugs([pattern]):
             return PatternProblem(

@@ -35,7 +35,7 @@ from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
     make_mark_blocks,
@@ -477,7 +477,7 @@ class _ConversationReaderDocumentBuilder:
         self.seen_at = None
         if turn.number > 1:
             words: Spans = [("─ ", "rule"), ("new since your last visit ", "accent")]
-            self._append_blocks(HeadingBlock("seen", words, [], rule=True, above=1))
+            self._append_blocks(LeftAndRightLineBlock("seen", words, [], rule=True, above=1))
 
     def _add_turn_blocks(self, turn: Turn) -> None:
         self._add_line_before_new_turns(turn)
@@ -502,7 +502,9 @@ class _ConversationReaderDocumentBuilder:
             self._add_rewound_turn_heading(turn, when)
         else:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
-            self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+            self._append_blocks(
+                LeftAndRightLineBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
+            )
         self._append_blocks(*make_mark_blocks(self.marks.by_turn.get(turn.number, ())))
         if cites := self.outdated.get(turn.number):
             self._add_knowledge_changes(cites)
@@ -567,7 +569,9 @@ class _ConversationReaderDocumentBuilder:
         left.append((f"for the model: {described}", "dim"))
         when: Spans = [(self._format_optional_time(compaction.timestamp), "dim")]
         if compaction.summary is None or compaction.summary in self.summaries_in_turns:
-            self._append_blocks(HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1))
+            self._append_blocks(
+                LeftAndRightLineBlock(key, [("≡ ", "accent"), *left], when, above=1)
+            )
         else:
             self._add_fold_heading(key, "compaction", left, when)
             self._add_markdown_blocks(key, compaction.summary)
@@ -588,7 +592,7 @@ class _ConversationReaderDocumentBuilder:
         words.append((f"in place of {turns}", "dim"))
         when: Spans = [(self._format_optional_time(summary.timestamp), "dim")]
         key = f"summary:{self.turn}"
-        self._append_blocks(HeadingBlock(key, words, when, rule=True, above=1))
+        self._append_blocks(LeftAndRightLineBlock(key, words, when, rule=True, above=1))
         self._add_markdown_blocks(key, summary.summary or "")
 
     def _format_optional_time(self, when: datetime | None) -> str:
@@ -664,7 +668,7 @@ class _ConversationReaderDocumentBuilder:
             size = f"{block.size:,} bytes" if block.size is not None else ""
             if not block.text:
                 above = 0 if self.after_fold else 1
-                self._append_blocks(HeadingBlock(key, words, [(size, "dim")], above=above))
+                self._append_blocks(LeftAndRightLineBlock(key, words, [(size, "dim")], above=above))
                 self.after_fold, self.space_above = True, 0
                 continue
             size = size or format_text_length(block.text)
@@ -698,7 +702,7 @@ class _ConversationReaderDocumentBuilder:
                 (f"{sanitize_to_one_line(block.kind)}  ", "section"),
                 (sanitize_to_one_line(describe_content_block(block)), role),
             ]
-            self._append_blocks(HeadingBlock(part, words, []))
+            self._append_blocks(LeftAndRightLineBlock(part, words, []))
             if block.kind == "question":
                 self._add_markdown_blocks(f"{part}:text", block.text, breaks=True)
             elif block.text:
@@ -723,7 +727,9 @@ class _ConversationReaderDocumentBuilder:
         if who != self.speaker:
             words = [(sanitize_to_one_line(name), f"{role} strong")]
             time = self._format_time_if_minute_changed(when)
-            self._append_blocks(HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1))
+            self._append_blocks(
+                LeftAndRightLineBlock(f"{key}:who", words, [(time, "dim")], above=1)
+            )
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
@@ -835,7 +841,7 @@ class _ConversationReaderDocumentBuilder:
 
     def _add_diff_heading(self, key: str, text: str, added: int, removed: int) -> None:
         counts = make_line_count_spans(added, removed)
-        self._append_blocks(HeadingBlock(key, [(text, "section")], counts))
+        self._append_blocks(LeftAndRightLineBlock(key, [(text, "section")], counts))
 
     def _add_text_with_diffs(
         self,
@@ -878,7 +884,7 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
-        self._append_blocks(HeadingBlock(f"{key}:result", [word], when))
+        self._append_blocks(LeftAndRightLineBlock(f"{key}:result", [word], when))
         shown = {one.hunks for one in changes}
         path = None
         if result.request is not None and not result.is_error:

@@ -22,7 +22,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_code_line,
 )
 from kbtui.tui.reader.reader_blocks import (
-    HeadingBlock,
+    LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
     make_mark_blocks,
@@ -166,7 +166,7 @@ def build_history_document(
         for turn in version.given_to:
             left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
             key = f"given:{number}:{turn}"
-            blocks.append(HeadingBlock(key, left, link=turn))
+            blocks.append(LeftAndRightLineBlock(key, left, link=turn))
             blocks += make_mark_blocks(marks.get_marks(turn), "    ", f"{key}:")
         if number + 1 < len(versions) and version.has_text and versions[number + 1].has_text:
             compared = compare_paragraphs(
@@ -203,7 +203,7 @@ def build_changes_document(
     for change in changes:
         by_path.setdefault(change[2].path, []).append(change)
     head: Spans = [(f"{format_counted_noun(len(by_path), 'file')} changed", "strong")]
-    blocks: list[ReaderBlock] = [HeadingBlock("files", head if changes else [], [])]
+    blocks: list[ReaderBlock] = [LeftAndRightLineBlock("files", head if changes else [], [])]
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
         left: Spans = [("  ", ""), *_make_path_spans(path, "link"), (f"  {kinds}", "dim")]
@@ -211,7 +211,7 @@ def build_changes_document(
             sum(one.added for _, _, one in found), sum(one.removed for _, _, one in found)
         )
         source, turn, first = found[0]
-        row = HeadingBlock(f"file:{path}", left, counts, link=source, file=path)
+        row = LeftAndRightLineBlock(f"file:{path}", left, counts, link=source, file=path)
         row.turn, row.call = turn, first.call
         blocks.append(row)
     starts = []
@@ -224,7 +224,7 @@ def build_changes_document(
         left = [(f"{one.kind} ", "turn"), *_make_path_spans(one.path, "strong"), (moved, "dim")]
         right: Spans = [*make_line_count_spans(one.added, one.removed), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
-        heading = HeadingBlock(f"change:{number}", left, right, link=source, above=1)
+        heading = LeftAndRightLineBlock(f"change:{number}", left, right, link=source, above=1)
         marked = () if turn in shown else make_mark_blocks(marks.by_turn.get(turn, ()), "  ")
         shown.add(turn)
         for block in (heading, *marked, *make_diff_blocks(f"diff:{number}", one.hunks)):
@@ -253,7 +253,9 @@ def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
     left: Spans = [(f"{format_unix_time_as_day(version.time or 0.0)} ", "turn"), (kind, "strong")]
     said = [version.author, version.summary] if version.commit else []
     left += [(f"  {sanitize_to_one_line(one or '')}", "dim") for one in said]
-    return HeadingBlock(f"version:{number}", [*left, (" ", "")], rule=True, above=int(number > 0))
+    return LeftAndRightLineBlock(
+        f"version:{number}", [*left, (" ", "")], rule=True, above=int(number > 0)
+    )
 
 
 def _iterate_paragraph_blocks(
@@ -285,7 +287,7 @@ def _iterate_paragraph_blocks(
 
 def _make_left_out_block(key: str, count: int) -> ReaderBlock:
     text = f"⋯ {format_counted_noun(count, 'unchanged paragraph')}"
-    return HeadingBlock(key, [(text, "dim")], above=1)
+    return LeftAndRightLineBlock(key, [(text, "dim")], above=1)
 
 
 def _lay_out_version(

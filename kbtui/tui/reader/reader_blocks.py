@@ -182,7 +182,7 @@ class SourceTextBlock(TextRangeBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class HeadingBlock(ReaderBlock):
+class LeftAndRightLineBlock(ReaderBlock):
     """A line with text at both edges. If `rule` is true, a horizontal rule joins the two texts."""
 
     left: Spans
@@ -205,7 +205,7 @@ class HeadingBlock(ReaderBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class FoldHeadingBlock(HeadingBlock):
+class FoldHeadingBlock(LeftAndRightLineBlock):
     """The heading of a fold.
 
     All folds with the same `kind`, such as "tool", can be opened together. `citation_number` is the

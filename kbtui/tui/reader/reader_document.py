@@ -13,7 +13,7 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
-    HeadingBlock,
+    LeftAndRightLineBlock,
     MarkdownBlock,
     TextRangeBlock,
 )
@@ -494,7 +494,7 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
     from kbtui.tui.reader.markdown_layout import parse_markdown
 
     for block in document.blocks:
-        if isinstance(block, HeadingBlock):
+        if isinstance(block, LeftAndRightLineBlock):
             yield _make_heading_entry(block.key, join_span_texts(block.left), 0, 0)
         elif isinstance(block, MarkdownBlock) and "#" in block.get_searchable_text():
             tokens = parse_markdown(block.get_searchable_text())
