@@ -221,7 +221,7 @@ def _is_secret_by_name(value: str, name: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_secret_name(name: str) -> bool:
-    """Return whether `name` is the name of a secret, or an option such as `-u` that a secret follows."""
+    """Return whether `name` is the name of a secret, or an option, such as `-u`, whose value is a secret."""
     example = f'"{name}": "q7Rz-41kP_x8Wm2T"'
     return bool(name) and (name.lower() in _STRUCTURED_NAMES or bool(find_secrets(example)))
 

@@ -174,7 +174,10 @@ def _pair_equal_paragraphs(
 
 
 def _get_line_at(paragraphs: list[tuple[str, int]], position: int) -> int:
-    """Return the number of the paragraph's first line, or of the line after the last paragraph."""
+    """Return the number of the first line of the paragraph at the index `position`.
+
+    If there is no such paragraph, return the number of the line after the last paragraph.
+    """
     if position < len(paragraphs):
         return paragraphs[position][1]
     if not paragraphs:

@@ -91,7 +91,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         "--id",
         dest="ids",
         metavar="ID",
-        what="only this conversation: jp-c17457886043, claude-258c7280, …; - reads ids from standard input",
+        what="only the conversation with this id, such as jp-c17457886043 or claude-258c7280; - reads ids from standard input",
     )
     text = "where to search: chat, tool, title, user, assistant, …"
     _add_repeatable_option(grep, "-s", "--scope", dest="scopes", metavar="SCOPE", what=text)

@@ -192,9 +192,9 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List short ids that begin with `current`, of conversations with agents other than JP.
+    """Return completions of `current` to ids of conversations with agents other than JP.
 
-    If only the whole id of a conversation begins with `current`, the whole id is listed.
+    A completion is the short id of a conversation, or the whole id if only that begins with `current`.
     """
     from kbtui.conversations.conversation_repository import (
         iterate_stored_conversations,

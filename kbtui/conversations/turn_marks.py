@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
 
     class MarkFactsJson(TypedDict):
-        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line, with its call.
+        """A mark in the JSON of search hits and turns.
 
+        `label` is the mark on one line. The label of a mark on a call begins with the call's number.
         `text_changed` is present, and true, if the marked text was edited after it was marked.
         `superseded_by` is the current reference of the text that applies instead.
         """

@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """The numbers of citations: for each entry id, and for each local day of the citing turns."""
+    """Two counts of the same citations: one per cited entry id, and one per local day of the citing turns."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)

@@ -366,7 +366,7 @@ class KeywordIndexWriter:
         return self._passages.count_stale_documents() + self._windows.count_stale_documents()
 
     def count_committed_documents(self) -> int:
-        """Return how many documents of passages the index contained at the last commit."""
+        """Return the number of documents that the index of passages contained at the last commit."""
         return int(self._passages.searcher.num_docs)
 
     def rewrite_all_documents(
@@ -477,7 +477,7 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
     These are the key alone, and `key=` followed by the whole value or by one of its words. If a word is
-    a path, there is also a term for each of its endings and for each of its parent directories.
+    a path, there is also a term for each suffix of the path and for each parent directory.
     """
     key, value = key.lower(), " ".join(value.lower().split())
     words = value.split(" ")

@@ -133,8 +133,8 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
     """Yield the forms by which a compound can be found.
 
-    These are the compound with and without `_` and `-`, the ends of a path, and the first numbers
-    of a version.
+    For a version such as `1.2.3`, these are the version and its first numbers, such as `1.2`. Otherwise,
+    they are the compound and, if it is a path, its suffixes, each with and without `_` and `-`.
     """
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):

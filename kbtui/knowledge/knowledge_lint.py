@@ -94,7 +94,7 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate the similarity of two texts (0 to 1) from their results of `_sample_word_run_hashes`."""
+    """Estimate the similarity (0 to 1) of two texts, each given as its hashes from `_sample_word_run_hashes`."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):

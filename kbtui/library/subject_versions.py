@@ -189,8 +189,8 @@ def _add_given_versions(
 class _SubjectVersionCollector:
     """The versions of a subject, to which turns are added in chronological order.
 
-    A text that is known only from turns becomes a version. If turns were given a text, then a different
-    one, and then the first text again, the first text becomes two versions.
+    A text that is known only from turns becomes a version. If turns were given a text A,
+    then a text B, and then A again, A becomes two versions.
     """
 
     def __init__(self, versions: list[SubjectVersion], relative: str | None) -> None:

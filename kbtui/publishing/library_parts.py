@@ -232,7 +232,7 @@ def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPart
 
 
 def read_entry(data: bytes, contents_bytes: int, entry: LibraryPartEntry) -> bytes:
-    """Return the file of an entry in a part of texts. Raises `DamagedLibraryPart`."""
+    """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPart`."""
     start = contents_bytes + entry.start
     found = decompress_bounded(data[start : start + entry.length], entry.size)
     if sha256(found).hexdigest() != entry.checksum:

@@ -160,10 +160,10 @@ class LibraryPublishResult:
     """What publishing has sent, or what it would send (`dry_run`).
 
     `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
-    of which the model has computed `computed`. `sent_bytes` is the size of the sent parts and the
-    manifest, and `sent_parts` is the number of sent parts; both are 0 for a dry run. `deleted` is
-    the number of deleted parts, and `damaged` that of the missing or damaged parts that were, or would
-    be, replaced. `version` is the number of the published version, or of the current
+    and `computed` is the number of vectors that the model has computed. `sent_bytes` is the size of
+    the sent parts and the manifest, and `sent_parts` is the number of sent parts; both are 0 for a
+    dry run. `deleted` is the number of deleted parts. `damaged` is the number of missing or damaged
+    parts that were replaced, or would be replaced. `version` is the number of the published version, or of the current
     one if nothing has changed.
     """
 

@@ -85,8 +85,8 @@ class LibraryPullResult:
     """What a pull changed.
 
     `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
-    vectors. `are_vectors_remote` means that the library has more vectors than the workspace
-    mirrors.
+    vectors. `are_vectors_remote` is true if the vectors were not fetched because their size exceeds
+    the setting `mirror_megabytes`.
     """
 
     manifest: LibraryManifest

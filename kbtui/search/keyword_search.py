@@ -414,7 +414,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_entry_chunks(self) -> list[int]:
-        """Return the number of one matching chunk for each entry that has a matching chunk."""
+        """Return one chunk number for each entry with a match: that of any of its matching chunks."""
         return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
 
     @property
@@ -540,7 +540,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_entry_chunks_of_index(self) -> list[int]:
-        """Return the number of one matching chunk for each entry of this index that has a matching chunk."""
+        """Return one chunk number for each entry of this index with a match: that of any of its matching chunks."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)

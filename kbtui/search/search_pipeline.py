@@ -569,9 +569,9 @@ LEG_WEIGHT = 0.5
 class SearchLegScoreScale:
     """Scales the scores of a leg, so that the scores of both legs can be added.
 
-    A scaled score is the distance from the last score of the leg, in standard deviations of the
-    leg's first `depth` scores. Ranks are not used, because they do not show how much better the
-    first hits are than the others.
+    A scaled score is how far a score lies above the leg's lowest score, in standard deviations of the
+    leg's first `depth` scores. In the semantic leg, only these first scores determine the lowest one.
+    Ranks are not used, because they do not show how much better the first hits are than the others.
 
     If a leg has fewer than `depth` hits, there are no further matches. In the keyword leg, all other
     passages then have the score 0, and these zeros are part of the standard deviation. If a leg has

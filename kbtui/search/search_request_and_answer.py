@@ -563,7 +563,7 @@ class RankExplanation(NamedTuple):
       ranked.
     * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. The
       reranker orders turns by the score plus `words_gives`, `reply_gives`, `conversation_gives` and
-      `role_gives`; see `RankBonuses`. Only the best passages of both legs have these values.
+      `role_gives`; see `RankBonuses`. All these values are 0 for a chunk that was not reranked.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
     * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should

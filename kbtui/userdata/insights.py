@@ -239,9 +239,9 @@ class EntryCitationCount:
 class OutdatedTurnWithTitle:
     """An outdated turn and the title of its conversation.
 
-    The turn was given a subject that later changed or disappeared. `ref` is the reference of the turn, and
-    `title` the title of its conversation. `time` is when a call returned the first such subject, in Unix
-    seconds.
+    A turn is outdated if a subject that it was given has changed or disappeared since. `ref` is the
+    reference of the turn, and `title` is the title of the conversation. `time` is when a
+    call returned the first such subject, in Unix seconds.
     """
 
     ref: str

@@ -63,7 +63,7 @@ class MarksOfTurns(NamedTuple):
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of each conversation of which `refs` names a turn or call.
+    """Return all marks in the conversations whose turns or calls are named in `refs`.
 
     Other references are ignored, and so are conversations that cannot be read. If the marks cannot
     be read, the result has a notice.

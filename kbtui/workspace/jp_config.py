@@ -84,7 +84,7 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 
 
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
-    """Add to `found` the layers of `--cfg NAME`; raises `UsageError` if no file matches `name`.
+    """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if there are none.
 
     NAME is the path of a file, or the name of a file in one of the directories `config_load_paths`.
     These directories are searched below three roots: user-global, workspace and user-local. Below

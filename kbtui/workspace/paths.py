@@ -345,10 +345,10 @@ def is_time_zone_of_process(name: str) -> bool:
 
 
 def find_local_time_zone() -> tzinfo | None:
-    """Return the time zone of TZ in the current client environment, for functions of `datetime`.
+    """Return the time zone that TZ names in the current client environment; None for the local time.
 
-    Returns None if the time zone is that of this process, if TZ is not set, or if TZ does not name a
-    time zone. `datetime` then uses the local time of this process.
+    The result is None in three cases: TZ is not set, TZ does not name a time zone, or TZ names the time
+    zone of this process. `datetime` takes None to mean the local time of this process.
     """
     name = get_time_zone_variable()
     if name == "local" or is_time_zone_of_process(name):

@@ -99,7 +99,7 @@ async def test_keys_about_one_workspace_refuse_a_hit_of_another_project(
             await tui.press(key)
             await tui.until("This hit is in the project coast. Open it first.")
         await tui.press("a")
-        await tui.until("Ranks can be explained only in a search of one workspace (/).")
+        await tui.until("Ranks can be explained only in a search of one workspace (/ starts one).")
 
 
 async def test_a_workspace_that_is_gone_is_said_and_nothing_is_opened(

@@ -244,11 +244,11 @@ class CodexFormat(JsonlConversationFormat):
         found: dict[str, StoredConversation],
         unusable: list[UnlistedConversationPath],
     ) -> None:
-        """Add the sessions of `projects` to `found`, and files without a usable session to `unusable`.
+        """Add the sessions in the directories `projects` to `found`, and unusable files to `unusable`.
 
-        Each element of `paths` is a pair: a file, and whether it is archived. `names` maps session ids
-        to titles. If `only` is a conversation id, all other sessions and all unreadable files are
-        ignored.
+        A file is unusable if it cannot be read or has the id of an earlier session. Each element of
+        `paths` is a pair: a file, and whether it is archived. `names` maps session ids to titles. If
+        `only` is a conversation id, all other sessions and all unreadable files are ignored.
         """
         seen: dict[str, str] = {}
         for path, is_archived in paths:

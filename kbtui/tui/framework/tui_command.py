@@ -203,7 +203,7 @@ DIALOG_COMMANDS: tuple[TuiCommand, ...] = (
         "enter",
         "go_to_next_field",
         "next",
-        "Go to the next field, or save the form on the last one.",
+        "Go to the next field; on the last field, save the form.",
         "form",
         is_immediate=True,
     ),

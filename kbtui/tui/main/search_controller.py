@@ -655,7 +655,7 @@ class SearchController:
         if request is not None and request.all_projects:
             key = find_key_label_of_command("search", self._main.screen.configured_keys)
             status.show_unavailable_key_message(
-                f"Ranks can be explained only in a search of one workspace ({key})."
+                f"Ranks can be explained only in a search of one workspace ({key} starts one)."
             )
             return
         if request is None:

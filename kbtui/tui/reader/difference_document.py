@@ -112,9 +112,9 @@ def build_difference_document(
     """Build the document that shows how `old` became `new`. `new` is None if the subject is gone.
 
     `names` are the names of both versions, and `remark` is a note below them. Unchanged paragraphs
-    that are far from a change are left out. `head` are the first blocks of the document. The changes are the blocks of the kind
-    "change". `screen_width` is the number of columns of the screen. On a wide screen, a narrower
-    reader is enough to show the versions side by side.
+    that are far from a change are left out. `head` are the first blocks of the document. The changes
+    are the blocks of the kind "change". `screen_width` is the number of columns of the screen; it
+    determines how wide the reader must be to show the versions side by side.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")
