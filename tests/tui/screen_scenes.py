@@ -223,6 +223,8 @@ async def _show_workshop(tui: Tui, target: ScreenTarget) -> None:
     await tui.press("P")
     await tui.until("tokens")
     await tui.until(lambda: tui.app.screen.has_loaded_content)
+    # The preview is built in a thread.
+    await tui.until("The following knowledge")
 
 
 async def _wait_for_citations(tui: Tui) -> None:
