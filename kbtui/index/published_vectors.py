@@ -1,8 +1,8 @@
 """Stores the vectors of a published library on this machine, one for each text and model.
 
-A pull writes the vectors, and the engine reads them. Each number has 16 bits, which halves the size
-without changing rankings (docs/performance.md). Each row has a checksum. A row that does not match
-its checksum counts as missing, and its text is embedded again.
+A pull writes the vectors, and the engine reads them. Each number has 16 bits, which halves the size.
+Each row has a checksum. A row that does not match its checksum counts as missing, and its text is
+embedded again.
 """
 
 from __future__ import annotations
