@@ -101,7 +101,7 @@ def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -
 
 
 def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
-    """Return whether the line of a password also contains other keys of a connection string."""
+    """Return whether the line that contains a password also contains other keys of a connection string."""
     line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
     return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
 

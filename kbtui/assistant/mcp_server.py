@@ -223,7 +223,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
 
 
 class _McpRequestHandler:
-    """Handles MCP requests in a limited number of threads."""
+    """Handles MCP requests in a pool of threads."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked

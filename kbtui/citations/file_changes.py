@@ -607,7 +607,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
-    """Yield the changes in the apply-patch text of a shell command, if there is such a text."""
+    """Yield the file changes of an apply-patch text in a shell command, if the command contains one."""
     script = _get_command_text(
         next((arguments[key] for key in _COMMANDS if key in arguments), None)
     )

@@ -391,7 +391,7 @@ class EngineEmbeddingModel:
             embedder.close()
 
     def close(self) -> None:
-        """Stop using the model, without waiting. If no other workspace uses the model, its processes end."""
+        """Stop using the model, and return at once. The model's processes end if no other workspace uses them."""
         self._is_closed = True
         self.end_bulk_process()
         if self._embedder is not None:

@@ -396,7 +396,7 @@ class _MultiIndexSearch:
     def _make_hits(
         self, scores: dict[int, float], fusion: SearchLegScoreFusion
     ) -> tuple[list[Hit], HitCounts]:
-        """Return the best hits up to the limit, the number of all hits, and the numbers of passages left out."""
+        """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
         request = self._request
         limit = max(1, min(MAX_HITS, request.limit))
         hits: list[Hit] = []

@@ -186,7 +186,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
 
 
 def _join_matched_words(hits: Sequence[Hit]) -> str:
-    """Return the words of hits that match the query, and the titles of the hits, one on each line."""
+    """Return a text with one line for each title of a hit and each word of a hit that matches the query."""
     matched = (hit.text[first:last] for hit in hits for first, last in hit.matches)
     return "\n".join(dict.fromkeys((*matched, *(hit.title for hit in hits))))
 
@@ -395,7 +395,7 @@ class HitCounts(NamedTuple):
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
-    """Return the best hits up to the limit, the number of all hits, and the numbers of passages left out."""
+    """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
     request = run.request
     ranks = run.fusion.ranks
     limit = max(1, min(MAX_HITS, request.limit))

@@ -91,7 +91,7 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
 
 
 def make_difference_target(key: CitationKey) -> NavigationTarget:
-    """Return the place in the reader that shows how a cited subject has changed since the citation."""
+    """Return the navigation target for the changes of a subject since it was cited."""
     topic, _, slug = key.target.partition("/")
     name = " ".join(str(part) for part in key if part is not None)
     ref = make_subject_ref(topic, slug) if slug else None

@@ -66,7 +66,7 @@ class PublishedMirror(NamedTuple):
 
     @property
     def topics_directory(self) -> Path:
-        """The directory with one directory for each topic."""
+        """The directory that contains a directory for each topic."""
         return self.root / "topics"
 
     @property

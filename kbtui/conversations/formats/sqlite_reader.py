@@ -99,7 +99,7 @@ def list_table_columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 
 def format_select_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
-    """Return the columns of a SELECT statement; a column that is not in `existing` becomes NULL."""
+    """Return the column list of a SELECT statement, with NULL in place of each column that is not in `existing`."""
     return ", ".join(
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
         for name in wanted

@@ -157,7 +157,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether the entry with this reference may be among those that an event reports as changed."""
+        """Return whether an event may report a change of the entry with this reference."""
         if ref is None or ref.kind != "conversation" or event.get("subjects"):
             return True  # the shown turns may rest on a changed subject
         changed = event.get("conversations") or []
