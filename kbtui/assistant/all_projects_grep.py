@@ -31,7 +31,7 @@ def grep_all_projects(
     limit: int,
     max_chars: int | None = None,
 ) -> ConversationGrepAnswer:
-    """Search the conversations of several workspaces, and join the answers in the order of the workspaces.
+    """Search the conversations of the `registered` workspaces, and join the answers in the same order.
 
     The answer has at most `limit` matches, and at most `max_chars` characters of XML. A
     conversation that is in several workspaces of a project counts once. A notice names the
@@ -83,7 +83,7 @@ def grep_all_projects(
 def _add_hits_up_to_limit(
     answer: ConversationGrepAnswer, hits: list[ConversationGrepLine], limit: int, room: int | None
 ) -> int | None:
-    """Add `hits` from one workspace to `answer`. Return how many of the `room` characters of XML are left.
+    """Add the hits of one workspace to `answer`. Return how many characters of XML are left of `room`.
 
     Matching lines that exceed a limit are left out, together with their context.
     """

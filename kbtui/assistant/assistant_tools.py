@@ -280,7 +280,7 @@ def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
 def check_and_convert_tool_arguments(
     tool: ToolDefinition, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Check the arguments of a call and return them; missing and null arguments get their defaults.
+    """Check the arguments of a call. Return them, with defaults for missing and null arguments.
 
     Values whose meaning is clear are converted: 5.0 to 5, a string to a list of one string, a
     number to a string. Raises one `UsageError` that lists all mistakes.
@@ -327,7 +327,7 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 
 
 def _find_argument_mistake(schema: ToolParameterSchema, value: Any) -> str | None:
-    """Return what is wrong with a value, or None if the value fits the JSON Schema."""
+    """Return an error text such as "must be a string, not 3", or None if the value fits the JSON Schema."""
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]
     shown = _format_argument_value(value)
@@ -360,7 +360,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether, according to the setting `mask_secrets`, secrets in answers over `protocol` are masked.
+    """Return whether the setting `mask_secrets` demands that answers over `protocol` are masked.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -396,7 +396,7 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
 
 
 def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
-    """Return the text of a hit's subject, or the texts of the events of a hit's turn."""
+    """Return the texts that contain a hit: the text of its subject, or the events of its turn."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
     from kbtui.conversations.models import format_event_text
@@ -578,8 +578,8 @@ def format_search_answer(
     """Format an answer: notices, then sources, then each passage below its citation header.
 
     `labels` maps the root of each other workspace to the text that precedes its references. The
-    answer has at most `max_chars` characters; this limit is at least 1,000. If the hits do not fit,
-    the last ones are left out; only the first one can be cut.
+    answer has at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits
+    fit, the last ones are left out; only the first one can be cut.
     """
     from kbtui.text import (
         cut_to_width,
@@ -649,7 +649,7 @@ def format_search_answer(
 
 
 def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> str:
-    """Return remarks on the turn of a hit: its answer, and a later turn that takes up the same matter."""
+    """Return the lines below a passage: the answer in its turn, and a later turn about the same matter."""
     lines = []
     if hit.answer:
         answer = escape_citation_headers(hit.answer)
@@ -663,7 +663,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
-    """Return a remark about the subjects that have changed since the turn of a hit was given them."""
+    """Return a remark that names subjects which have changed since a hit's turn was given them, or ""."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
@@ -673,7 +673,7 @@ def _format_outdated_subjects(hit: Hit, width: int) -> str:
 
 
 def _format_marks(hit: Hit, width: int) -> str:
-    """Return a remark about the user's marks on the turn of a hit."""
+    """Return a remark that names the user's marks on a hit's turn, or ""."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     if not hit.marks:
@@ -691,11 +691,11 @@ _QUERY_NOTICES = frozenset({
     "filter_of_other_input", "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of notices that are only about the query, which have the same text for assistants and for people."""
+"""The codes of the notices about the query. Their texts are the same for assistants and for people."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
-    """Format the notices of an answer; return None if there is nothing to say.
+    """Format the notices of an answer as sentences, or return None if no notice concerns an assistant.
 
     Hidden subjects are not named or counted, and paths are left out.
     """
@@ -766,7 +766,7 @@ def _answer_conversation_tool_call(
 def _grep_all_projects(
     library: Library, call: ToolCall, arguments: dict[str, Any]
 ) -> ConversationGrepAnswer:
-    """Search the conversations of all projects. Ids of other projects have the form `[PROJECT] ID`."""
+    """Search the conversations of all projects. An id from another project has the form `[PROJECT] ID`."""
     from kbtui.assistant.all_projects_grep import grep_all_projects
     from kbtui.assistant.conversation_tools import answer_conversation_grep
     from kbtui.userdata.workspace_registry import list_registered_workspaces

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         file_turns: NotRequired[list[FileTurnSummaryJson]]
 
     class FileTurnSummaryJson(TypedDict):
-        """A turn, as JSON, that changed or read a file, or that wrote the requested lines."""
+        """A turn that changed or read a file, or that wrote the requested lines, as JSON."""
 
         ref: str
         turn: int
@@ -134,7 +134,7 @@ class ConversationListPage:
     omitted: int = 0
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
-    """Conversation id -> a shorter id of the same conversation."""
+    """Maps the id of each conversation to a shorter id of the same conversation."""
     unexplained_lines: list[UnexplainedLinesJson] | None = None
     """The requested lines of a file that no turn wrote; None if no lines were requested."""
 
@@ -181,7 +181,7 @@ class ConversationGrepLine:
 
     @property
     def turn_key(self) -> tuple[str | None, str, int | None]:
-        """A key for the turn of the line in an answer: the workspace, the conversation and the turn's number."""
+        """A key that identifies the line's turn: the workspace, the conversation and the number of the turn."""
         return self.workspace, self.id, self.line.turn
 
     def as_json(self) -> dict[str, object]:
@@ -220,7 +220,7 @@ class ConversationMatchCount(NamedTuple):
     workspace: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return the title, which can be None, and all other fields that have a value."""
+        """Return a JSON object with the title, even if it is None, and all other fields that have a value."""
         return {
             name: value
             for name, value in self._asdict().items()
@@ -234,7 +234,7 @@ class ConversationGrepAnswer:
 
     `total` is the number of matches. `hits` contains `count` of these matches, and their context.
     `is_bounded` says whether the answer and its hint have a maximum length. `conversations`, which
-    are not in the JSON, are all conversations with matches.
+    is not part of the JSON, lists all conversations with matches.
     """
 
     is_bounded: bool
@@ -303,7 +303,7 @@ _ITEM_TAGS = {
     "events": "event",
     "outdated_subjects": "outdated_subject",
 }
-"""Field that is a list of objects -> the XML tag of each object."""
+"""Maps each field that contains a list of objects to the XML tag of one object."""
 
 
 def format_answer_as_xml(kind: str, answer: Mapping[str, Any]) -> str:

@@ -132,12 +132,12 @@ def answer_conversation_list(
 
     `file` is a path in the workspace or the reference of a subject. If `file` is given, only
     conversations with turns that changed or read this file are listed, together with these turns.
-    If `file` ends with lines (`src/a.py:12-20`), only turns that wrote these lines count, and
-    notices name the lines that no turn wrote. With `file`, sorting by activity uses the times of the
+    If `file` ends with line numbers (`src/a.py:12-20`), only turns that wrote these lines are listed,
+    and notices name the lines that no turn wrote. With `file`, sorting by activity uses the times of the
     listed turns.
 
-    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
-    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
+    `agents` contains names of agents or beginnings of names; None selects all agents. `labels`
+    contains texts `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
     If `masked` is true, secrets are masked. The page has at most `limit` conversations, and at most
     `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
@@ -257,7 +257,7 @@ def _summarize_turns_of_file(
 def _list_file_notices(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
-    """Yield notices about the lines that no turn wrote, and the conversations that cannot be read."""
+    """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
     from kbtui.library.turns_touching_files import (
         describe_conversation_problems,
         describe_unexplained_lines,
@@ -277,7 +277,7 @@ def _list_file_notices(
 def _select_conversations_by_label(
     infos: list[ConversationInfo], labels: Sequence[str] | None
 ) -> list[ConversationInfo]:
-    """Return the conversations that have all labels; raises `UsageError` for a label without a key."""
+    """Return the conversations that have all `labels`. Raises `UsageError` for a label without a key."""
     for label in labels or ():
         if not label.partition("=")[0].strip():
             hint = "write KEY or KEY=VALUE"
@@ -362,7 +362,7 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    `agents` has names of agents or beginnings of names; None selects all agents. The conversation
+    `agents` contains names of agents or beginnings of names; None selects all agents. The conversation
     with the latest activity comes first. In each conversation, matches in the title come first. The
     XML has at most `max_chars` characters. If `masked` is true, secrets are masked before the
     search. If `regex` is true, the pattern is a regular expression. Such a search stops after
@@ -459,7 +459,7 @@ def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
 
 
 def make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
-    """Return the beginning of a hint that says to raise `max_chars`, or "" if that would not help.
+    """Return the words "raise `max_chars`, " for a hint, or "" if a larger value would not help.
 
     `is_cut` says whether the answer was cut because of `max_chars`.
     """
@@ -473,7 +473,7 @@ def make_omitted_matches_notice(
     """Return the notice that says how many matches are omitted.
 
     `unfinished` lists the conversations whose matches were omitted because the answer became too
-    long; it is None if the reason was `limit`. `larger_answer_hint` is the beginning of the hint.
+    long; it is None if `limit` was reached. `larger_answer_hint` is the beginning of the hint.
     """
     fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
     command_hint = "use a longer pattern, --id or --scope to find fewer, or --limit to show more"
@@ -534,7 +534,7 @@ def _select_conversations_to_search(
 
 
 class _ConversationGrepResult(NamedTuple):
-    """A conversation that has matches, or that could not be searched completely."""
+    """The matches in one conversation, and the problem that prevented a complete search, or None."""
 
     info: ConversationInfo
     titles: list[GrepLine]
@@ -545,7 +545,7 @@ class _ConversationGrepResult(NamedTuple):
 def _search_conversations(
     infos: list[ConversationInfo], query: GrepQuery
 ) -> list[_ConversationGrepResult]:
-    """Return the conversations with matches or problems, newest activity first."""
+    """Search conversations. Return those with matches or problems, newest activity first."""
     results = []
     for info in infos:
         events, last_event_at, problem = ConversationMatches(), None, None
@@ -584,8 +584,8 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    `extract_citations` is a function that returns the citations of a conversation. With this function,
-    each turn names the subjects that have changed since the turn was given them.
+    `extract_citations` returns the citations of a conversation. If it is given, each turn in the answer
+    names the subjects that have changed since the turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
@@ -642,7 +642,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the kinds of events that `include` selects (by default, all); raises `UsageError`."""
+    """Return the kinds of events that `include` selects; None selects all. Raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -911,7 +911,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which long texts must be cut, so that all texts together fit into `total`.
+    """Return the size to which longer texts must be cut so that all texts together fit into `total`.
 
     `sizes` are the sizes of the uncut texts.
     """
@@ -926,9 +926,9 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Return the first and last events of a turn, as many as can fit into `size` characters of XML.
+    """Return as many of a turn's first and last events as fit into `size` characters of XML.
 
-    A long text counts only with the size to which the caller may cut it.
+    A text counts with at most `_MIN_TEXT_LENGTH` characters, because the caller can cut it to this length.
     """
     sizes = []
     for event in events:
@@ -956,7 +956,7 @@ def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableText]:
 
 
 def _find_shortenable_strings_in_json(value: Any) -> Iterator[_ShortenableText]:
-    """Yield the strings in a JSON value, at any depth."""
+    """Yield the strings at all levels of a JSON value."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, str):
             size = _count_xml_characters(item, is_json=True)

@@ -1,4 +1,4 @@
-"""Installs and removes the files that define JP's local tools, and answers calls of these tools."""
+"""Installs and removes the files that define kbtui's tools for JP, and answers JP's calls of the tools."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 
 
 def _read_checksum(data: bytes) -> bytes | None:
-    """Return the stored checksum of the text that kbtui wrote. Later edits do not change this checksum."""
+    """Return the checksum that kbtui stored in a file, or None. It does not change when a user edits the file."""
     match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
     return match[1] if match else None
 
@@ -331,7 +331,7 @@ def _list_missing_directories(workspace: Workspace, path: str) -> list[str]:
 
 
 def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
-    """Return whether the directory of a path is inside the workspace after resolving links."""
+    """Return whether a path's directory, with all links resolved, is inside the workspace."""
     if path.startswith("/") or ".." in path.split("/"):
         return False
     real = Path(os.path.realpath((workspace.root / path).parent))
@@ -348,7 +348,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Return the tools in `names` that another file also defines, each with that file.
+    """Map each tool in `names` that another file also defines to the path of that file.
 
     JP would merge the two definitions.
     """
@@ -441,7 +441,7 @@ def _open_library(root: Any) -> Library:
 
 
 def _parse_current_conversation_id(context: dict[str, Any], workspace: str | None) -> str | None:
-    """Return the id of the calling conversation, which JP writes in several forms; None if unknown."""
+    """Return the id of the calling conversation, or None if it is unknown. JP writes ids in several forms."""
     from kbtui.refs import parse_conversation_id
 
     found = context.get("conversation_id")

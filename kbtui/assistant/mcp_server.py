@@ -107,7 +107,7 @@ def reparse_line_with_surrogates(item: Item) -> Item:
 
 
 def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
-    """Return the error to send for a line that is not a message; None if no error must be sent."""
+    """Return the error that answers a line which is not a valid message, or None if the line gets no answer."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None
@@ -174,7 +174,7 @@ def serve_mcp(library: Library, current: str | None = None) -> int:
 
 
 async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -> None:
-    """Serve until the input ends or a signal arrives."""
+    """Serve over stdin and stdout until the input ends or a signal arrives."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         # The SDK reads stdin in a thread that cannot be interrupted.

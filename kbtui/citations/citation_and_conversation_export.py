@@ -43,11 +43,11 @@ UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
     "tool": "kbtui cannot read what the tool returned",
     "unreadable": "the subject cannot be read",
 }
-"""Reason why kbtui cannot find out whether a subject has changed -> the text that explains the reason."""
+"""Maps each reason for the state "unknown" to a text that explains the reason."""
 
 
 def format_citation_state(cite: Citation) -> str:
-    """Return a text that says whether the cited subject has changed since; "" if no subject is cited."""
+    """Return the state of a citation as text, such as "changed since"; "" if the citation has no state."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
     return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(
@@ -56,7 +56,7 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return a remark on what is missing from the given text; None if the turn was given the whole subject."""
+    """Return a remark about a given text that is cut, masked or only a part of the subject; otherwise None."""
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
@@ -72,7 +72,7 @@ class CitationDifference(NamedTuple):
     remark: str | None
 
     def format_with_remark(self) -> str:
-        """Return the diff, below a line with the remark if there is one."""
+        """Return the diff, preceded by a line with the remark if there is one."""
         return f"    {self.remark}\n{self.text}" if self.remark else self.text
 
 
@@ -215,7 +215,7 @@ def _format_citation_target(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text on one line, without terminal escape sequences, and escape Markdown's special characters."""
+    """Return a text on one line, with Markdown's special characters escaped and escape sequences removed."""
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", sanitize_to_one_line(text, "strip"))
 
 
@@ -306,10 +306,10 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of the citing call.
+    """Return the local time of the citing call, as text.
 
-    If this time is unknown, return the time at which a JP conversation began; for other agents,
-    return "no date".
+    If the time is unknown, return the time at which the JP conversation began or, for other agents,
+    "no date".
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):

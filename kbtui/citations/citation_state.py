@@ -1,6 +1,6 @@
-"""The text of a subject that a tool call returned to a turn, and whether the subject still has this text.
+"""Compares the text of a subject that a tool call returned with the subject's current text.
 
-The text is taken from the stored result of the call, so the state does not depend on how the index
+The returned text is taken from the stored result of the call, so the state does not depend on how the index
 splits subjects into passages. The comparison ignores what `learn` and file tools add around a text
 (tags, code fences, line numbers, notes), and also line ends, byte order marks and white space
 around the text.
@@ -61,7 +61,7 @@ _WHITE_SPACE = r"\s+"
 
 
 DIGEST_LENGTH = 32
-"""How many hex digits the hash of a text has."""
+"""The number of hex digits in the hash of a text."""
 
 
 class GivenText(NamedTuple):
@@ -75,7 +75,7 @@ class GivenText(NamedTuple):
     extent: GivenTextExtent
 
     def make_stored_form(self) -> str:
-        """Return the form to store: a hash and, unless `extent` is "whole", the text without white space."""
+        """Return the text in the form for the catalog: a hash and, unless `extent` is "whole", the text without white space."""
         digest = _hash_text(normalize_text(self.result))
         return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
 
@@ -143,7 +143,7 @@ class ComparableSubjectText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text in a form for comparison: with LF line ends, without byte order marks or outer white space."""
+    """Return a text for comparison: with LF line ends, without byte order marks and outer white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 
@@ -184,12 +184,12 @@ def find_citation_state(
 def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
-    """Return the state of a citation, from a comparison of the given text with the current text `now`.
+    """Compare a given text with the current text `now`, and return the state of the citation.
 
     `stored` is the given text as returned by `GivenText.make_stored_form`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
-    # What looks like a note may belong to the subject, and a passage may be the whole subject.
+    # A text that looks like a note may belong to the subject, and a passage may be the whole subject.
     if digest in now.digests or (extent == "part" and given == now.compact):
         return CitationStateAndReason("unchanged")
     if extent != "whole" and _contains_given_text(now.compact, given):
@@ -211,7 +211,7 @@ def _contains_given_text(text: str, given: str) -> bool:
 
 
 def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
-    """Return the `GivenText` of a tool result. Its `text` leaves out a note that the result was cut."""
+    """Return the `GivenText` of a tool result. If a note says that the result was cut, `text` ends before the note."""
     extent: GivenTextExtent = "part" if is_part else "whole"
     if cut := re.search(_CUT_NOTE, result) or re.search(_TRUNCATED, result):
         return GivenText(result, result[: cut.start()], "cut")

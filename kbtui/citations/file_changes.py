@@ -91,15 +91,15 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 
 
 class TurnFileAction(NamedTuple):
-    """What one event of a turn did to one file.
+    """An action of one event on one file: the file was read, changed, created, moved or deleted.
 
     - `path` is the path that the parameter `shorten_path` of `list_file_actions` returned. After a move, it
       is the new path, and `old_path` is the earlier path.
-    - `call` is the number of the tool call in its turn. It is None for agents whose changes are not
-      calls. `event` is the index of the event in the conversation's file.
+    - `call` is the number of the tool call in its turn. It is None for agents that change files
+      without calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.
     - `hunks` are the same changes as a diff, for display.
-    - `time` is when the call ended; for agents that store no times, when the turn started.
+    - `time` is the time at which the call ended or, for agents that store no times, the turn started.
     """
 
     kind: FileActionKind
@@ -149,7 +149,7 @@ class CommandRun(NamedTuple):
 
 
 class TurnActivity(NamedTuple):
-    """What a turn did: its actions on files and its commands, both in order, and the calls that failed."""
+    """The activity of a turn: actions on files and commands, both in order, and the calls that failed."""
 
     files: tuple[TurnFileAction, ...]
     commands: tuple[CommandRun, ...]
@@ -211,7 +211,7 @@ _NOTHING_CHANGED = re.compile(
 _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
-"""How many characters of a result are searched for a remark that the file was created or overwritten."""
+"""The remark that a file was created or overwritten is looked for in this many characters of a result."""
 
 
 class _UnresolvedFileAction(NamedTuple):
@@ -232,7 +232,7 @@ def collect_turn_activity(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> TurnActivity:
-    """Return what a turn did: its actions on files, its commands, and its failed calls.
+    """Return the activity of a turn: its actions on files, its commands, and its failed calls.
 
     Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
     returns the path to show, such as the path relative to the workspace. See `list_file_actions` for
@@ -301,7 +301,7 @@ def list_file_actions(
                     action = _compare_with_replaced_text(action, known, find_earlier_text)
                 _update_known_text(known, action, event)
                 yield turn, action
-        for path in applied:  # the edits have a form that kbtui does not read, such as whole files
+        for path in applied:  # the edits have a form that kbtui cannot read, such as whole files
             name = _resolve_path(path, None, working_directory, shorten_path)
             if applied[path] is False:
                 known[name] = None
@@ -314,7 +314,7 @@ def _compare_with_replaced_text(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Return an action that writes a whole file; if the file's earlier text is known, include the changes."""
+    """Complete an action that writes a whole file: add the changes if the file's earlier text is known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)
@@ -621,7 +621,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the word of a command, or the whole script, that may contain an apply-patch text; otherwise ""."""
+    """Return the part of a command that may contain an apply-patch text (a word or the whole script), or ""."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:
@@ -727,7 +727,7 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Map each file that aider reports as edited to False, which means that no edit of it is found yet."""
+    """Map each file that aider reports as edited to False. False means that none of its edits is found yet."""
     return {
         path.strip(): False
         for event in turn.events

@@ -260,7 +260,7 @@ _GEMINI_COMMAND_OUTPUT = re.compile(
 _SHELL_COMPLAINTS = re.compile(
     r"(?:/[^\s:]+: [^\n]*(?:Operation not permitted|Permission denied)\n)+"
 )
-"""Matches what the start-up scripts of a shell print in a sandbox, before the output of the command."""
+"""Matches the errors that a shell's start-up scripts print in a sandbox, before the output of the command."""
 
 
 def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
@@ -302,7 +302,7 @@ def _extract_fenced_text(text: str) -> FileTextInResult | None:
 
 
 def _extract_numbered_lines(text: str) -> FileTextInResult | None:
-    """Return the text of consecutively numbered lines, without the numbers and without later lines."""
+    """Return consecutively numbered lines without their numbers, or None. Lines after them are left out."""
     rows = text.rstrip("\n").split("\n")
     for form in _NUMBERED_LINES:
         lines = list(map(form.fullmatch, rows))
@@ -372,7 +372,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
-    """Return the first and the last line number that `sed -n` or `head` can print; None if unknown."""
+    """Return the numbers of the first and the last line that `sed -n` or `head` may print; None if unknown."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
         return (int(lines[1]), int(lines[2])) if lines else None
@@ -389,4 +389,4 @@ _FORMS: dict[str, Callable[[str], FileTextInResult | None]] = {
     "read_file": _extract_text_of_read_file,
     "read_many_files": _extract_text_of_one_of_many_files,
 }
-"""Name of a tool that reads files -> the function that extracts the text from its result."""
+"""Maps the name of each tool that reads files to the function that extracts a file's text from the result."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""If only some lines of an edit are found, they need this many letters and digits in total to count.
+"""If only some lines of an edit are found, they count only with at least this many letters and digits in total.
 
 Without this limit, a line such as `return None` would belong to every edit with the same line.
 """
@@ -46,7 +46,7 @@ def attribute_lines_to_edits(
 ) -> dict[int, int]:
     """Map the index of each line to the index of the edit that wrote the line.
 
-    `edits` begins with the oldest edit. Only the lines with the indices `wanted` are looked for. Lines
+    `edits` begins with the oldest edit. Only the lines with the indices `wanted` are attributed. Lines
     that no edit wrote are left out.
     """
     edits = _complete_edits(edits)
@@ -102,7 +102,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Return the edits. An edit of a whole file gets its old text if earlier edits determine this text."""
+    """Return `edits`, with the old text added to each edit of a whole file if earlier edits determine this text."""
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:
@@ -161,7 +161,7 @@ def _find_place_of_new_text(
 def _find_remaining_lines(
     state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
 ) -> list[int | None]:
-    """Return the lines of an edit that are still in the text, although the lines around them have changed."""
+    """Return the original indices of an edit's lines that are still in the text, although the lines around them changed."""
     old = split_lines(edit.old or "")
     added = [False] * len(new)
     for kind, _, _, new_from, new_to in _compare_lines(old, new):

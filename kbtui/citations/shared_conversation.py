@@ -70,8 +70,8 @@ class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
     `conversation` contains all turns, and `turns` only the shared ones. `marks` maps the number of a
-    turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
-    they can be read. `masked` lists the masked secrets; it is None if secrets were not masked.
+    turn to the labels of its marks. `remark` is a text that says that the marks cannot be read, or
+    None. `masked` lists the masked secrets; it is None if secrets were not masked.
     """
 
     conversation: Conversation
@@ -83,7 +83,7 @@ class SharedConversation:
 
     @property
     def warning(self) -> str | None:
-        """The warning that secrets are not masked; None if they are masked."""
+        """A warning that secrets were not masked; None if they were masked."""
         return (
             None
             if self.masked is not None
@@ -92,7 +92,7 @@ class SharedConversation:
 
     @cached_property
     def citations_by_turn(self) -> dict[int, list[Citation]]:
-        """Number of a turn -> the citations of this turn. Turns without citations are left out."""
+        """Maps the number of each turn to its citations. Turns without citations are left out."""
         found: dict[int, list[Citation]] = {}
         for citation in self.citations:
             found.setdefault(citation.turn, []).append(citation)
@@ -113,11 +113,11 @@ def prepare_shared_conversation(
     *,
     masks_secrets: bool = True,
 ) -> SharedConversation:
-    """Return `turns` of a conversation with the events of `kinds`, for other people.
+    """Prepare `turns` of a conversation for other people, with only the events of `kinds`.
 
-    Given texts come from the results of calls, so citations have them only if `kinds` contains
-    results. With `masks_secrets`, a secret that kbtui recognizes at one place of the whole
-    conversation is masked at every place.
+    Given texts are parts of results, so citations contain them only if `kinds` includes results. If
+    `masks_secrets` is true, a secret that kbtui recognizes anywhere in the conversation is masked
+    everywhere.
     """
     numbers = {turn.number for turn in turns}
     chosen = [
@@ -266,7 +266,7 @@ def get_given_text(citation: Citation) -> str:
 
 
 def format_shared_conversation_markdown(shared: SharedConversation) -> str:
-    """Return a shared conversation as Markdown, with its citations and a list of what was masked."""
+    """Return a shared conversation as Markdown, with its citations and a list of the masked secrets."""
     text = format_conversation_markdown(
         shared.conversation,
         shared.citations,

@@ -129,7 +129,7 @@ def group_outdated_citations_by_turn(citations: Iterable[Citation]) -> dict[int,
 
 
 class CitationTargetLookup:
-    """Looks up the topics and subjects that are cited by tool calls.
+    """Looks up the topics, subjects and conversations that tool calls cite.
 
     A lookup can be used for many conversations, and keeps the lists of subjects in memory. `titles`
     maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)` returns the
@@ -167,7 +167,7 @@ class CitationTargetLookup:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
-        """Return the whole id of a conversation. `id` may be its short form."""
+        """Return the full id of a conversation. `id` is its full or its shortened id."""
         from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
         if id in self.titles or id.startswith(JP_ID_PREFIX):
@@ -177,7 +177,7 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_id(self) -> dict[str, Subject]:
-        """Entry id -> subject, for all subjects."""
+        """Maps the entry ids of all subjects to the subjects."""
         return {
             self._make_subject_id(topic, subject.slug): subject
             for topic in self._topics
@@ -186,7 +186,7 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_path(self) -> dict[str, Subject]:
-        """File path -> subject, for all subjects.
+        """Maps the file paths of all subjects to the subjects.
 
         Each subject has two keys: the absolute path, and the path relative to the workspace.
 
@@ -253,7 +253,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""An MCP server's JSON in a result is recognized only if it begins within this many characters."""
+"""The JSON of an MCP server must begin within this many characters of a result to be recognized."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -325,7 +325,10 @@ def extract_citations(
 def list_subjects_given_by_event(
     conversation: Conversation, event: ConversationEvent, targets: CitationTargetLookup
 ) -> list[str]:
-    """Return the references of the subjects whose text is in the result of a call, or in an event with added files."""
+    """Return the references of the subjects whose text an event gave to the turn.
+
+    The event is a tool call, or an event that adds files to the chat.
+    """
     from kbtui.conversations.conversation_repository import get_conversation_format
 
     directory = conversation.info.working_directory
@@ -339,7 +342,7 @@ def list_subjects_given_by_event(
 
 
 def _get_form_of_given_text(target: _CitationTargetFields) -> str:
-    """Return a key that distinguishes the citations of one target in a turn; "" if only one can count."""
+    """Return a key that is equal for citations with the same given text; "" if the given text does not matter."""
     if target.given is None or target.chunk is not None:
         return ""
     return "whole" if target.given.extent == "whole" else target.given.text
@@ -400,7 +403,7 @@ def _find_targets_cited_by_kbtui_tool(
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
-    """Yield the subjects whose text `learn` has returned. Subjects in a mere list do not count."""
+    """Yield the subjects whose text a call of `learn` returned. Subjects that it only listed do not count."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
@@ -428,7 +431,7 @@ def _find_learned_subjects(
 def _find_learned_texts(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[tuple[str, GivenText | None]]:
-    """Yield the slug and the text of each subject that a call of `learn` has returned.
+    """Yield the slug and the text of each subject that a call of `learn` returned.
 
     The text is None if the result does not say where the text begins.
     """
@@ -478,7 +481,7 @@ def _find_learned_texts(
 
 
 def _split_tagged_subjects(result: str) -> dict[str, str]:
-    """Map the name in each `<subject>` tag to the text between the tags."""
+    """Map the name in each `<subject>` tag to the text from this tag to its end tag."""
     result = result.replace("\r\n", "\n")
     # Ignore tags inside the text of a subject: a real tag follows the end of another subject.
     first = len(result) - len(result.lstrip())
@@ -517,7 +520,7 @@ def _find_cited_search_hits(
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool result, which some agents store inside the JSON of the MCP server."""
+    """Return the text of a tool result. Some agents store this text inside the JSON of the MCP server."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:
