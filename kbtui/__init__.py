@@ -65,7 +65,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""Public name -> the module that defines it. Names that are not listed are defined in `errors`."""
+"""The module that defines each public name. Names that are not listed are defined in `errors`."""
 
 
 def __getattr__(name: str) -> object:

@@ -105,7 +105,7 @@ def format_unix_time_as_iso(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Return the time zone for a value of the environment variable TZ. Raises `ValueError`."""
+    """Return the time zone that a value of the environment variable TZ names. Raises `ValueError`."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -144,7 +144,7 @@ def format_time_with_date(when: datetime, present: datetime) -> str:
 
 
 def format_unix_time_as_day(seconds: float) -> str:
-    """Format the local day of Unix seconds as `2026-05-13`. Return `?` if the number is out of range."""
+    """Format Unix seconds as a local date such as `2026-05-13`. Return `?` if the number is out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -38,9 +38,9 @@ MODEL_CAUSES: dict[str, str] = {
     "other_time_zone": "the engine uses another time zone",
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Cause -> why semantic search is unavailable.
+"""For each cause, the reason why semantic search is unavailable.
 
-A notice with a cause that is missing here has the reason in `detail`.
+For a cause that is missing here, the notice contains the reason in `detail`.
 """
 PauseReason = Literal["battery", "busy", "user"]
 PAUSE_TEXTS: dict[PauseReason, str] = {
@@ -48,9 +48,9 @@ PAUSE_TEXTS: dict[PauseReason, str] = {
     "busy": "paused because the computer is busy",
     "user": "paused",
 }
-"""Code of the reason for a pause of embedding -> its text."""
+"""For each reason why embedding is paused, its text for users."""
 EmbeddedParts = dict[str, tuple[int, int]]
-"""Kind of entry (plural) -> the number of its passages with a vector, and the number that need one."""
+"""For each kind of entry (in the plural), the number of passages with a vector, and the number that need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_of_other_input": "{word}: this filter works only in the {inputs}; here, it was searched for as a word",
@@ -103,7 +103,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "unknown_topic": "unknown topic {topic!r}",
     "words_but_excluded": "the passage contains words of the query, but lacks a phrase, contains an excluded word or does not match a filter",
 }
-"""Code of a notice or reason -> the template of its message, in which `{name}` stands for a value.
+"""For each code of a notice or reason, the template of its message. `{name}` stands for a value.
 
 `format_notice` makes the messages of the codes that are missing here.
 """

@@ -39,9 +39,9 @@ _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 JP_ID_PREFIX = "jp-c"
 _LARGEST_JP_ID = 253402300799 * 10
-"""The largest number in a JP id, which is a time in tenths of a second.
+"""The largest valid number in a JP id. The number is a time in tenths of a second since 1970.
 
-This time is the last second of the year 9999, the latest that `datetime` supports.
+The limit is the last second of the year 9999, the latest that `datetime` supports.
 """
 
 
@@ -214,7 +214,7 @@ def is_other_agents_conversation_ref(text: str) -> bool:
 
 
 def get_agent_prefix_of_id(conversation: str) -> str:
-    """Return the agent's prefix of an id, such as `claude-` for `claude-258c7280`; "" if it has none."""
+    """Return the prefix that names the agent of an id: `claude-` for `claude-258c7280`; "" without a prefix."""
     match = re.match(f"{_AGENT}-", conversation)
     return match[0] if match else ""
 

@@ -245,7 +245,7 @@ class SecretMasker:
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
-        """Secret -> its kind."""
+        """The kind of each known secret."""
         self._scanners: list[Any] | None = None
         self._json_masker = _JsonMasker(self._remember)
 

@@ -264,7 +264,7 @@ def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 @cache
 def compile_scanner(pattern: str) -> Any:
-    """Compile an expression with RE2, which looks for a hundred words in one pass over a text."""
+    """Compile a regular expression with RE2, which can search a text for a hundred words in one pass."""
     import re2
 
     options = re2.Options()
@@ -274,7 +274,7 @@ def compile_scanner(pattern: str) -> Any:
 
 
 def compile_byte_scanner(words: Iterable[str]) -> Any:
-    """Compile an expression that finds any of many words in UTF-8."""
+    """Compile a regular expression that finds any of many words in UTF-8 bytes."""
     import re2
 
     options = re2.Options()
@@ -337,7 +337,7 @@ def _find_key_at(text: str, at: int) -> DetectedSecret | None:
 def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
     """Return the end of a key that continues on the next lines; None if the key does not continue.
 
-    `end` is the end of what looks like a whole key on the first line; None if there is no such key.
+    If the text on the first line looks like a whole key, `end` is the end of that text; otherwise None.
     """
     part = _KEY_CHARACTERS.match(text, at)
     if part is None or (end is not None and part.end() != end):

@@ -1,4 +1,4 @@
-"""Finds secrets by what stands before them: a name such as `password`, an option, or a header."""
+"""Finds secrets by the text before them: a name such as `password`, an option, or a header."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 
 
 class _SecretContext(NamedTuple):
-    """What precedes a kind of secret.
+    """The text that precedes a kind of secret.
 
     `words` are in lower case. `pattern` must match at one of these words or, if `back` is not 0, in
     the text from `back` characters before the word. The groups `value`, `value2` and `value3` of
-    the pattern are the secret.
+    the pattern match the secret.
     """
 
     what: str
@@ -340,7 +340,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""Contexts are looked up by this many first characters of a word. All words are at least this long."""
+"""The number of first characters of a word by which contexts are looked up. No word is shorter."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -370,7 +370,7 @@ def _compile_assignment() -> re.Pattern[str]:
 
 
 def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets in a text that are recognizable by what precedes them. Secrets may overlap.
+    """Yield the secrets in a text that are recognizable by the text before them. Secrets may overlap.
 
     `data` is the text with one byte for each character.
     """

@@ -324,7 +324,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",
 }
-"""Leg of the search (lexical or semantic) -> its name in messages for people."""
+"""The name of each leg of the search (lexical or semantic) in messages for people."""
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:

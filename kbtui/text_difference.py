@@ -7,7 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 TextRange = tuple[int, int]
-"""A range of characters in a text: the position of the first one, from 0, and the end (exclusive)."""
+"""A range of characters in a text: the start, counted from 0, and the end (exclusive)."""
 
 SIMILAR_WORDS_SHARE = 0.4
 """Two paragraphs are versions of one paragraph if at least this share of their words is equal."""

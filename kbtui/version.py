@@ -1,3 +1,3 @@
-"""The version, in a module that imports nothing."""
+"""The version of kbtui. This module imports nothing."""
 
 __version__ = "0.2.0.dev0"

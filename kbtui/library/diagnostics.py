@@ -46,7 +46,7 @@ FindingCode = Literal[
     "workspace_gone", "workspace_id_missing", "workspace_pointer_broken", "workspace_without_jp",
 ]  # fmt: skip
 FindingValues = Mapping[str, str | int | list[str] | None]
-"""Name -> value: the facts from which the message of a finding is made."""
+"""The facts in the message of a finding, by name."""
 
 
 def _format_knowledge_counts(values: Any) -> str:
@@ -179,7 +179,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, but there is no such directory; write the correct path into the file",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
-"""Code of a finding -> its message with placeholders, or a function that makes the message from the values."""
+"""For each code of a finding, its message with placeholders, or a function that makes the message from the values."""
 
 
 class DiagnosticFinding(NamedTuple):
@@ -511,7 +511,7 @@ def _diagnose_texts_of_conversations(
 def _get_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
-    """Map the id of each indexed conversation to its indexing error, or to None if indexing succeeded.
+    """Return the indexing error of each indexed conversation (None if indexing succeeded), by conversation id.
 
     Conversations that have changed since they were indexed are left out.
     """

@@ -324,7 +324,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """For how many more seconds a call should wait for this index to be up to date with the files."""
+        """The number of seconds that a call should still wait for this index to be up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property

@@ -376,7 +376,7 @@ class Library(ReferenceReader):
     def _run_search_request(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> SearchAnswer:
-        """Search with the engine or, if it gives no answer, in this process."""
+        """Search with the engine or, if the engine returns no answer, in this process."""
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
@@ -499,7 +499,7 @@ class Library(ReferenceReader):
             log.log_opened_hit(opened)
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that cite the target of `ref`. For a conversation or turn, also find what it cites.
+        """Find the turns that cite the target of `ref`. For a conversation or turn, also find its own citations.
 
         `ref` can also be the path of a file, relative to the workspace or to the current directory.
 
@@ -555,8 +555,8 @@ class Library(ReferenceReader):
     ) -> Mark:
         """Mark a turn, a tool call or a `passage` in it as `decided`, `rejected` or `superseded`.
 
-        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
-        instead; the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or
+        An earlier mark on the same text is replaced. `superseded_by` is a reference to the replacement, such as a
+        later turn or a subject; the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or
         an argument is invalid or missing. Raises `NothingFound` if the turn or the target of
         `superseded_by` does not exist, or if the turn does not contain the passage.
         """
@@ -580,7 +580,7 @@ class Library(ReferenceReader):
         )
 
     def _resolve_superseding_reference(self, text: str) -> Ref:
-        """Parse the reference to what applies instead of a marked turn, and check that it exists.
+        """Parse the reference that replaces a marked turn, and check that its target exists.
 
         Raises `UsageError` or `NothingFound`.
         """
@@ -629,7 +629,7 @@ class Library(ReferenceReader):
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark whose id is `text`, or the marks on the turn or call that the reference `text` names.
 
-        A mark whose text cannot be found belongs to no turn, so only its id finds it. Raises
+        A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
         `NothingFound` if there is no mark.
         """
         return self._marks.find_marks(text)

@@ -52,7 +52,7 @@ class ModelFactsJson(TypedDict):
 
 
 class ComparedQueryJson(TypedDict):
-    """How far both models agree on a query.
+    """The agreement of both models on one query.
 
     `agreement` is the share of the best hits that both models have in common, from 0 to 1. `current`
     has the references of the best hits that only the current model found, and `other` has those that
@@ -129,7 +129,7 @@ def compare_models(
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
     `setting` is a value of the setting `model`, and `other` is the directory of a model. From a large index,
-    only every n-th passage is taken. At most `max_passages` are embedded, in addition to those that the user
+    only every n-th passage is embedded. At most `max_passages` are embedded, in addition to those that the user
     opened. `report` is called with a text about each step.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if the current
@@ -201,7 +201,7 @@ def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
 
 
 def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
-    """Map the words of each query to the ids of the chunks that the user opened among its hits."""
+    """Return the ids of the chunks that the user opened among the hits of each query, by the query's words."""
     found: dict[str, set[str]] = {}
     for hit in log.list_opened_hits():
         if spoken := parse_query(hit.query).spoken:

@@ -231,9 +231,9 @@ class ReferenceReader(IndexAndEngineAccess):
     def map_outdated_citations_by_turn(
         self, conversation: Conversation
     ) -> dict[int, list[Citation]]:
-        """Map the number of each outdated turn to its outdated citations, one for each subject.
+        """Return the outdated citations of each outdated turn, by turn number; one citation for each subject.
 
-        The citations have no current titles.
+        The current titles of the subjects are not added.
         """
         from kbtui.citations import extract_citations
         from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn

@@ -187,7 +187,7 @@ def _add_given_versions(
 
 
 class _SubjectVersionCollector:
-    """The versions of a subject, to which turns are added in chronological order.
+    """Collects the versions of a subject. Turns are added in chronological order.
 
     A text that is known only from turns becomes a version. If turns were given a text A,
     then a text B, and then A again, A becomes two versions.
@@ -260,7 +260,7 @@ class _SubjectVersionCollector:
         )
 
     def _get_text_of_subject(self, given: GivenText) -> str:
-        """Return the text that a turn was given, without what the tool `learn` added to the subject's text."""
+        """Return the text that a turn was given, without additions of the tool `learn`."""
         is_prose = (
             self._relative is not None
             and ComparableSubjectText(given.text, self._relative).is_prose
@@ -278,7 +278,7 @@ class _SubjectVersionCollector:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """Merge the latest version into the current one if only turns have it, and if both texts are equal."""
+        """Merge the latest version into the current one if no commit has the latest one and both texts are equal."""
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:

@@ -107,7 +107,7 @@ class FileUsedByCall(NamedTuple):
 class TurnTouchingFile(NamedTuple):
     """A turn that changed or read a file.
 
-    * `request` is what the user asked in the turn; "" if the turn has no request.
+    * `request` is the text of the turn's request; "" if the turn has no request.
     * `actions` are the turn's actions on the file, in order. If the user asked for lines, `actions`
       has only the actions that wrote some of these lines, and `lines` has the ranges that they wrote.
     * `time` is the time of the last action; None if the agent stores no times.
@@ -145,7 +145,7 @@ class TurnTouchingFile(NamedTuple):
         }
 
     def describe_actions(self, *, with_calls: bool = True) -> str:
-        """Return what the turn did to the file, such as `changed +8 −2 (calls 4, 6), read (call 1)`."""
+        """Describe the turn's actions on the file, such as `changed +8 −2 (calls 4, 6), read (call 1)`."""
         parts = []
         for kind in dict.fromkeys(one.kind for one in self.actions):
             found = [one for one in self.actions if one.kind == kind]
@@ -161,7 +161,7 @@ class TurnTouchingFile(NamedTuple):
         return sanitize_to_one_line(", ".join(parts))
 
     def describe_lines_and_actions(self) -> str:
-        """Return the lines that the turn wrote, then what it did: `wrote lines 3-5: changed +8 −2 (call 4)`."""
+        """Describe the lines that the turn wrote, then its actions: `wrote lines 3-5: changed +8 −2 (call 4)`."""
         wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
         return wrote + self.describe_actions()
 
@@ -258,7 +258,7 @@ def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[
 def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActivity]:
-    """Map the number of each turn of a conversation to the turn's activity."""
+    """Return the activity of each turn of a conversation, by turn number."""
     from kbtui.citations.file_changes import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
@@ -634,7 +634,7 @@ def _read_actions(
 
 
 class _LearnedSubjectFiles:
-    """Finds the files of the subjects that the tool `learn` gave to turns."""
+    """Finds the files of the subjects whose texts the tool `learn` returned in turns."""
 
     def __init__(self, workspace: Workspace, shorten_path: Callable[[str], str]) -> None:
         self._workspace, self._shorten_path = workspace, shorten_path
@@ -794,9 +794,10 @@ class _EditsToFile:
         wanted: Iterable[int],
         origins: dict[int, LineOrigin],
     ) -> dict[int, int]:
-        """Map the index of each wanted line that a turn wrote to the index of the edit that wrote the line.
+        """Return the index of the edit that wrote each wanted line, by line index.
 
-        For a line from a commit, the committed text is compared with the edits before the commit.
+        Lines that no turn wrote are left out. For a line from a commit, the committed text is compared
+        with the edits before the commit.
         For any other line, the current text is compared with all edits.
         """
         from kbtui.citations.line_attribution import attribute_lines_to_edits
@@ -893,7 +894,7 @@ def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRa
 def _list_line_origins(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Map the index of each line to the line's origin. Lines that differ from the current commit are left out."""
+    """Return the origin of each line, by line index. Lines that differ from the current commit are left out."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []

@@ -1,7 +1,7 @@
 """The manifest of a published library: the parts of its current version, and a signature.
 
 The manifest is a small JSON file that is replaced in one step, so readers never see a mixture of
-versions. In the file, it is a string inside a JSON object, next to its signature.
+versions. The file is a JSON object that contains the manifest, as a string, and its signature.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class UntrustedLibrary(UnusableLibrary):
 
 @dataclass(frozen=True)
 class LibraryPartReference:
-    """A part of a version. `name` is the SHA-256 of the part, and `contents_checksum` that of its first bytes."""
+    """A part of a version. `name` is the SHA-256 of the part, `contents_checksum` that of its table of contents."""
 
     name: str
     kind: str
@@ -70,7 +70,7 @@ class PublishedTopic:
 
 @dataclass(frozen=True)
 class PublishedVectorTable:
-    """The table of LanceDB with the vectors of a version, and the length of the vectors."""
+    """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors."""
 
     version: int
     dimension: int
@@ -80,12 +80,12 @@ class PublishedVectorTable:
 class LibraryManifest:
     """One version of a library.
 
-    `number` grows with each version. `published_at` is a time in ISO format by the publisher's
-    clock, and `commit` the commit of the checkout. `chunking` identifies how texts are split into
-    passages, and `model` the model of the vectors. `parts` are in the order in which they apply: a
-    later one replaces entries of an earlier one. `retired` maps each part that this version no
-    longer needs to the time at which it became unneeded, by the store's clock. `table` is the table of
-    vectors, if there is one.
+    `number` grows with each version. `published_at` is a time in ISO format by the publisher's clock, and
+    `commit` is the current Git commit of the published workspace. `chunking` identifies how texts are split
+    into passages, and `model` the model of the vectors. `parts` are in the order in which they apply: entries
+    of a later part replace those of earlier parts. `retired` maps each part that this version no longer needs
+    to the time at which it became unneeded, by the store's clock. `table` is the table of vectors, if there
+    is one.
     """
 
     number: int
@@ -211,7 +211,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
 
 
 def parse_private_key(text: str) -> Ed25519PrivateKey:
-    """Return the private key in base64. Raises `UsageError`."""
+    """Parse a private key in base64. Raises `UsageError`."""
     try:
         return Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error) as error:
@@ -229,10 +229,10 @@ def _encode(data: bytes) -> str:
 
 
 def verify_part(data: bytes, part: LibraryPartReference) -> bool:
-    """Return whether the bytes have the checksum of a part."""
+    """Return whether `data` has the size and the checksum of a part."""
     return len(data) == part.size and sha256(data).hexdigest() == part.name
 
 
 def verify_contents(data: bytes, part: LibraryPartReference) -> bool:
-    """Return whether the bytes have the checksum of a part's table of contents."""
+    """Return whether `data` has the size and the checksum of a part's table of contents."""
     return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum

@@ -38,7 +38,7 @@ _MAGIC = b"kbtui part 1\n"
 _LENGTHS = struct.Struct("<QQ")
 
 EntryKey = tuple[str, ...]
-"""What identifies an entry: `("subject", topic, path)` or `("conversation", id)`."""
+"""The key of an entry: `("subject", topic, path)` or `("conversation", id)`."""
 
 
 class DamagedLibraryPart(KbtuiError):
@@ -85,7 +85,7 @@ class VectorPartContents:
 
 
 class EncodedLibraryPart(NamedTuple):
-    """A part as bytes. The first `contents_bytes` of them are the table of contents."""
+    """The bytes of a part. The first `contents_bytes` bytes are the table of contents."""
 
     data: bytes
     contents_bytes: int
@@ -118,7 +118,7 @@ def encode_text_part(
 def encode_vector_part(
     model: str, hashes: Sequence[bytes], vectors: np.ndarray
 ) -> EncodedLibraryPart:
-    """Return a part with vectors. `hashes` are those of the embedded texts, one for each row of `vectors`."""
+    """Return a part with vectors. `hashes` contains the hash of the embedded text for each row of `vectors`."""
     contents = {
         "kind": "vectors",
         "model": model,
@@ -197,7 +197,7 @@ def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
 
 
 def check_entry_key(key: Any) -> EntryKey:
-    """Return `key` unchanged. Raises `DamagedLibraryPart` if it could name a file outside its directory."""
+    """Return `key` unchanged. Raises `DamagedLibraryPart` if it is invalid or could name a file elsewhere."""
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
         raise DamagedLibraryPart("an entry has an invalid name")
     kind, *rest = key or ("",)

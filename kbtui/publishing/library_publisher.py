@@ -1,6 +1,6 @@
 """Publishes a workspace: sends the parts that the library lacks, then replaces the manifest in one step.
 
-Until then, readers see the old version. If publishing is interrupted, the next publish uses the
+Until the manifest is replaced, readers see the old version. If publishing is interrupted, the next publish uses the
 parts that were sent, because equal content has the same name. Unused parts are deleted after a
 grace period.
 """
@@ -70,7 +70,7 @@ SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
 MIN_LIVE_SHARE = 0.5
 """A part is replaced if less than this share of it is still needed."""
 VERIFIED_PART_BYTES = 256 << 10
-"""Parts up to this size are read whole and verified by every publish; of larger ones, only the table of contents."""
+"""Every publish verifies all bytes of parts up to this size, but only the tables of contents of larger parts."""
 REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
@@ -129,7 +129,7 @@ class TextEmbedder:
             yield some, np.vstack([found[key] for key in some])
 
     def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        """Map the hash of each text to its vector."""
+        """Return the vectors of texts. `texts` maps hashes to texts, and the result maps them to vectors."""
         parts = self.embed_texts(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
 
@@ -157,7 +157,7 @@ class PublishedLibraryState:
 
 @dataclass
 class LibraryPublishResult:
-    """What publishing has sent, or what it would send (`dry_run`).
+    """The result of a publish, or of a dry run.
 
     `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
     and `computed` is the number of vectors that the model has computed. `sent_bytes` is the size of
@@ -215,7 +215,10 @@ def read_published_state(
 def read_part_contents(
     store: LibraryStore, part: LibraryPartReference, *, verifies_all: bool
 ) -> TextPartContents | VectorPartContents:
-    """Read and verify the table of contents of a part, or the whole part. Raises `DamagedLibraryPart`."""
+    """Read and verify a part's table of contents. Raises `DamagedLibraryPart`.
+
+    If `verifies_all` is true, the whole part is read and verified.
+    """
     data: bytes | None
     if verifies_all:
         data = read_whole_part(store, part)[: part.contents_bytes]
@@ -321,9 +324,9 @@ class LibraryPublisher:
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
     def find_unlikely_removal(self) -> str | None:
-        """Say if publishing would remove all entries of the library, or those of a topic whose directory is missing.
+        """Return a warning if publishing would remove all entries, or those of a topic whose directory is missing.
 
-        Both are usually mistakes, such as a disk that is not mounted. None means that all is well.
+        Either is usually a mistake, for example because a disk is not mounted. None means that neither applies.
         """
         removed = self.result.removed
         if removed and not self._entries.texts:
@@ -334,9 +337,9 @@ class LibraryPublisher:
         return None
 
     def publish(self, *, allow_empty: bool = False) -> LibraryPublishResult:
-        """Send what the library lacks, replace the manifest, and delete what is no longer needed.
+        """Send missing parts, replace the manifest, and delete parts that are no longer needed.
 
-        Raises `UsageError` if `find_unlikely_removal` finds something, unless `allow_empty` is true.
+        Raises `UsageError` if `find_unlikely_removal` returns a warning and `allow_empty` is false.
         """
         if not allow_empty and (removal := self.find_unlikely_removal()):
             raise UsageError(
@@ -374,7 +377,7 @@ class LibraryPublisher:
 
         def is_part_kept(part: LibraryPartReference) -> bool:
             contents = self._state.texts[part.name]
-            # What is no longer published must leave the store, also if most of the part is still needed.
+            # An entry that is no longer published must leave the store, even if most of the part is needed.
             names = {entry.key for entry in contents.entries}.union(contents.removed)
             if not names <= current.keys():
                 return False
@@ -448,9 +451,9 @@ class LibraryPublisher:
         return kept
 
     def _update_vector_table(self) -> PublishedVectorTable | None:
-        """Bring the table of vectors up to date, if there is to be one; return its new version.
+        """Update the table of vectors if the library has one; return its new version.
 
-        Readers of the current manifest keep reading the version that it names.
+        Readers of the current manifest continue to read the version that this manifest names.
         """
         old = self._state.manifest.table if self._state.manifest else None
         if not self._has_table or self._embedder is None:
@@ -511,7 +514,7 @@ class LibraryPublisher:
 
     @staticmethod
     def _drop_small_parts(parts: list[LibraryPartReference]) -> list[LibraryPartReference]:
-        """Return the parts; leave out the small ones if there are so many that they must be joined."""
+        """Return `parts`. If they include more than `MAX_SMALL_PARTS` small parts, leave out the small ones."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 

@@ -64,7 +64,7 @@ class LibraryStore:
     def __init__(self, uri: str, *, create: bool = False, is_missing_allowed: bool = False) -> None:
         """Open the store. If `create` is true, a missing directory is created.
 
-        If `is_missing_allowed` is true, a missing directory is not created, and is like an empty one.
+        If `is_missing_allowed` is true, a missing directory is not created, and is treated as empty.
 
         Raises `UsageError` for a URI of an unknown kind, and `NothingFound` for a missing directory.
         """
@@ -139,7 +139,7 @@ class LibraryStore:
                     ) from error
 
     def _replace_manifest_file(self, data: bytes, tag: str | None) -> None:
-        """Replace the manifest of a directory. The local store of obstore cannot compare tags."""
+        """Replace the manifest if the store is a directory, for which obstore cannot compare tags."""
         assert self._directory is not None
         with (self._directory / _LOCK_NAME).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -267,7 +267,7 @@ _CAUSES = (
 
 
 def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
-    """Return an error that explains a store's answer to the user."""
+    """Return an error that explains a failed request of a store to the user."""
     text = str(error)
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):

@@ -1,9 +1,9 @@
 """Finds the entries of a workspace that may be published, and the texts for which vectors are published.
 
-The table `[publish]` names topics and conversations. The conversations may be published, and so may
-the subjects of the topics, except hidden and disabled subjects. Subjects with secrets are left out,
-because subjects are published unchanged. In conversations, secrets are masked, and so are the
-results of calls that gave the text of a subject that is hidden, disabled or in another topic.
+The table `[publish]` names topics and conversations. Hidden and disabled subjects of the topics are left
+out. Subjects with secrets are left out, too, because subjects are published unchanged. In conversations,
+secrets are masked. The result of a tool call is left out if it contains the text of a subject that is
+hidden, disabled or in an unpublished topic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.library_settings import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
-"""Shorter texts of subjects are not looked for in the results of calls: they could be there by chance."""
+"""Texts of subjects with fewer characters are not searched for in results, where they can occur by chance."""
 
 LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
@@ -70,7 +70,7 @@ class UnpublishedEntry(NamedTuple):
 
 @dataclass
 class PublishableEntries:
-    """What may be published.
+    """The entries of a workspace that may be published, and the entries that are left out.
 
     `texts` maps keys to entries, and `embedded` maps hashes to the texts to embed. `masked` maps the
     ids of conversations to the number of their masked secrets. `withheld` maps the ids of
@@ -87,7 +87,7 @@ class PublishableEntries:
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
-    """The topics whose directories are missing, which can be a mistake, such as a disk that is not mounted."""
+    """The missing directory of each topic whose directory is missing, for example because a disk is not mounted."""
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def collect_publishable_entries(
 
 
 class _UnpublishedTextFinder:
-    """Finds the results of calls with the text of a subject that must not be published."""
+    """Finds the results of tool calls that contain the text of a subject that must not be published."""
 
     def __init__(self, workspace: Workspace, knowledge: KnowledgeBase, topics: set[str]) -> None:
         self._knowledge, self._topics = knowledge, topics
@@ -162,7 +162,7 @@ class _UnpublishedTextFinder:
 
     @cached_property
     def _unpublished_texts(self) -> dict[str, str]:
-        """Reference -> text, for the subjects that must not be published."""
+        """The texts of the subjects that must not be published, by the references of the subjects."""
         found = {}
         for topic in self._knowledge.topics:
             for subject in self._targets.list_subjects(topic):
@@ -174,7 +174,7 @@ class _UnpublishedTextFinder:
         return found
 
     def _explain_absence(self, ref: str) -> str | None:
-        """Return why a subject must not be published, such as `a/b is disabled`; None if it may be, or does not exist."""
+        """Return why a subject must not be published, such as `a/b is disabled`; None if there is no reason."""
         topic, _, slug = ref.partition("/")
         subject = self._knowledge.find_subject(topic, slug)
         if subject is None or subject.is_published:
@@ -187,7 +187,7 @@ class _UnpublishedTextFinder:
         return None if topic in self._topics else f"{ref} is not published"
 
     def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
-        """Map the positions of events (turn, event) to the reasons why their text must be left out."""
+        """Return the reasons why texts of events must be left out, by the position of the event (turn, event)."""
         places = {
             id(event): (turn_at, at)
             for turn_at, turn in enumerate(conversation.turns)

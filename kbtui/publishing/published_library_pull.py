@@ -1,4 +1,4 @@
-"""Mirrors a published library: fetches what has changed, verifies it, and then changes the files.
+"""Mirrors a published library: fetches and verifies what has changed, then replaces the mirror's files.
 
 The checks cover the manifest's signature (if the workspace has a key), the checksum of every part
 and entry, names, sizes and counts. After an error, the mirror is unchanged. If the machine fails
@@ -82,7 +82,7 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 
 @dataclass
 class LibraryPullResult:
-    """What a pull changed.
+    """The changes that a pull made.
 
     `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
     vectors. `are_vectors_remote` is true if the vectors were not fetched because their size exceeds
@@ -148,7 +148,7 @@ def pull_library(
 
 @contextmanager
 def _lock_mirror(mirror: PublishedMirror) -> Iterator[None]:
-    """Hold the lock of a mirror, so that two processes do not pull at the same time."""
+    """Lock a mirror during the context, so that two processes do not pull at the same time."""
     with (mirror.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -343,7 +343,7 @@ class _LibraryPull:
         _set_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_remote_vectors(self, manifest: LibraryManifest) -> None:
-        """Fetch the ids of the chunks in the table of vectors, which need no vector on this machine."""
+        """Fetch the ids of the chunks whose vectors are in the library's table, and so not needed on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, asdict(table) if table else None])
         if _get_mirror_state(self._db, "remote") == state:
@@ -368,7 +368,7 @@ class _LibraryPull:
         self._db.execute("COMMIT")
 
     def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
-        """Remove the vectors that no part of the version has."""
+        """Remove the vectors that no part of the version contains."""
         needed: set[tuple[str, bytes]] = set()
         for part in parts:
             contents = self._contents[part.name]
@@ -394,13 +394,13 @@ class _LibraryPull:
         target: dict[EntryKey, _EntryPlaceInPart],
         staged: dict[EntryKey, Path],
     ) -> None:
-        """Change the files of the mirror to those of the version."""
+        """Replace the mirror's files with those of the version, and record the version in the database."""
         mirror, db = self._mirror, self._db
         make_private_directory(mirror.conversations_directory)
         known = [tuple(json.loads(key)) for (key,) in db.execute("SELECT key FROM entries")]
         gone = [key for key in known if key not in target]
         published = _parse_time(manifest.published_at)
-        # Removed first: a directory can have the name that a file had.
+        # Remove old files first: a new directory can have the name of an old file.
         for key in gone:
             path = self._get_mirrored_entry_path(key)
             path.unlink(missing_ok=True)
@@ -574,13 +574,13 @@ PROBLEM_TEXTS = {
     "vectors_too_large": "the library has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
     "other_version": "the library was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
 }
-"""Code of a problem with a subscription -> its text."""
+"""The text of each problem with a subscription, by its code."""
 
 
 def describe_subscription(
     workspace: Workspace, model: str | None = None
 ) -> SubscriptionStatus | None:
-    """Return the state of a workspace's subscription; None if it has none. Raises `ConfigError`.
+    """Return the status of a workspace's subscription; None without a subscription. Raises `ConfigError`.
 
     `model` is the key of the model of this machine, or None if it is unknown or switched off.
     """

@@ -58,9 +58,8 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list
-    of entries apply the filter. If one of these attributes is empty, the filter cannot be used
-    there, with one exception: search filters that the library pane cannot apply itself are applied
-    by the index.
+    of entries apply the filter. An input does not accept a filter whose attribute for this input is empty,
+    with one exception: the library pane also accepts each search filter, which the index then applies.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class FilterDefinition:
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
-        """What the filter selects. Help texts and completions show this text."""
+        """A description of the filter for help texts and completions."""
         self.search = search
         """The field of `SearchRequest` that stores the filter's values; equal to `key` if there is no such field."""
         self.term = term
@@ -97,7 +96,7 @@ class FilterDefinition:
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
-        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of values."""
+        """The indexed terms that each valid value stands for. Empty if there is no fixed list of values."""
         self.shown_choices = offered or tuple(self.choices)
         """The valid values that completions and hints show. `choices` may contain other spellings."""
         self.noun = noun or key
@@ -315,7 +314,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
-    """Map each key and alias of the filters that `filter_input` accepts to its filter."""
+    """Return the filters that `filter_input` accepts, by their keys and aliases."""
     return {
         name: row for row in list_filters_of_input(filter_input) for name in (row.key, *row.aliases)
     }

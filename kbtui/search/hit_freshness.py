@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 HitFreshnessAndLines = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
 """Whether a chunk's file has changed, and the chunk's first and last line in the current file.
 
-For a chunk without lines, None replaces the line numbers.
+The second value is None for a chunk without lines.
 """
 
 

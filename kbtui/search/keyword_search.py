@@ -296,14 +296,14 @@ NEAR_SHARE = 0.9
 MAX_FETCHED_WINDOWS = 300
 """The maximum number of windows that are fetched with their scores, best first."""
 BEST_WINDOWS = 25
-"""The number of windows, best first, whose passages are ranked. A ranked passage need not have a word of the query."""
+"""The passages of this many best windows are ranked, even passages without a word of the query."""
 MAX_SCORED_PASSAGES = 100
 """The windows of this many best passages are scored, even the windows that were not fetched."""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 TermScores = tuple[QueryTerm, dict[int, float]]
-"""A term, and what it adds to the score of each matching chunk or window: a mapping from numbers to scores."""
+"""A term, and the score that the term adds to each matching chunk or window, by number."""
 
 
 class KeywordSearch:
@@ -344,7 +344,7 @@ class KeywordSearch:
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that says whether a phrase is in `text`, by comparing stems."""
+        """Return a function that checks whether `text` contains a phrase. Stems are compared."""
         stems, code = (
             self.language.stem_text(text),
             set(extract_code_words(normalize_unicode(text))),
@@ -414,7 +414,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_entry_chunks(self) -> list[int]:
-        """Return one chunk number for each entry with a match: that of any of its matching chunks."""
+        """Return the number of one matching chunk for each entry that has any."""
         return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
 
     @property
@@ -540,7 +540,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_entry_chunks_of_index(self) -> list[int]:
-        """Return one chunk number for each entry of this index with a match: that of any of its matching chunks."""
+        """Return the number of one matching chunk for each entry of this index that has any."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)
@@ -654,7 +654,7 @@ class _KeywordIndexQuery:
         return self._search_chunks(query, len(windows) * WINDOW_CHUNKS)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Map each of the chunk numbers `numbers` to the score that word pairs add to the chunk.
+        """Return the score that word pairs add to each of the chunks `numbers`, by chunk number.
 
         Word pairs are not part of the main query, because they would make tantivy score every chunk
         (docs/performance.md).
@@ -673,7 +673,7 @@ class _KeywordIndexQuery:
         return set(_find_scores_by_number(self.searcher, query, "chunk", len(numbers)))
 
     def score_terms(self, numbers: Collection[int]) -> list[TermScores]:
-        """Return what each term of the query adds to the scores of the chunks `numbers`."""
+        """Return the score that each term of the query adds to each of the chunks `numbers`."""
         query = self._make_chunk_number_query(numbers)
         return _score_each_term(self.searcher, self.parts, query, "chunk", len(numbers))
 
@@ -787,7 +787,7 @@ class WindowQuery:
     def score_passages(
         self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: RankedWindows
     ) -> dict[int, float]:
-        """Map chunk numbers to the scores of the texts around these chunks.
+        """Return the scores of the texts around the chunks in `rows`, by chunk number.
 
         The windows of the first `MAX_SCORED_PASSAGES` rows are scored even if they are not among
         the best. All other windows count as 0.
@@ -801,7 +801,7 @@ class WindowQuery:
         return {row.number: score_text_around(places[row.number], scores) for row in rows}
 
     def _score_windows(self, windows: Collection[int]) -> dict[int, float]:
-        """Map window ids to their scores; windows that do not match are left out."""
+        """Return the scores of windows, by window id; windows that do not match are left out."""
         query = self._make_window_id_query(windows)
         for part in self.parts:
             # Nest the queries: with one flat query, tantivy would score many more windows.
@@ -817,7 +817,7 @@ class WindowQuery:
         ]
 
     def score_terms(self, windows: Collection[int]) -> list[TermScores]:
-        """Return what each term of the query adds to the scores of these windows."""
+        """Return the score that each term of the query adds to each of these windows."""
         query = self._make_window_id_query(windows)
         return _score_each_term(self.searcher, self.parts, query, "id", len(windows))
 
@@ -847,7 +847,7 @@ def _score_each_term(
 
 
 def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
-    """Map the values of `field` in the best `count` documents to the scores of these documents."""
+    """Return the scores of the best `count` documents, by the documents' values of `field`."""
     hits = searcher.search(query, limit=max(1, count), count=False).hits
     numbers = searcher.fast_field_values(field, [address for _, address in hits]) if hits else ()
     return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}

@@ -106,7 +106,7 @@ class IndexSearchFailed(Exception):
 def search_indexes(
     indexes: Sequence[SearchedIndex], request: SearchRequest, vectors: VectorSearch | None = None
 ) -> SearchAnswer:
-    """Search several indexes, and return the answer that one index with all entries would give.
+    """Search several indexes, and return the same answer as one index with all entries would.
 
     If several workspaces contain the same passage, the hit is from the first of them. A filter with
     a value that a workspace does not have, such as the name of a topic, excludes the workspace. If
@@ -130,15 +130,15 @@ class _MultiIndexSearch:
     def __init__(self, indexes: Sequence[SearchedIndex], request: SearchRequest) -> None:
         self._indexes, self._request = indexes, request
         self._runs: dict[int, SearchRun] = {}
-        """Position of an index -> the search of this index, for each index that can have hits."""
+        """The search of each index that can have hits, by the position of the index."""
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
-        """Ranked passage -> position of each index that contains the passage -> the passage's place in this index."""
+        """For each ranked passage, its place in each index that contains it, by the position of the index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
         self._positions_of_requests: dict[int, dict[tuple[str, int], int]] = {}
-        """Position of an index -> (entry id, turn) of each hit on a request or on reasoning -> the position of the hit's chunk."""
+        """For each index: the position of the chunk of each hit on a request or reasoning, by (entry id, turn)."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -482,7 +482,7 @@ class _MultiIndexSearch:
         return self._finders[position]
 
     def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
-        """Map the reference of each hit to its short form in the workspace of the hit."""
+        """Return the short form of each hit's reference, by reference. Each form is valid in the hit's workspace."""
         found: dict[str, str] = {}
         positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}
         for position in sorted({positions[hit.workspace or ""] for hit in hits}):

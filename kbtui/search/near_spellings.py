@@ -40,9 +40,9 @@ MAX_ENDING_LETTERS = 5
 MAX_INFLECTION_LETTERS = 3
 """One of two words may have an additional ending of up to this many letters, as in *receive* and *receives*."""
 SWAP_DISTANCE = 0.7
-"""What two swapped letters add to an edit distance. Every other edit adds 1."""
+"""The edit distance of a swap of two letters. Every other edit counts as 1."""
 INFLECTION_DISTANCE = 0.1
-"""What an additional ending adds to an edit distance."""
+"""The edit distance of an additional ending."""
 MAX_DISTANCE = 2.5
 """A word with a larger edit distance is not a near spelling."""
 LIKELIHOOD_PER_EDIT = 0.03
@@ -54,7 +54,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class NearSpelling(NamedTuple):
-    """An indexed stem that was probably meant. `weight` is its likelihood; the likeliest stem has 1."""
+    """An indexed stem that the user probably meant. `weight` is its likelihood relative to the likeliest stem."""
 
     stem: str
     weight: float

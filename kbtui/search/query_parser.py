@@ -515,7 +515,7 @@ class _QueryFilterApplier:
     def _find_conversations_by_label(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
-        """Return the ids of the conversations with one of the labels, which are matched as in the library pane.
+        """Return the ids of the conversations with one of the labels `values`, compared as in the library pane.
 
         Raises `FilterValueError` if there are no such conversations. Labels are read from the
         conversations' files, because the index does not contain labels.

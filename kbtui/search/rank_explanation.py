@@ -102,7 +102,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
-        """Store what each term of the query adds to the scores of the explained chunks."""
+        """Store the score that each term of the query adds to each explained chunk."""
         self._windows = {
             chunk.number: find_windows_around(
                 make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
@@ -170,7 +170,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Rank more chunks in a leg than a search does; map their numbers to their ranks and scores."""
+        """Rank more chunks in a leg than a search does; return their ranks and scores, by chunk number."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -290,7 +290,7 @@ def find_passages_of_reference(
 def _score_terms_around(
     terms: list[TermScores], windows: WindowsAroundPassage
 ) -> list[tuple[QueryTerm, float]]:
-    """Return what each term in the windows around a chunk adds to the chunk's score."""
+    """Return the score that each term in the windows around a chunk adds to the chunk."""
     own, adjacent = (
         [scores.get(window, 0.0) for _, scores in terms]
         for window in (windows.own, windows.adjacent)

@@ -43,7 +43,7 @@ CONVERSATION_PASSAGES = 3
 """The bonus for a conversation is computed from at most this many other passages of it, best first."""
 
 REASONING_BONUS = -3.0
-"""The bonus of the assistant's reasoning. It restates the question, and the answer is in a message after it."""
+"""The bonus of reasoning. Reasoning only restates the question; the answer is in a later message."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -62,8 +62,8 @@ class RankBonuses(NamedTuple):
     """The bonuses that the reranker gives a passage.
 
     `title` and `length` are added to the score. `words`, `reply`, `conversation` and `role` determine
-    the passage's place among the turns, and are 0 for subjects. `place` is what the new place adds to
-    the score.
+    the passage's place among the turns, and are 0 for subjects. `place` is the change of the score that
+    results from the new place.
     """
 
     title: float = 0.0
@@ -76,7 +76,7 @@ class RankBonuses(NamedTuple):
 
     @property
     def total(self) -> float:
-        """What the reranker adds to the score of the passage."""
+        """The sum that the reranker adds to the score of the passage."""
         return self.title + self.length + self.place
 
     @property
@@ -104,7 +104,7 @@ class Reranker:
         }
 
     def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
-        """Map the number of each passage to its bonuses. `passages` must be sorted, the best first."""
+        """Return the bonuses of each passage, by number. `passages` must be sorted, the best first."""
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._score_title(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
@@ -204,7 +204,7 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
 
 
 def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
-    """Map the number of each turn's passage to what its new place adds to its score.
+    """Return the score that each turn's passage gains by its new place, by passage number.
 
     `turns` has the fused score and the bonuses of each passage. The turns are sorted once without
     the bonuses for turns, and once with them. The turn in place N of the second order gets the

@@ -153,7 +153,7 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a list with a notice on near spellings that found hits, as the hits spell them; [] if there are none."""
+    """Return [] or one notice that lists the near spellings that found hits, as the hits spell them."""
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
     count = 0
@@ -216,7 +216,7 @@ class SearchRun:
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
         self.bonuses: dict[int, RankBonuses] = {}
-        """Chunk number -> the bonuses that the reranker gave this chunk, for the best chunks."""
+        """The reranker's bonuses for the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.statistics: Mapping[bool, PassageAndWindowStatistics] | None = None
@@ -231,7 +231,7 @@ class SearchRun:
 
     @cached_property
     def visible_chunks(self) -> dict[int, tuple[str, str]]:
-        """Chunk number -> (chunk id, entry id), for the ranked chunks that are visible, best first.
+        """The chunk id and entry id of each ranked chunk that is visible, by chunk number, best first.
 
         Equal scores are sorted by chunk id. Because the vectors may be older than the catalog,
         chunks that were deleted or whose entries are now hidden or archived are left out.
@@ -265,7 +265,7 @@ class SearchRun:
         return None if chunk is None or entry is None else (entry, chunk)
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
-        """Run the legs that the request's mode asks for. Set `legs`, `scores` and `notices`."""
+        """Run the legs that the request's mode requires. Set `legs`, `scores` and `notices`."""
         request = self.request
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
@@ -316,7 +316,7 @@ class SearchRun:
 
     @cached_property
     def fusion(self) -> SearchLegScoreFusion:
-        """The object that computes what each leg adds to the score of a chunk."""
+        """The object that computes the score that each leg adds to a chunk."""
         return SearchLegScoreFusion(
             self.legs,
             depth=self.request.depth,
@@ -604,7 +604,7 @@ class SearchLegScoreScale:
 
 
 class SearchLegScoreFusion:
-    """Adds up, for each chunk, the scaled scores that the legs give it."""
+    """Adds up the scaled scores of each chunk in the legs."""
 
     def __init__(
         self,
@@ -631,9 +631,9 @@ class SearchLegScoreFusion:
         }
 
     def score_chunk_in_leg(self, leg: str, number: int) -> float:
-        """Return what a leg adds to the score of a chunk.
+        """Return the score that a leg adds to a chunk.
 
-        If only one leg has hits, this is 1 / rank. While some chunks have no vectors, the semantic
+        If only one leg has hits, this score is 1 / rank. While some chunks have no vectors, the semantic
         leg has less weight. A keyword hit without a vector gets its keyword score in the semantic
         leg, too, so that chunks with a vector have no advantage.
         """
@@ -741,8 +741,8 @@ def find_excluding_filters(
 ) -> Notice | None:
     """Return a notice that names the filters that leave a query without hits.
 
-    If removing a single filter gives hits, only this filter is named. Returns None if the search
-    has no filters, or if it would also find nothing without them. `request` is the original
+    If the search has hits without one of its filters, only this filter is named. Returns None if the
+    search has no filters, or if it finds nothing even without them. `request` is the original
     request, and `count_matches` counts the passages that match a request by keywords.
     """
     filters = _list_filters_in_effect(query, request)

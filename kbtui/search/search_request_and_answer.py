@@ -561,13 +561,12 @@ class RankExplanation(NamedTuple):
 
     * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
       ranked.
-    * `title_gives`, `length_gives` and `place_gives` are what the reranker adds to the score. The
+    * `title_gives`, `length_gives` and `place_gives` are the values that the reranker adds to the score. The
       reranker orders turns by the score plus `words_gives`, `reply_gives`, `conversation_gives` and
       `role_gives`; see `RankBonuses`. All these values are 0 for a chunk that was not reranked.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
-    * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
-      fix them.
+    * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should address them.
     """
 
     ref: str

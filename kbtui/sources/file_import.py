@@ -41,7 +41,7 @@ _CONTENT_TYPES_BY_EXTENSION = {
     ".pdf": PDF[0],
     ".docx": DOCX[0],
 }
-"""File extension -> content type. A text file with any other extension counts as source code."""
+"""The content type of each file extension. A text file with any other extension counts as source code."""
 _LANGUAGES_BY_FILE_NAME = {
     "makefile": "makefile",
     "dockerfile": "dockerfile",
@@ -51,7 +51,7 @@ _INTERPRETERS = ("python", "bash", "sh", "zsh", "fish", "node", "perl", "ruby")
 
 
 class _FileSkippedError(Exception):
-    """A file that is skipped; the message says why."""
+    """A file is skipped; the message says why."""
 
 
 async def import_source_files(

@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
 A host name is resolved once, and the address is checked. The connection uses this address, even if
-DNS later gives another one. Proxies and credentials in the environment are ignored.
+DNS later returns another address. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class FetchedResponse:
 
 
 async def resolve_host_name(host: str, port: int) -> list[str]:
-    """Return the addresses that the system's resolver gives for a host."""
+    """Return the addresses that the system's resolver returns for a host."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
@@ -178,7 +178,7 @@ class HttpFetcher:
     def _get_allowed_redirect_url(
         self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
     ) -> str:
-        """Return the URL that a response redirects to. Raises `FetchError` if it is not allowed."""
+        """Return the URL that a response redirects to. Raises `FetchError` if that URL is not allowed."""
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
             url_policy.check_url_is_allowed(target, self.allow_hosts)

@@ -58,7 +58,7 @@ class SourceDefinition:
 
     @property
     def target_description(self) -> str:
-        """What the source fetches, in one line."""
+        """The URL, path or command of the source, on one line."""
         import shlex
 
         if self.kind == "mcp":
@@ -106,8 +106,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression applies to the time zone in TZ of the current
-    client environment, else to the local time of this process.
+    Both times are in Unix seconds. The expression is in the time zone that TZ names in the current
+    client environment, else in the local time of this process.
     """
     from cronsim import CronSim
 
@@ -130,7 +130,7 @@ _KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-"""Kind of source -> the key that says what a source of this kind fetches."""
+"""For each kind of source, the key that names the URL, path or command of the source."""
 SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
@@ -282,8 +282,8 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash includes the content of the workspace's programs that the source's command names. If
-    one of them changes, the source needs a new approval.
+    The hash covers the content of each program in the workspace that the source's command names. If such
+    a program changes, the source needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":

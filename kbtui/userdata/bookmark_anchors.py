@@ -1,4 +1,4 @@
-"""Keeps bookmarks of turns and calls at the bookmarked texts when a conversation's file is rewritten."""
+"""Moves bookmarks of turns and calls to the bookmarked texts after a conversation's file was rewritten."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ class PeriodTokenStatistics:
 
     `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects`
     has the tokens of all turns that cite a subject. If a turn cites several subjects, its tokens
-    are counted for each of them. If the period has no tokens, `day_before` is the last day before
-    it on which tokens were used.
+    are counted for each of them. If the period has no tokens, `day_before` is the last earlier day
+    on which tokens were used.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)

@@ -22,9 +22,9 @@ _MARK_FILTERS = ("mark:", "marked:")
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
-    """Return the value for `SearchRequest.marked`; it is empty if the request does not filter by marks.
+    """Return the value of `SearchRequest.marked` for a request; () if the request does not filter by marks.
 
-    The value is also empty if the marks cannot be read; `add_marks_to_hits` then adds a notice.
+    The result is also () if the marks cannot be read; `add_marks_to_hits` then adds a notice.
     """
     query = request.query.lower()
     if request.marks or any(key in query for key in _MARK_FILTERS):

@@ -144,7 +144,7 @@ class MarkStore:
     def import_marks(self, marks: Iterable[Mark]) -> int:
         """Add the marks of an export. A mark that was removed here after the export is added again.
 
-        Of two marks with the same id, the one that was changed last wins. Returns how many marks
+        If a mark with the same id is stored, the mark that was changed last is kept. Returns how many marks
         were added or replaced.
         """
         saved = 0
@@ -216,7 +216,7 @@ class MarkStore:
         ]
 
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark with the current reference of its target, and the problem of the target or ""."""
+        """Return each mark with the current reference of the superseding target, and the target's problem or ""."""
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:
             if mark.target_anchor and mark.superseded_by:

@@ -174,9 +174,9 @@ class QueryLog:
         * `is_gap` means that the search found nothing useful. A search without hits is always a
           gap.
         * `is_meaning_only` means that no hit contains the words of the query.
-        * `replaces` is an earlier, incomplete form of the query, which the user typed on the way to
-          this one. The last search that was logged for this form and origin is deleted, unless it
-          is older than `REPLACE_SECONDS`.
+        * `replaces` is an incomplete form of the query that was logged while the user was typing. The last
+          search that was logged for this form and origin is deleted, unless it is older than
+          `REPLACE_SECONDS`.
         * `at` is the time of the search in Unix seconds; None means now.
         """
         query = query[:QUERY_CHARACTERS]

@@ -180,7 +180,7 @@ _MOMENT = 1e-6
 def record_removal_times(
     db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
 ) -> None:
-    """Record that records are being removed now.
+    """Store the current time as the removal time of records.
 
     `removed` has the id of each record and the time of its last change.
     """

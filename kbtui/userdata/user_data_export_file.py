@@ -1,7 +1,8 @@
 """The file that moves user data to another machine: JSON Lines with a header, the records and a checksum.
 
-The format is documented in `docs/guide/moving.md`. kbtui never writes to a path that the file contains. The same
-data gives the same bytes, so two versions of the file in a Git repository differ only where the data differs.
+The format is documented in `docs/guide/moving.md`. kbtui never writes to a path that the file contains. Equal
+data results in equal bytes, so two versions of the file in a Git repository differ only where the data
+differs.
 """
 
 from __future__ import annotations
@@ -238,9 +239,9 @@ class _ExportFileReader:
         self._seen: set[tuple[str, ...]] = set()
         self._record_bytes = 0
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """The name of each copy -> the sizes that the records of its sessions state."""
+        """For the name of each copy, the sizes in the records of the sessions that have this copy."""
         self._kept_sizes: dict[str, int] = {}
-        """The name of each copy that was read -> its compressed size."""
+        """For the name of each copy that was read, its compressed size."""
 
     def read(self) -> ExportedData:
         self._check_header(self._read_line())

@@ -1,4 +1,4 @@
-"""`UserData`: what kbtui stores about a workspace and cannot rebuild from files."""
+"""`UserData`: reads and writes the data of a workspace that kbtui cannot rebuild from files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class SourceRunRecord(NamedTuple):
     * `problems` has a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.
     * `skips` lists these documents, up to a limit.
-    * `edited` names the documents that the run left alone because the user has edited them.
+    * `edited` has a message for each document that the run kept because the user has edited it.
     """
 
     source: str
@@ -167,7 +167,7 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """What kbtui stores about a workspace. Thread-safe.
+    """Reads and writes the user's data of one workspace. Thread-safe.
 
     The data are bookmarks, saved searches, the approvals and runs of sources, the query log, and the
     states of front ends.

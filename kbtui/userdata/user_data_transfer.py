@@ -258,7 +258,7 @@ class ImportedRecordCounts:
 
 @dataclass
 class WorkspaceImport:
-    """What an import does in one workspace. `references` names the records that the import adds or changes."""
+    """The changes of an import in one workspace. `references` names the added and changed bookmarks and marks."""
 
     root: str
     imported_from: list[str]
@@ -268,7 +268,7 @@ class WorkspaceImport:
 
 @dataclass
 class ImportReport:
-    """What an import did, or would do."""
+    """The changes that an import made or, in a dry run, would make."""
 
     workspaces: list[WorkspaceImport]
     missing: list[WorkspaceMatch]
@@ -283,7 +283,7 @@ class ImportReport:
 
 
 class ImportOptions(NamedTuple):
-    """What an import may do.
+    """The options of an import.
 
     With `is_dry_run`, nothing is written. Approvals of sources are added only with `with_approvals`, and searches
     only with `with_searches`.

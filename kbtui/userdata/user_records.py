@@ -82,7 +82,7 @@ class UserRecord(NamedTuple):
 
     @property
     def key(self) -> tuple[RecordKind, str]:
-        """What identifies the record in its workspace."""
+        """The kind and the id, which together identify the record in its workspace."""
         return self.kind, self.id
 
     def as_json(self) -> dict[str, Any]:

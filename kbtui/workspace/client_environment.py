@@ -1,4 +1,4 @@
-"""The environment variables that kbtui works with: those of this process, or those of a client.
+"""The environment variables that apply to a thread or task: those of this process, or those of a client.
 
 An engine serves clients with different environments, for example with different values of HOME.
 Threads and tasks that work for a client run within `ClientEnvironment.use`, which makes

@@ -203,7 +203,7 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Return the new path of the file `path` if the last commit that removed `path` renamed the file."""
+        """Return the new path of a file if the last commit that removed `path` renamed it; otherwise None."""
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
         )

@@ -86,8 +86,8 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
     """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if there are none.
 
-    NAME is the path of a file, or the name of a file in one of the directories `config_load_paths`.
-    These directories are searched below three roots: user-global, workspace and user-local. Below
+    NAME is the path of a file, or the name of a file in a directory that `config_load_paths` lists. These
+    directories are searched below three roots: user-global, workspace and user-local. Below
     each root, only the first match is used.
     """
     direct = Path(name).absolute()

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 class SubscriptionSettings(NamedTuple):
     """The table `[library]`.
 
-    `remote` is the URI of the published library, or "". `key` is the public key that verifies the
-    signature of the library's manifest, or "". A library with more than `mirror_megabytes` of
-    vectors is mirrored without the vectors. Searches then query the library's table of vectors, if it has
-    one.
+    `remote` is the URI of the published library, or "". `key` is the public key that verifies the signature
+    of the library's manifest, or "". A library with more than `mirror_megabytes` of vectors is mirrored
+    without the vectors. Searches then query the library's table of vectors, if the library has such a table.
     """
 
     remote: str = ""

@@ -30,8 +30,8 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
     """Return a URI without a slash at its end, or the absolute path of a directory.
 
     A relative path begins at `base`, by default at the current directory. The case of a URI's scheme
-    does not matter. Raises `UsageError` for an incomplete URI, which would otherwise be the path of a
-    new directory, such as `s3:`.
+    does not matter. Raises `UsageError` for an incomplete URI such as `s3:`, which
+    would otherwise be the path of a new directory.
     """
     if (match := _SCHEME.match(text)) is not None:
         scheme, rest = match[1].lower(), text[match.end() :]
@@ -98,9 +98,9 @@ class PublishedMirror(NamedTuple):
 
 
 def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
-    """Return the mirror, which may not exist yet, of a workspace's subscribed library; None without a subscription.
+    """Return the mirror of the library that a workspace subscribes to; None without a subscription.
 
-    A workspace that is itself a mirror subscribes to itself. Raises `ConfigError`.
+    The mirror may not exist yet. For the root of a mirror, the result is that mirror. Raises `ConfigError`.
     """
     if (own := get_mirror_of_root(workspace.root)) is not None:
         return own

@@ -193,7 +193,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
 
 
 def get_chosen_agents(settings: Settings) -> list[str] | None:
-    """Return the names of agents in the setting `agents`, or None if it is not set."""
+    """Return the names of agents in the setting `agents`, or None if the setting is missing."""
     agents: list[str] | None = settings.conversations.get("agents")
     return agents
 
