@@ -133,7 +133,7 @@ def ask_for_confirmation(question: str) -> bool:
 
 
 SILENT_SECONDS = 0.5
-"""How many seconds an activity must take before its progress is shown."""
+"""Progress is shown only after an activity has taken this many seconds."""
 REFRESH_SECONDS = 0.1
 
 

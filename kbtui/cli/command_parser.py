@@ -1,4 +1,4 @@
-"""The argument parser, which raises kbtui's errors, and helpers for options that set filters or lists."""
+"""The argument parser of all commands, and helpers for options that set filters or lists."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ _OPTIONS_BY_ARGUMENT = {
     "file": "--file",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""Argument of a conversation tool -> the command's option or argument with the same meaning."""
+"""Maps each argument of a conversation tool to the command's option or argument with the same meaning."""
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:

@@ -310,7 +310,7 @@ _ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 
 
 def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
-    """Return the pattern and the ids of the conversations to search; None stands for all conversations.
+    """Return the pattern to search for, and the ids of the conversations to search (None: all conversations).
 
     If the pattern or an id is `-`, it is read from standard input. Ids on standard input are separated
     by white space or commas; lines printed by `conversation ls` or `grep` are also accepted. The final
@@ -586,7 +586,7 @@ def format_project_label(project: str | None) -> str:
 
 
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
-"""Style or colour -> its number in an escape sequence for the terminal."""
+"""Maps styles and colours to their numbers in an escape sequence."""
 
 
 @dataclass
@@ -599,7 +599,7 @@ class ConversationFormatter:
     now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
-        """Return the text in `styles` (keys of `_STYLES`); if colours are off, return it unchanged."""
+        """Return `text` in `styles` (keys of `_STYLES`) or, if colours are off, unchanged."""
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 

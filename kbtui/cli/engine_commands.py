@@ -1,4 +1,4 @@
-"""The commands `engine`, `index` and `workspaces`: control the engine and index, list workspaces."""
+"""The commands `engine`, `index` and `workspaces`, which control the engine and list workspaces."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
 
 
 def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
-    """Return a phase's speed and the time left, or why the phase is paused; "" if neither is known."""
+    """Return the speed of the indexing and the time left, or why it is paused; "" if neither is known."""
     if progress["waits"] == "user":
         return f"; {EMBEDDING_PAUSED}"
     if progress["waits"]:

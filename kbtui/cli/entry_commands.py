@@ -476,7 +476,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
 
 
 def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Namespace) -> int:
-    """Print what changed between two versions that the user names."""
+    """Print the changes between two versions that the user names."""
     from kbtui.text_difference import format_unified_difference
 
     old, new = (_find_named_version(versions, name) for name in args.compare)
@@ -656,7 +656,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Map each citation of a changed or deleted subject to the difference from the cited text."""
+    """Map each citation of a changed or deleted subject to the difference between the given and the current text."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

@@ -50,7 +50,7 @@ def declare_export_command_arguments(parser: ArgumentParser) -> None:
 def run_export_command(args: Namespace) -> int:
     """Write a conversation, or some of its turns, as one file for other people.
 
-    Secrets that kbtui recognizes are masked, and standard error lists what was masked. The HTML file
+    Secrets that kbtui recognizes are masked, and listed on standard error. The HTML file
     needs no other file and no network. An existing file is overwritten only with --force, or if you agree.
 
     kbtui export jp-c17457886043 -o talk.html            write one HTML file

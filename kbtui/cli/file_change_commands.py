@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
-"""First character of a line in a diff -> its colour in an escape sequence for the terminal."""
+"""Maps the first character of a line in a diff to the line's colour, a number in an escape sequence."""
 
 
 def declare_blame_command_arguments(parser: ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def declare_blame_command_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="leave out turns that only read the file",
     )
-    parser.add_argument("--diff", action="store_true", help="print what each turn changed")
+    parser.add_argument("--diff", action="store_true", help="print the changes of each turn")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -113,7 +113,7 @@ def _format_file_turn(
 ) -> str:
     """Format a turn: a line with its reference, time and title, and indented lines below.
 
-    The indented lines have the user's marks, the request, and what the turn did to the file.
+    The indented lines contain the user's marks, the request, and the actions of the turn on the file.
     """
     from kbtui.cli.mark_command import format_mark_lines
 
@@ -240,7 +240,7 @@ def _format_files(
 ) -> Iterator[str]:
     """Yield a line for each changed file: the path, the actions, the line counts, and the turns.
 
-    The marks on these turns follow.
+    Then yield a line for each mark on these turns.
     """
     from kbtui.cli.mark_command import format_mark_lines
 
@@ -277,7 +277,7 @@ def _format_changes(
 
 
 def _format_change(source: str, action: TurnFileAction) -> str:
-    """Return a change as a diff, after a line that says which call made it."""
+    """Return a change as a diff, preceded by a line that names the call."""
     moved = f" from {action.old_path}" if action.old_path else ""
     counts = format_line_counts(action.added, action.removed)
     head = sanitize_to_one_line(f"{source}  {action.kind} {action.path}{moved}")

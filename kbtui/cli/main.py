@@ -174,7 +174,7 @@ def _print_crash_traceback(
 
 
 def _repair_standard_streams() -> None:
-    """Reopen standard streams that are closed (`>&-`), and set how characters are encoded."""
+    """Reopen standard streams that are closed (`>&-`), and set the encoding of the open output streams."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name in ("stdout", "stderr"):
@@ -194,7 +194,7 @@ def _repair_standard_streams() -> None:
 
 
 def _discard_buffered_output() -> None:
-    """Discard the buffered output, which Python would try in vain to write at exit."""
+    """Discard the buffered output, so that Python does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -259,7 +259,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _resolve_library_uri(workspace: str | None) -> str | None:
-    """Return the path that `-w` names. For the URI of a library, return the root of its mirror."""
+    """Return the value of `-w` as a path. The URI of a published library becomes the root of its mirror."""
     if workspace is None or "://" not in workspace:
         return workspace
     from kbtui.cli.published_library_commands import find_mirror_of_uri
@@ -280,7 +280,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for completing a command line, and how many of the line's first words to skip."""
+    """Return the parser that completes a command line, and the number of first words to skip."""
     from kbtui.cli.command_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

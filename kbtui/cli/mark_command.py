@@ -127,8 +127,8 @@ def _shorten_ids(library: Library) -> dict[str, str]:
 def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     """Format a mark on one line, with its id at the end.
 
-    If the marked text is not found, the lines below say why, and quote the text. `short_ids` maps the
-    ids of conversations to shorter ones.
+    If the marked text is not found, further lines say why and quote the text. `short_ids` maps the ids
+    of conversations to shorter ids.
     """
     mark = placed.mark
     if mark.superseded_by:
@@ -165,7 +165,7 @@ def cut_mark_label(label: str) -> str:
 
 
 def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
-    """If the marks could not be read, print the notice that says so on stderr."""
+    """Print a notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice
 
@@ -173,7 +173,7 @@ def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
 
 
 def report_unreadable_marks(library: Library) -> None:
-    """If the marks cannot be read, print on stderr why the conversation is shown without them."""
+    """Print the reason on stderr if the marks cannot be read, so that a conversation is shown without them."""
     from kbtui.userdata.mark_store import MarkStore
 
     try:

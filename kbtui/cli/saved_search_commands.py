@@ -1,4 +1,4 @@
-"""Saves, lists, repeats and removes named searches, for the command `search`."""
+"""Saves, loads, lists and removes named searches for the command `search`."""
 
 from __future__ import annotations
 

@@ -351,7 +351,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
 def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
     """Format a hit: the reference `ref`, the title, and the part of the text with the most distinct matches.
 
-    `more` is how many other passages of the same entry are left out.
+    `more` is the number of other passages of the same entry that are left out.
     """
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
@@ -418,7 +418,7 @@ def _is_markup_line(line: str) -> bool:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format the explanation of a passage's rank, or of why the passage is not a hit."""
+    """Format an explanation: why a passage has its rank, or why the passage is not a hit."""
     # Only values are sanitized: a “ or × in every line would make each search compile the patterns
     # for text that is not ASCII.
     return "\n".join(_iterate_explanation_lines(explained))

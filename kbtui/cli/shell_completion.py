@@ -1,4 +1,4 @@
-"""The command `completion`, and the completions that the shell offers for TAB.
+"""The command `completion`, and the completions that a shell offers when the user presses TAB.
 
 argcomplete generates a script for the shell. When the user presses TAB, the script runs kbtui with
 the command line in environment variables. argcomplete completes options from the parser. The
@@ -55,8 +55,8 @@ def run_completion_command(args: Namespace) -> int:
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print completions for the command line that the shell passes in environment variables.
 
-    `find_parser` takes the words after `kbtui`. It returns the parser for these words, and how many
-    of the words precede the parser's own arguments.
+    `find_parser` receives the words after `kbtui`. It returns the parser for these words, and the
+    number of words before the parser's own arguments.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
@@ -135,7 +135,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the slugs of the topic `topic_name` that begin with `current`, each up to its next `/`."""
+    """List the visible slugs of a topic that begin with `current`, each cut after the next `/`."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(
@@ -144,7 +144,7 @@ def _list_slug_completions(path: str | None, topic_name: str, current: str) -> P
 
 
 def _list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the topics as `TOPIC/`. Once the user has typed `TOPIC/`, list the topic's slugs."""
+    """List the enabled topics as `TOPIC/`. If `current` contains `TOPIC/`, list the slugs of this topic."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
@@ -167,8 +167,9 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the completions for the id of a conversation.
 
-    At first, these are the ids of JP's live conversations, newest first, and the prefixes of other
-    agents, such as `codex-`. After such a prefix, these are the ids of this agent's conversations.
+    If `current` begins with the prefix of an agent, such as `codex-`, the completions are the ids of this
+    agent's conversations. Otherwise, they are the ids of JP's live conversations, newest first, and the
+    prefixes of other agents.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):
@@ -194,7 +195,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     """Return completions of `current` to ids of conversations with agents other than JP.
 
-    A completion is the short id of a conversation, or the whole id if only that begins with `current`.
+    A completion is the short id of a conversation, or the full id if only the full id begins with `current`.
     """
     from kbtui.conversations.conversation_repository import (
         iterate_stored_conversations,
@@ -267,7 +268,7 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "NAME": _list_source_name_completions,
     "KEY": _list_setting_key_completions,
 }
-"""Metavar of an argument -> the function that completes the argument.
+"""Maps the metavar of an argument to the function that completes the argument.
 
 The function's parameters are the path of the workspace, the topic before a SUBJECT ("" for other
 arguments), and the text to complete.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
-"""Short name on the command line -> kind of source."""
+"""Maps short names on the command line to kinds of sources."""
 MAX_SKIPS_SHOWN = 5
 """The maximum number of skipped documents that are printed for each reason. `--json` prints all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")

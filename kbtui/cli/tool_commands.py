@@ -216,7 +216,7 @@ def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[st
 
 
 def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChange]) -> None:
-    """Print what the user must still do before JP offers the tools."""
+    """Print the steps that the user must still take before JP offers the tools."""
     import shutil
 
     from kbtui.workspace.jp_config import read_config_layers

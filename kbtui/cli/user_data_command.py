@@ -42,9 +42,9 @@ _NOUNS = {
 }
 _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
-"""The maximum number of imported references looked up in a workspace. Each look-up may read a file."""
+"""The maximum number of imported references that are looked up in a workspace. Each look-up may read a file."""
 MAX_NAMED_REFERENCES = 10
-"""The maximum number of missing references of a workspace that are named."""
+"""The maximum number of missing references that the message about a workspace names."""
 
 
 def declare_data_command_arguments(parser: ArgumentParser) -> None:
@@ -229,7 +229,7 @@ def _open_export_file(name: str) -> IO[bytes]:
 
 
 def _refresh_running_engine(roots: list[str]) -> None:
-    """Ask a running engine to index the imported sessions, because it may not watch the archive yet."""
+    """Ask a running engine to index the imported sessions. The engine may not watch the archive yet."""
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 CommandPurpose = Literal["resume", "fork", "attach"]
-"""What an agent does with a conversation.
+"""The purpose of an agent's command.
 
-* `resume`: continues it.
-* `fork`: continues a copy of it.
-* `attach`: begins a new conversation with turns of the old one as an attachment.
+* `resume`: continue a conversation.
+* `fork`: continue a copy of a conversation.
+* `attach`: begin a new conversation with turns of the old one as an attachment.
 """
 # An id that begins with `-` would be read as an option. Agents' own ids contain only these characters;
 # a file with another name is not a session.
@@ -31,7 +31,7 @@ _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
 CommandProblem = Literal["id", "characters", "relative"]
-"""Why a command is not offered.
+"""The reason why a command is not offered.
 
 * `id`: the id of the conversation could be read as an option.
 * `characters`: a word of the command, or its directory, contains a character that terminals do not show.
@@ -45,7 +45,7 @@ _PROBLEM_HINTS: dict[CommandProblem, str] = {
 
 
 class OfferedAgentCommand(NamedTuple):
-    """A command of an agent: what it does, its words, and the directory in which it must run.
+    """A command of an agent: its purpose, its words, and the directory in which it must run.
 
     `directory` is an absolute path. `last_turn` is the last turn of a fork; it is None if the fork
     includes all turns.
@@ -115,7 +115,7 @@ def _find_command_problem(
 def _find_reason_why_command_is_unsafe(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> str | None:
-    """Return why the agent's command must not be offered; None if the command is safe or missing."""
+    """Return the reason why the agent's command must not be offered; None if it is safe or missing."""
     command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
     problem = _find_command_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None
@@ -124,7 +124,7 @@ def _find_reason_why_command_is_unsafe(
 def find_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand:
-    """Return the command for a purpose; raises `NothingFound` if the agent has none."""
+    """Return the agent's command for a purpose. Raises `NothingFound` if no command is offered."""
     for command in list_agent_commands(workspace, info, turn):
         if command.purpose == purpose:
             return command

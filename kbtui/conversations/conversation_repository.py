@@ -101,7 +101,7 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""Name of an entry point whose format could not be loaded -> the reason."""
+"""Maps the name of each entry point whose format could not be loaded to the reason."""
 
 
 def list_enabled_conversation_formats() -> list[ConversationFormat]:
@@ -314,7 +314,7 @@ class ConversationNotFound(NothingFound):
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     """Return the id whose beginning is most similar to `typed`; None if no id is similar.
 
-    Only ids with the same agent's prefix, such as `codex-`, are compared.
+    Only ids that begin with the prefix of the same agent, such as `codex-`, are compared.
     """
     from difflib import get_close_matches
 
@@ -482,7 +482,7 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations: first from the agent's files, then those that only the archive has.
+    """Yield an agent's conversations: first from the agent's files, then those that are only in the archive.
 
     If `only` is given, only the conversation with this id is yielded.
     """
@@ -504,7 +504,7 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 
 
 class AgentOverview(NamedTuple):
-    """Where an agent's conversations are, how many there are, and whether kbtui reads them.
+    """An overview of an agent: the directories and the numbers of its conversations, and whether kbtui reads them.
 
     * `sessions` counts the conversations in this workspace, without those of subagents.
     * `subagents` counts the conversations of subagents in this workspace.
@@ -530,7 +530,7 @@ class AgentOverview(NamedTuple):
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
     def describe_conversation_counts(self) -> str:
-        """Describe how many conversations there are and how many are left out, on one line."""
+        """Return a line with the numbers of conversations of each sort, and the reason if they are not read."""
         place = "" if self.name in AGENTS_OFF_BY_DEFAULT else " of this project"
         parts = [f"{format_counted_noun(self.sessions, 'conversation')}{place}"]
         if self.subagents:

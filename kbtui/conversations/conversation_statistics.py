@@ -45,7 +45,7 @@ class ConversationStatistics:
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
     events: Counter[str] = field(default_factory=Counter)
-    """Kind of event -> the number of events of this kind."""
+    """The number of events of each kind."""
     compactions: int = 0
     models: dict[str, None] = field(default_factory=dict)
     """The names of the models that answered, as the keys of a dictionary. The values are not used."""
@@ -63,7 +63,7 @@ class ConversationStatistics:
 
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
-        """Model (None if unknown) -> the tokens that the subagents used with this model."""
+        """Maps each model (None if unknown) to the tokens that the subagents used with this model."""
         return add_up_usage_by_model(
             item for one in self.subagents for item in one.usage_by_model.items()
         )

@@ -102,7 +102,7 @@ def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
 
 
 def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
-    """Map each value of `role:` (a role, or a group such as `tool`) to the roles that it stands for."""
+    """Map each value of `role:` (a role, or a group such as `tool`) to the roles that it selects."""
     kinds = [kind for kind in EVENT_KINDS.values() if kind.is_indexed]
     names = [(kind.role, kind.role) for kind in kinds]
     return _collect_group_values([*names, *((kind.role_group, kind.role) for kind in kinds)])

@@ -71,7 +71,7 @@ Presence = Literal["projected", "user_local", "external"]
 * `projected`: in both.
 """
 TIME_SORTS = ("activity", "created", "updated")
-"""The orders that sort conversations by a time; see `ConversationInfo.get_sort_time`."""
+"""The orders in which conversations can be sorted by a time; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
 """`Conversation.describe_problems` names at most this many problems of events, and counts the others."""
 MAX_NAMED_KINDS = 5
@@ -164,7 +164,7 @@ class ConversationInfo:
 
 
 ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypted"]
-"""Why the content of a block cannot be read.
+"""The reason why the content of a block cannot be read.
 
 * `elsewhere`: it is stored outside the workspace.
 * `missing`: its file does not exist.
@@ -183,7 +183,7 @@ class ContentBlock:
     - `text` is the content. It is "" for content that is not text, and if `state` is not None.
     - `name` is a path or URI. `title` is a name for people. `media_type` is a MIME type such as
       `text/x-rust`.
-    - `size` is the size of the content in bytes; None if the file does not give a size.
+    - `size` is the size of the content in bytes; None if the file does not contain the size.
     - `state` says why the content cannot be read; it is None if the content can be read. `recipients` are the
       people who can decrypt the content.
     """
@@ -246,8 +246,8 @@ def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    * `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` has the values of the fields that this
-      table lists for the kind.
+    * `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` contains the values of the fields that
+      this table lists for the kind.
     * `text` is the content, such as the text of a message, result or question.
     * `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the
       call in its turn (`jp-c…:3.2`).
@@ -385,7 +385,7 @@ class Turn:
     is_rewound: bool = False
     """Whether the user left the turn behind by going back to an earlier turn."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
-    """Model (None if unknown) -> the tokens that the turn used with this model.
+    """Maps each model (None if unknown) to the tokens that the turn used with this model.
 
     Empty if the file contains no token counts.
     """
@@ -401,7 +401,7 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_event_id(self, call: int | None = None) -> str | None:
-        """Return the id that JP's file gives this turn or its tool call `call`; None if it gives no id."""
+        """Return the id of this turn, or of its tool call `call`, in JP's file; None if the file has no id."""
         if call is None:
             ids = (self.event_id, *(event.event_id for event in self.events))
         else:
@@ -416,7 +416,7 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
 
 
 class ConversationCompaction(NamedTuple):
-    """A change to what the model sees of turns `first` to `last` (1-based, inclusive).
+    """A compaction of turns `first` to `last` (1-based, inclusive): the model no longer sees all of them.
 
     If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether reasoning is
     removed. `tool_calls` says what is removed from tool calls:
@@ -441,7 +441,7 @@ class Conversation:
     """A whole conversation: its metadata, turns and compactions.
 
     Each line of `problems` describes one problem. After the first 100, further problems are only
-    counted: `more_problems` and the last line give their number. `leading` contains the events of
+    counted: `more_problems` and the last line contain their number. `leading` contains the events of
     unknown kinds before the first turn.
     """
 
@@ -462,7 +462,7 @@ class Conversation:
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
     def find_turn(self, number: int) -> Turn | None:
-        """Return turn `number` (1-based), None if there is none."""
+        """Return turn `number` (1-based), or None if there is none."""
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
 
     def describe_problems(self) -> str | None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""In the hunks that kbtui makes, the number of unchanged lines before and after the changes."""
+"""The number of unchanged lines before and after the changes in a hunk that kbtui makes."""
 MAX_COMPARED_LINES = 20_000
 """Two texts are compared only if they have at most this many lines together.
 
@@ -69,7 +69,7 @@ class PatchInText(NamedTuple):
 
 
 def count_lines_with_prefix(hunks: Sequence[PatchHunk], mark: str) -> int:
-    """Return the number of lines that begin with `mark`."""
+    """Return the number of lines in `hunks` that begin with `mark`."""
     return sum(line[0] == mark for hunk in hunks for line in hunk.lines)
 
 
@@ -104,7 +104,7 @@ def find_unified_diffs(text: str) -> Iterator[PatchInText]:
 
 
 def _read_hunk(text: str, header: re.Match[str]) -> tuple[PatchHunk, int]:
-    """Return the hunk after a header, and the position after it."""
+    """Return the hunk that follows a header, and the position of the end of the hunk."""
     old_left = int(header[2]) if header[2] is not None else 1
     new_left = int(header[4]) if header[4] is not None else 1
     position, lines = header.end(), []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REMEMBERED_WORKTREES = 500
-"""At most this many worktrees of a workspace are remembered: the ones found last."""
+"""The maximum number of worktrees that are remembered for a workspace. The last ones found are kept."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -61,7 +61,7 @@ class ProjectDirectories:
         self.find_directory_of = lru_cache(maxsize=None)(self._find_project_directory_of)
 
     def _find_project_directory_of(self, working_directory: str) -> ProjectDirectory | None:
-        """Return the project's directory that contains `working_directory`, None if none does."""
+        """Return the project's directory that contains `working_directory`, or None if there is none."""
         path = os.path.normpath(working_directory)
         containing = [
             one
@@ -81,7 +81,7 @@ class ProjectDirectories:
 
 
 def list_project_directories(workspace: Workspace) -> list[str]:
-    """Return the path of a workspace, and of the same directory in every other worktree."""
+    """Return the paths of a workspace and of the same directory in every other worktree."""
     return [one.path for one in ProjectDirectories(workspace).directories]
 
 

@@ -48,7 +48,7 @@ The name of the temporary file is longer, and file systems allow only 255 bytes.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
-"""What `keep_conversation` did.
+"""The outcome of `keep_conversation`.
 
 * `kept`: the conversation was not in the archive, or its copy was damaged.
 * `replaced`: a copy of the current file replaced the earlier copy.
@@ -62,7 +62,7 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 class KeptSession:
     """A conversation in the archive, as its record describes it.
 
-    `original` is the path of the agent's file. `original_state` has the inode, size and
+    `original` is the path of the agent's file. `original_state` contains the inode, size and
     modification time of the agent's file at the time of the copy. `file_name` is the name of the
     compressed copy. `size` and `kept_size` are the sizes in bytes of the original and of the
     compressed copy. `modified` and `kept_at` are Unix times.
@@ -332,7 +332,7 @@ def plan_session_archive_merge(
     added: Iterable[KeptSession],
     added_removals: Mapping[str, float],
 ) -> ArchiveMerge:
-    """Plan how to merge other kept sessions, and the times of other removals, into the archive.
+    """Plan the merge of other kept sessions and other removal times into the archive.
 
     `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into it.
     A session is in the merged archive if it was kept after its last removal. Of two files of a
@@ -408,7 +408,7 @@ def _read_file(path: Path) -> bytes | None:
 def find_session_copy_damage(
     session: KeptSession, *, verified: bool = True
 ) -> DamagedArchiveFile | None:
-    """Return what is wrong with the copy of a conversation; None if the copy is intact.
+    """Return the damage of a conversation's copy in the archive; None if the copy is intact.
 
     Without `verified`, only the size of the copy is checked.
     """
@@ -486,7 +486,7 @@ def _make_record_path(conversation_id: str) -> Path:
 
 
 _records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
-"""Path of a record -> (inode, size, modification time) of the file, and its content."""
+"""Maps the path of each record to the inode, size and modification time of the file, and to its content."""
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:

@@ -80,7 +80,7 @@ def _get_minimum_beginning(reference: str) -> str:
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that is a valid id and begins no other name."""
+    """Map each name to its shortest beginning that is a valid id and not the beginning of another name."""
     ordered = sorted(names)
     if not ordered:
         return {}

@@ -1,4 +1,4 @@
-"""Marks turns and passages as decided, rejected or superseded, and finds where a marked text is now.
+"""Marks turns and passages as decided, rejected or superseded, and finds the current place of a marked text.
 
 A mark stores a hash of the marked text, and the id and the time of the event that contains it.
 Therefore the mark stays with its text if turns are added or if the conversation is rewritten. If JP
@@ -516,7 +516,7 @@ def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) 
 def _list_candidate_events(
     turns: Iterable[Turn], text: _MarkedText
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
-    """Yield the events of the same sort as the marked event, each with its turn."""
+    """Yield the events that may be the marked event, each with its turn."""
     for turn in turns:
         if text.passage is not None:
             events = turn.events
@@ -593,9 +593,9 @@ def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
 
 
 def _contains_passage(text: str, passage: str) -> bool:
-    """Return whether a text contains a passage; white space and marks of emphasis and code are ignored.
+    """Return whether a text contains a passage. White space, and Markdown's `*`, `_` and backquotes, are ignored.
 
-    A passage that is copied from the reader lacks these marks.
+    A passage that is copied from the reader lacks these characters.
     """
     wanted = _collapse_white_space(passage.translate(_EMPHASIS)) or passage
     return wanted in _collapse_white_space(
