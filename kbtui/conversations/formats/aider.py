@@ -52,7 +52,7 @@ MAX_SESSION_BYTES = 256 << 20
 """At most this many bytes of a session are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""How many bytes at the beginning and at the end of a session are compared to detect changes."""
+"""The number of bytes at each end of a session that are compared to detect changes."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -144,7 +144,7 @@ class AiderFormat(ConversationFormat):
         return builder.make_conversation_with_event_count(info, problems)
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added to the chat, as reported by a message of aider."""
+        """Return the files that a message of aider reports as added to the chat."""
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
@@ -194,8 +194,8 @@ class _AiderSessionRange(NamedTuple):
 class _HistoryFileSessions(NamedTuple):
     """The sessions of a history file, and data for detecting later changes of the file.
 
-    `tail` has the last bytes of the file. If these are still at the same place, text was
-    only appended.
+    `tail` contains the last bytes of the file. If the file still has these bytes at the same place, text
+    was only appended.
     """
 
     state: tuple[int, int, int]

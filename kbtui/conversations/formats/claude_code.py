@@ -63,14 +63,14 @@ if TYPE_CHECKING:
 
 
 _HEAD_BYTES = 256 << 10
-"""How many bytes at the beginning of a file are read to find a value in its first records."""
+"""The number of bytes at the beginning of a file that are read to find a value in the first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""How many bytes at the beginning of a file are read if a value is not in the first `_HEAD_BYTES`.
+"""The number of bytes at the beginning of a file that are read if a value is not in the first `_HEAD_BYTES`.
 
 The first records can be longer than `_HEAD_BYTES`, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
-"""How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
+"""The number of bytes at the end of a file that are read to find the title. The agent repeats the title."""
 _FOLDER_CHARACTERS = 100
 """Claude Code shortens folder names that have more characters than this.
 
@@ -165,19 +165,19 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._working_directories: dict[tuple[str, int], str] = {}
-        """(Path, inode) of a file -> the working directory that the file names.
+        """Maps the path and inode of a file to the working directory that the file names.
 
-        This directory never changes.
+        The working directory of a file never changes.
         """
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
-        """(Path, inode) of a file without a working directory -> the file's size and modification time.
+        """Maps the path and inode of a file without a working directory to its size and modification time.
 
-        If these have changed, the file is read again.
+        If the size or the time has changed, the file is read again.
         """
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """(Path, inode, size, modification time) of a file -> whether the file contains a request.
+        """Maps the path, inode, size and modification time of a file to whether the file contains a request.
 
-        Only files without a working directory have an item.
+        Only files without a working directory are included.
         """
 
     def find_stored_conversations(
@@ -587,7 +587,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """`uuid` of a record -> the number of the record's turn."""
+        """Maps the `uuid` of a record to the number of the record's turn."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             (record, checksum) for record, checksum in state.get("written", ())
         )
@@ -598,7 +598,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         self._usage: dict[str, dict[str, int]] = {
             key: {**used} for key, used in state.get("usage", {}).items()
         }
-        """Message id -> the token counts of the message.
+        """Maps the id of a message to the token counts of the message.
 
         Each count is the highest that the records of the message have reported so far.
         """

@@ -84,9 +84,9 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""How many bytes are searched for the working directory if the first record does not name it."""
+"""The number of bytes that are searched for the working directory if the first record does not name it."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""How many bytes of a file are searched for the first request. Long instructions may precede it."""
+"""The number of bytes that are searched for the first request. Long instructions may precede it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the directories with sessions: year/month/day."""
@@ -167,7 +167,7 @@ class CodexFormat(JsonlConversationFormat):
     def __init__(self) -> None:
         self._heads = SessionHeadCache(_read_session_head, _is_session_head_complete)
         self._names: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}
-        """Path of an index of sessions -> the state of the index file, and the session names in the index."""
+        """Maps the path of an index of sessions to the state of this file and the session names in it."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -781,7 +781,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text was already read from the other source, which is `event` or `item`."""
+        """Return whether a text was already read from the other source. `source` is `event` or `item`."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 BEGINNING_BYTES = 1 << 20
-"""How many bytes of a long conversation are read to show its first turns before the rest is loaded."""
+"""The number of bytes of a long conversation that are read first, to show its first turns early."""
 MIN_BYTES_FOR_PARTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts."""
 
@@ -92,7 +92,7 @@ class ConversationFormat(ABC):
     id_prefix: str
     """The prefix of the ids of the agent's conversations, such as `claude-`."""
     forks_at_turn = False
-    """Whether the command from `make_fork_command` can copy a conversation only up to a chosen turn."""
+    """Whether the command from `make_fork_command` can end the copy at a chosen turn."""
     has_file_per_conversation = False
     """Whether each conversation is one JSON file, read through `open_regular_file`.
 
@@ -110,7 +110,7 @@ class ConversationFormat(ABC):
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Return the conversations, and the paths that are not listed as conversations.
 
-        If `only` is not None, the first list has only the conversation with this id.
+        If `only` is not None, the first list contains only the conversation with this id.
         """
 
     @abstractmethod
@@ -203,7 +203,7 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added to the conversation, as reported by an event."""
+        """Return the files that an event reports as added to the conversation by the user."""
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

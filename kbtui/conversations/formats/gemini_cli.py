@@ -312,7 +312,7 @@ def _read_project_registry(path: str) -> dict[str, str]:
 
 
 def _read_session_head(path: str) -> _GeminiSessionHead:
-    """Return the session id and the project that a file names. Raises `WorkspaceError` or `ValueError`."""
+    """Return the session id and the project's hash in a file. Raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("the file is empty")
@@ -383,7 +383,7 @@ class _ReplayedSession:
         self._by_id: dict[str, _GeminiSessionElement] = {}
 
     def add_problem(self, problem: str) -> None:
-        """Add the description of something that cannot be read."""
+        """Add the description of a part that cannot be read."""
         self.problems.append(problem)
 
     def apply_record(self, record: Any) -> None:
@@ -697,7 +697,7 @@ class GeminiMessageParser:
 class _MessageContent(NamedTuple):
     """The parts of a message, grouped by kind.
 
-    `text` joins the texts, and has a line for each attached file. `thoughts` are texts with reasoning.
+    `text` contains the joined texts, and a line for each attached file. `thoughts` are texts with reasoning.
     `calls` and `responses` are tool calls and their results.
     """
 

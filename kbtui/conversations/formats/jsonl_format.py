@@ -357,7 +357,7 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> tuple[JsonlConversationParser, str | None]:
         """Parse the first `size` bytes of a conversation's file, or the whole file if `size` is None.
 
-        Return the parser, and why the file cannot be read (None if it can be read).
+        Return the parser, and the reason why the file cannot be read, or None.
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:

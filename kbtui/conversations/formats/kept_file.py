@@ -1,4 +1,6 @@
-"""A kept copy of a session file: compressed with gzip and named by the SHA-256 of its bytes.
+"""Writes and reads kept copies of session files.
+
+A copy is compressed with gzip and named by the SHA-256 of the original bytes.
 
 kbtui uses gzip rather than LZMA, which compresses better, because gzip decompresses faster: kbtui
 decompresses a copy each time it reads the copy. Also, `zcat` restores a copy without kbtui.

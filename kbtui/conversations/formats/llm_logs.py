@@ -104,7 +104,7 @@ class LlmFormat(ConversationFormat):
 
     def __init__(self) -> None:
         self._listings: dict[str, tuple[DatabaseState, dict[str, StoredSession]]] = {}
-        """The path of a database -> the database's state, and its conversations by id."""
+        """Maps the path of a database to its state and its conversations by id."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None

@@ -123,7 +123,7 @@ class OpencodeFormat(ConversationFormat):
     def _find_sessions_in_database(
         self, path: str, projects: ProjectDirectories, own_id: str | None
     ) -> list[StoredSession]:
-        """Return the sessions in the database at `path`.
+        """Return the project's sessions in the database at `path`, or only the session `own_id`.
 
         If the database has not changed since the last call, its sessions are not read again.
         """
@@ -492,7 +492,7 @@ def _list_json_files(directory: str) -> list[str]:
 
 
 def _read_json_file(path: str) -> bytes | WorkspaceError:
-    """Return the content of a file, or why it cannot be read."""
+    """Return the content of a file, or the error if the file cannot be read."""
     try:
         return read_file(path, MAX_FILE_BYTES)
     except WorkspaceError as error:
@@ -829,7 +829,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""Type of a message -> the role of the message.
+"""Maps the type of a message to the role of the message.
 
 In opencode 2, messages have a `type` instead of a `role`.
 """

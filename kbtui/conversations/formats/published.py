@@ -1,6 +1,6 @@
 """The format of conversations in a published library: JSON Lines that kbtui writes, for all agents.
 
-The first line has the metadata, and each further line has a turn. The agents' own files are not
+The first line contains the metadata, and each further line contains a turn. The agents' own files are not
 published, because they contain system prompts, unmasked secrets, and other things besides the
 conversation.
 """
@@ -67,9 +67,9 @@ def is_published_conversation(info: ConversationInfo) -> bool:
 
 
 def encode_published_conversation(original: Conversation, masked: Conversation) -> bytes:
-    """Return the content of the file for a conversation.
+    """Return the content of the published file of a conversation.
 
-    `masked` has the same events as `original`, but without secrets. `original` is needed because only
+    `masked` has the same events as `original`, with secrets masked. `original` is needed because only
     its events say which calls they answer.
     """
     info = masked.info

@@ -34,7 +34,7 @@ TITLE_CHARACTERS = 80
 _MAX_HARMLESS_WORD = 11
 """A title may be cut within a word of at most this many characters, because secrets are longer."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""How many characters of a line are searched for secrets before the line is cut to a title."""
+"""The number of characters of a line that are searched for secrets before the line is cut to a title."""
 
 
 @dataclass(slots=True)

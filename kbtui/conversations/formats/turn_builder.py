@@ -1,4 +1,4 @@
-"""Builds the turns of a conversation from an agent's records. Also has helpers for values in records."""
+"""Builds the turns of a conversation from an agent's records. Also contains helpers for values in records."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class TurnBuilder(ProblemCollector):
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """Call id -> the calls with this id that have no result yet, each as a pair of turn number and call."""
+        """Maps a call id to the calls with this id that have no result yet, each with the number of its turn."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:
