@@ -622,10 +622,10 @@ class EmbeddingWorker:
         where: str,
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
-        """Join a ranking with that of the published vectors. If the store fails, return `ranked`."""
+        """Join a ranking with the ranking by the published vectors. If the object store fails, return `ranked`."""
         from kbtui.index.remote_vectors import join_rankings
 
-        # The filter `chunks` has numbers of this index, which the published table does not know.
+        # The filter `chunks` contains numbers of this index, which the published table does not know.
         if self._remote is None or question.chunks:
             return ranked
         try:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class EngineLockContent(TypedDict, total=False):
-        """What a running engine writes into the files that it locks."""
+        """The content of the files that a running engine locks."""
 
         pid: int
         version: str
@@ -62,7 +62,7 @@ def get_engine_socket_path() -> Path:
 
 
 def read_engine_lock_file() -> EngineLockContent | None:
-    """Return what the running engine wrote into its lock file; None if there is no readable lock file.
+    """Return the content of the running engine's lock file; None if there is no readable lock file.
 
     The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
     can differ between the engine and a client, for example under ssh or cron.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class EngineRestartHandover(NamedTuple):
-    """What a restarting engine passes on to the new one: the descriptors of its lock and socket, and the umask."""
+    """The values that a restarting engine passes to the new program: descriptors of its lock and socket, and the umask."""
 
     lock: int
     listener: int

@@ -57,10 +57,10 @@ if TYPE_CHECKING:
         total: int
 
     class EngineReadiness(TypedDict, total=False):
-        """Which kinds of search the engine can do now, and why the other kinds are not available.
+        """The kinds of search that are available now, and the reasons why others are not.
 
         * `lexical` and `semantic` say whether keyword search and semantic search are available.
-        * `keywords_only` has the values of the notice that says why semantic search is not available.
+        * `keywords_only` contains the values of the notice that says why semantic search is not available.
           It is None if there is no such notice.
         * `left` is the number of passages without a vector, or None if it is unknown.
         * `paused` says whether the user has paused the embedding of passages.
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
     class IndexChangedEvent(TypedDict):
         """An event: files have changed, and the index contains the changes.
 
-        `subjects` has the references of changed subjects, and `conversations` the ids of changed
+        `subjects` contains the references of changed subjects, and `conversations` the ids of changed
         conversations. `knowledge` says whether the lists of topics and subjects must be reloaded.
         """
 
@@ -277,7 +277,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 
 
 def get_wait_seconds(request: Mapping[str, object]) -> float:
-    """Return how many seconds a request may wait: by default `WAIT_SECONDS`, and at most `MAX_WAIT_SECONDS`."""
+    """Return the time that a request may wait, in seconds: by default `WAIT_SECONDS`, at most `MAX_WAIT_SECONDS`."""
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 

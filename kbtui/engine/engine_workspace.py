@@ -91,7 +91,7 @@ class PaceEstimator:
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[float, int]]] = {}
-        """Phase -> pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
+        """Maps each phase to pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
 
         The first pair is from the beginning of the phase. It is dropped as soon as more items are
         done, because the time until then includes loading.
@@ -289,7 +289,7 @@ class EngineWorkspace:
         return self._embedding_worker.left != 0
 
     async def do_periodic_work(self) -> None:
-        """Do what is due: remove old searches from the query log, start sources, close the index."""
+        """Do the work that is due: clean the query log, start sources, pull the published library, close the index."""
         with self.client_environment.use():
             if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
                 self._log_swept_at = time.monotonic()
@@ -409,7 +409,7 @@ class EngineWorkspace:
         self._broadcast_event_from_thread({"event": "ready", **self._describe_engine_readiness()})
 
     def _describe_engine_readiness(self) -> EngineReadiness:
-        """Return the readiness that clients get in answers and in `ready` events."""
+        """Return the readiness that clients receive in answers and in `ready` events."""
         notice = (
             None
             if self._embedding_worker.is_asleep

@@ -40,14 +40,14 @@ class SessionArchiver:
         self._workspace, self._log = workspace, log
         self._agents = {name.casefold() for name in get_kept_agents(settings)}
         self._handled: dict[str, str] = {}
-        """Id of each session that was copied or skipped -> the signature of the session at that time."""
+        """Maps the id of each session that was copied or skipped to the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = make_thread_with_client_environment(
             self._keep_sessions_until_stopped, "keep"
         )
 
     def start_thread(self) -> None:
-        """Start the thread, if the setting `keep` names an agent. The thread waits for `request_check`."""
+        """Start the thread if the setting `keep` names an agent. The thread waits for `request_archiving`."""
         if self._agents:
             self._thread.start()
 

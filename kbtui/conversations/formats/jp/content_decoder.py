@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_BLOB_BYTES = 16 << 20
 """The maximum size in bytes of the content of a blob. A larger blob is not read."""
 MAX_TOTAL_BYTES = 64 << 20
-"""The maximum size in bytes of all blobs that are read for one conversation."""
+"""The maximum total size in bytes of the blobs that are read for one conversation."""
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.IGNORECASE)
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _GZIP_SIGNATURE = b"\x1f\x8b"
@@ -245,9 +245,9 @@ class ContentDecoder:
         return ContentBlock(kind, format_json(decode_base64_strings(block)))
 
     def _add_content(self, block: ContentBlock, value: dict[str, Any]) -> bool:
-        """Add the content of an object: a text, base64 data, or a reference to a blob.
+        """Add the content of an object to a block: a text, base64 data, or the content of a blob.
 
-        Returns whether the object has one of these.
+        Returns whether the object has content.
         """
         content = value.get("content")
         # Since JP's RFD 066, the content is in an object of its own, or a blob replaces the text or data.

@@ -61,7 +61,7 @@ _NO_CONFIG = "there is no base configuration, so JP cannot open this conversatio
 def load_conversation(info: ConversationInfo) -> Conversation:
     """Load a conversation. Never raises; errors are in `problems` of the result.
 
-    The `info` of the result has the number of events and the time of the last event.
+    The `info` of the result contains the number of events and the time of the last event.
     """
     config = MergedConversationConfig()
     problems = _apply_base_config(info, config)
@@ -151,7 +151,7 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
     return [f"{BASE_CONFIG}: {problem}" for problem in problems]
 
 
-# the number of events, and the last one
+# the number of events, and the time of the last one
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
@@ -286,7 +286,7 @@ def load_conversation_part(
 class _JsonElementBatch(NamedTuple):
     """Consecutive elements of the array in `events.json`.
 
-    `data` has their bytes, `starts` their offsets in `data`, and `elements` their parsed values.
+    `data` contains their bytes, `starts` their offsets in `data`, and `elements` their parsed values.
     """
 
     data: bytes
@@ -309,8 +309,8 @@ def _read_whole_turns_from_offset(
 ) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return them, and whether they reach the end of the file.
 
-    If the bytes do not have JP's formatting, None takes the place of the turns. If `size` bytes
-    contain no whole turn, None is returned instead of the pair.
+    If the bytes do not have JP's formatting, the turns in the result are None. If `size` bytes
+    contain no whole turn, the result is None.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)

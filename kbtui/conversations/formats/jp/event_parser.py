@@ -105,7 +105,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, list[ConversationEvent]]
-"""Id -> the tool calls or questions with this id that have no response yet, oldest first."""
+"""Maps an id to the tool calls or questions with this id that have no response yet, oldest first."""
 
 _new_object = object.__new__
 
@@ -132,9 +132,9 @@ class ConversationEventParser(ProblemCollector):
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Messages that JP has split into several elements.
+        """The messages that JP has split into several elements.
 
-        The index of the first element -> the message, and the pieces of its text.
+        Maps the index of a message's first element to the message and the pieces of its text.
         """
         self.compactions: list[ConversationCompaction] = []
         self.leading: list[ConversationEvent] = []
@@ -507,7 +507,7 @@ def is_known_event_type(element_type: str) -> bool:
 
 
 def _describe_unanswered_inquiry(element: _Element) -> str | None:
-    """Return why an inquiry has no answer in the file; None if the file gives no reason."""
+    """Return the reason why an inquiry has no answer in the file; None if the file contains no reason."""
     outcome, reason = element.get("outcome"), get_text_or_none(element.get("reason"))
     if outcome == "cancelled":
         # The reasons are codes, and later versions of JP may add some.

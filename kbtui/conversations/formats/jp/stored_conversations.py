@@ -40,7 +40,7 @@ class ConversationDirectoryCopy:
     """One directory of a conversation, with the state of its files.
 
     `is_local` is true if the directory is JP's user-local one, and false if it is in the workspace.
-    `files` has the files that exist. `failure` says why a file's state is unknown. `parent` is the
+    `files` contains the existing files. `failure` says why a file's state is unknown. `parent` is the
     id of the conversation whose directory contains this directory.
     """
 
@@ -57,7 +57,7 @@ class ConversationDirectoryCopy:
         return os.path.basename(self.path)  # noqa: PTH119
 
     def get_file_modification_time(self, name: str) -> int:
-        """Return when a file was last modified, in nanoseconds, or 0 if the file does not exist."""
+        """Return the modification time of a file in nanoseconds, or 0 if the file does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
