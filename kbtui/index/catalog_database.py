@@ -74,7 +74,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
 TURN_TABLES = ("citations", "usage")
-"""The tables of the catalog with rows about turns: what a turn cites, and how many tokens it used."""
+"""The tables of the catalog whose rows describe turns: their citations, and the tokens that they used."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
@@ -682,7 +682,7 @@ class CatalogDatabase:
     def list_chunks_with_published_vector(self, database: Path) -> list[tuple[int, str]]:
         """Return the numbers and entry ids of the chunks whose vector is in a published table.
 
-        The table `remote` in `database` has the id and the vector hash of each of its rows.
+        The table `remote` in `database` contains the chunk id and the vector hash of each published vector.
         """
         self._db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
         try:

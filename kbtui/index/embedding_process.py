@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 STARTS_MAX = 2
 """To embed the same texts, at most this many processes are started, one after another."""
 SAMPLE_TEXTS = 32
-"""How many texts are embedded to compare the methods."""
+"""The number of texts that are embedded to compare the methods."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
     "torch, 32 bits": TorchEmbedder,
     "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
     "onnxruntime": OnnxEmbedder,
 }
-"""Name of an embedding method -> the function that loads the model for this method.
+"""Maps the name of each embedding method to the function that loads the model for this method.
 
 The first method is exact; the others are compared with it.
 """
@@ -271,7 +271,7 @@ class EmbeddingProcessServer:
 def measure_embedding_methods(
     embedders: dict[str, Embedder], sample: Sequence[str]
 ) -> dict[str, float]:
-    """Map each accurate method to the processor seconds that it takes for a text.
+    """Map each accurate method to the processor time that it needs for a text, in seconds.
 
     The first method is exact. Another method is accurate if its vectors are nearly equal to those of
     the first. Processor time is measured because it hardly depends on other programs.
@@ -294,7 +294,7 @@ def get_embedding_method_path(model: EmbeddingModelSource) -> Path:
 
 
 def describe_embedding_environment(model: EmbeddingModelSource) -> dict[str, str]:
-    """Return what determines the best method: the processor, the libraries and the ONNX export."""
+    """Return the facts that determine the best method: the processor, the libraries and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
     processor = platform.processor()
@@ -313,7 +313,7 @@ def describe_embedding_environment(model: EmbeddingModelSource) -> dict[str, str
 def store_embedding_method(
     model: EmbeddingModelSource, method: str, seconds: dict[str, float]
 ) -> None:
-    """Store the best method, and the seconds that each method takes for a text."""
+    """Store the best method, and the processor time that each method needs for a text, in seconds."""
     path = get_embedding_method_path(model)
     make_private_directory(path.parent)
     found = {
@@ -354,7 +354,7 @@ def serve_embedding_requests() -> None:
         lower_thread_priority()
         service.answer_requests(passages, service.embed_passages)
 
-    # What libraries print goes to the log, not between the answers.
+    # The output of libraries goes to the log, not between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=queue_requests_from_stdin, daemon=True).start()

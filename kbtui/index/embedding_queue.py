@@ -29,7 +29,7 @@ COMPARED_ROWS = 20_000
 """The number of chunks that are compared with the vector table at a time, to find those without a vector."""
 # These values were measured: docs/search-quality.md.
 NEIGHBOUR_WEIGHTS = {"conversation": 0.15, "subject": 0.3}
-"""For each kind of entry, the weight of each neighbour in a chunk's vector. The chunk's own text has the weight 1."""
+"""The weight of each neighbour in a chunk's vector, by kind of entry. The chunk's own text has the weight 1."""
 TITLE_WEIGHT = 0.3
 """The weight of the title in a chunk's vector."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
@@ -55,7 +55,7 @@ separate process.
 FAILURES_MAX = 3
 """If this many consecutive entries cannot be embedded, the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
-"""How often, in seconds, a paused queue checks whether it may continue."""
+"""The interval in seconds at which a paused queue checks whether it may continue."""
 
 
 class PassageEmbedder(Protocol):
@@ -176,7 +176,7 @@ class EmbeddingQueue:
     ) -> None:
         """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused.
 
-        `remote` has the vectors of a large published library.
+        `remote` contains the vectors of a large published library.
         """
         self._remote = remote
         self._catalog, self._store, self._cache = catalog, store, cache

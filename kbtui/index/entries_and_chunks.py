@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # This is not in `chunk_splitter`, because a search without an engine must not wait for that import.
 CHUNKING_VERSION = 9
-"""Part of the fingerprint of a generation. Increase it when texts are split into chunks differently."""
+"""The version of the rules that split texts into chunks. Increase it when they change, so that the index is rebuilt."""
 
 
 class Chunk(NamedTuple):
@@ -35,8 +35,8 @@ class Chunk(NamedTuple):
     * `number` identifies the chunk in the index.
     * `lines` are the first and the last line of a subject's chunk, counted from 1.
     * `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` and `args` describe a
-      conversation's chunk. `call` is the number of the tool call in its turn, and `args` has the
-      short arguments of the call.
+      conversation's chunk. `call` is the number of the tool call in its turn, and `args` contains
+      the short arguments of the call.
     * `embed` says whether the chunk gets a vector.
     * `vector_hash` changes whenever the row in the vector table must be written again.
     """
@@ -66,7 +66,7 @@ class CatalogEntry(NamedTuple):
     * `error` says why the entry is not indexed, or which part of it could not be read.
     * `agent` is the agent of a conversation.
     * `parent` is the id of the conversation to which this one belongs.
-    * `rewound` has the numbers of the conversation's rewound turns.
+    * `rewound` contains the numbers of the conversation's rewound turns.
     * `digests` are the hashes of a subject's text, for comparison with the texts that turns were
       given.
     """
@@ -170,7 +170,7 @@ def sort_ranked_chunks(
 
 
 def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
-    """Return sorted chunks without the last one, and without all chunks that have the same score."""
+    """Return sorted chunks without the last one and all others that have the same score as the last one."""
     end = len(ordered) - 1
     while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
         ordered[end].score

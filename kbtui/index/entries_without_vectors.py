@@ -1,6 +1,6 @@
 """The list of entries without vectors, in a file that clients can read without LanceDB.
 
-The list is in a small SQLite file next to the vectors. The file also has the number of the last
+The list is in a small SQLite file next to the vectors. The file also contains the number of the last
 catalog transaction that the list covers: entries that were written after this transaction may lack
 vectors, too.
 """
@@ -43,7 +43,7 @@ class EntriesWithoutVectors:
 
 
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
-    """Return which entries of the index generation in `folder` lack vectors.
+    """Return the entries of the index generation in `folder` that lack vectors.
 
     If the file is missing or unreadable, no entry counts as embedded.
     """

@@ -45,9 +45,9 @@ class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `chunks_before` has the last chunks before that position, at least those in the same window as
-      the first chunk of this part.
-    * `conversation` has the turns of this part, which follow turn number `after_turn`.
+    * `chunks_before` contains the last chunks before that position, at least those in the same window
+      as the first chunk of this part.
+    * `conversation` contains the turns of this part, which follow turn number `after_turn`.
     * The first `after_call` calls in the first of these turns belong to earlier parts.
     * `mark` says where reading resumes after this part.
     * `citations` and `usage` are rows of the catalog's tables with these names.
@@ -248,8 +248,8 @@ class _ConversationIndexingProgress:
     """The part of a conversation that is indexed already.
 
     `mark` is the position at which reading resumes, or None if reading must start again. `chunks` is
-    the number of chunks in this part, and `latest` is the time of the latest chunk. `rewound` has the
-    numbers of the rewound turns.
+    the number of chunks in this part, and `latest` is the time of the latest chunk. `rewound` contains
+    the numbers of the rewound turns.
     """
 
     mark: ReadingResumePoint | None = None

@@ -85,7 +85,7 @@ def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
 
 
 def publish_index_generation(folder: Path) -> None:
-    """In one atomic step, make the generation in `folder` the one that readers open."""
+    """Make the generation in `folder` the current one, which readers open, in one atomic step."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
@@ -130,7 +130,7 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
 
 
 def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | None:
-    """Return a phrase for the damage that caused a read error; None if the error has another cause."""
+    """Return a phrase that describes the damage behind a read error; None if the error has another cause."""
     if isinstance(error, IndexUnavailable):
         return error.message
     if isinstance(error, sqlite3.DatabaseError) or is_rust_panic(error):
@@ -147,7 +147,7 @@ def is_rust_panic(error: BaseException) -> bool:
 
 
 def find_damaged_tantivy_file(folder: Path) -> str | None:
-    """Return a phrase about the first damaged file of a tantivy index; None if no file is damaged.
+    """Return a phrase that names the first damaged file of a tantivy index; None if no file is damaged.
 
     Checks only the files of the segments that `meta.json` names. If a file disappears during the check,
     a writer has replaced it, so the check starts again.

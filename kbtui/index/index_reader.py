@@ -82,7 +82,7 @@ class IndexReader:
 
     @contextmanager
     def _lock_catalog(self) -> Iterator[None]:
-        """Hold the lock, and turn read errors into `IndexUnavailable`."""
+        """Lock the catalog during a `with` block, and turn read errors into `IndexUnavailable`."""
         with self._lock:
             try:
                 yield

@@ -268,7 +268,7 @@ class IndexProgress:
     """The progress of one phase of indexing.
 
     In the phase "keywords", `done` and `total` count entries, and `parts` is empty. In the phase
-    "vectors", they count chunks, and `parts` has these counts for each kind of entry. During a
+    "vectors", they count chunks, and `parts` contains these counts for each kind of entry. During a
     pause, `pause_reason` is set.
     """
 
@@ -312,7 +312,7 @@ class WorkspaceIndexWriter:
         self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        """Why the last refresh could not read a configuration file; None if it could read all of them."""
+        """The reason why the last refresh could not read a configuration file; None if it could read all of them."""
         try:
             self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
@@ -434,7 +434,7 @@ class WorkspaceIndexWriter:
         subjects.sort(key=lambda subject: -subject.mtime_ns)
         changed = [info for info in infos if info.id in conversations]
         changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
-        # Take turns, so that the newest of both kinds are soon searchable.
+        # Alternate between subjects and conversations, so that the newest of both are soon searchable.
         pairs = zip_longest(subjects, changed)
         work: list[Subject | ConversationInfo] = [item for pair in pairs for item in pair if item]
         names = {info.id: info.name for info in infos}

@@ -46,7 +46,7 @@ KEYWORD_INDEX_VERSION = 11
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
-"""How many bytes of memory the documents of a segment may use before tantivy writes the segment to disk."""
+"""The memory in bytes that the documents of a segment may use before tantivy writes the segment to disk."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms that are indexed for an argument of a tool call.
@@ -435,7 +435,7 @@ class KeywordIndexWriter:
     def _add_windows(
         self, entry: CatalogEntry, starts: Iterable[int], chunks: Sequence[Chunk]
     ) -> None:
-        """Add the windows that begin at these ordinals. `chunks` has consecutive chunks of the entry."""
+        """Add the windows that begin at the ordinals `starts`. `chunks` are consecutive chunks of the entry."""
         if not chunks:
             return
         first_place, first_ordinal = make_entry_place(entry.id), chunks[0].ordinal

@@ -3,11 +3,11 @@
 A passage is often too short to contain all words of a query; its neighbours may contain the rest.
 Therefore each window is a document in a second keyword index, and a passage gets the score of its
 window, too. Windows do not overlap, so each word is indexed only twice: in its passage and in its
-window. Window n has the passages with the ordinals 6n to 6n + 5. When a conversation grows, only
+window. Window n contains the passages with the ordinals 6n to 6n + 5. When a conversation grows, only
 its last window changes.
 
-The text of a window leaves out tool calls and their results, because they would crowd out what was
-said.
+The text of a window leaves out tool calls and their results, because they would outweigh the words of
+the user and the assistant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 WINDOW_CHUNKS = 6
-"""A window has this many passages. The value was measured: docs/search-quality.md."""
+"""The number of passages in a window. The value was measured: docs/search-quality.md."""
 
 _ORDINAL_BITS = 20
 _MAX_ORDINAL = (1 << _ORDINAL_BITS) - 1
@@ -77,10 +77,10 @@ _STEPS_AND_SHARES = tuple(
     )
     for at in range(WINDOW_CHUNKS)
 )
-"""For each position of a passage in its window: two values about the adjacent window.
+"""Two values about the adjacent window, for each position of a passage in its own window.
 
-These are the distance from the start of the passage's window to the start of the adjacent window, and
-how much of the adjacent window's score counts (`WindowsAroundPassage.share`).
+The values are the distance from the start of the own window to the start of the adjacent window, and
+the share of the adjacent window's score that counts (`WindowsAroundPassage.share`).
 """
 
 

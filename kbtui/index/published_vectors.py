@@ -20,7 +20,7 @@ VECTORS_TABLE = (
     "PRIMARY KEY (model, hash)) WITHOUT ROWID"
 )
 LOOKED_UP_HASHES = 500
-"""How many hashes are looked up in one query."""
+"""The maximum number of hashes that are looked up in one query."""
 
 
 def _compute_checksum(model: str, key: bytes, vector: bytes) -> int:
@@ -52,7 +52,7 @@ def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes
 
 
 class PublishedVectors:
-    """Looks up published vectors. Only one thread may use it.
+    """Looks up published vectors. Only one thread may use an object of this class.
 
     `find_database` returns the file, or None before the first pull. A file that cannot be read
     counts as empty, so that the texts are embedded on this machine.

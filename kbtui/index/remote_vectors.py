@@ -1,6 +1,6 @@
 """The vectors of a large published library, which stay in object storage: LanceDB queries them by URI.
 
-A row of the published table has the id of a chunk, and the hash of the texts that its vector is made from. A
+A row of the published table contains the id of a chunk, and the hash of the texts of which its vector is made. A
 chunk of this machine that has the same id and hash needs no vector here. All other chunks are embedded
 here. A search joins the ranking of published vectors with that of local vectors. Texts come from verified
 parts only, so a manipulated table could change the order of hits, but not what they say.
@@ -33,7 +33,7 @@ REMOTE_TABLE = (
 class RemoteVectorTable(NamedTuple):
     """A published table of vectors: its place, its version, its model, and the length of its vectors.
 
-    `database` is the mirror's database, which has the table `remote`.
+    `database` is the mirror's database, which contains the table `remote`.
     """
 
     place: Path | str
@@ -44,7 +44,7 @@ class RemoteVectorTable(NamedTuple):
 
 
 def find_remote_table(mirror: PublishedMirror) -> RemoteVectorTable | None:
-    """Return the published table that a mirror uses, or None if the mirror has all vectors itself."""
+    """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
@@ -65,7 +65,10 @@ def make_remote_number(tie: int) -> int:
 
 
 class RemoteVectors:
-    """The published table, for the index generation at `folder`. One thread updates; any thread may search."""
+    """Searches a published table for one index generation.
+
+    Any thread may search, but only one thread may call `take_covered_chunks`.
+    """
 
     def __init__(self, table: RemoteVectorTable, folder: Path) -> None:
         self.table = table

@@ -1,7 +1,6 @@
 """Stores vectors in LanceDB, with one table for each model. No other module imports LanceDB.
 
-Each row has the number and the vector of a chunk. A row also has the values of the search filters,
-so that LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
+Each row contains the number and the vector of a chunk, and the values of the search filters, so that LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 5
-"""Part of the table's name. Increase it if the columns change, or if vectors are made from other texts."""
+"""The version of the table. Increase it if the columns change, or if vectors are made from other texts."""
 
 EXACT_ROWS = 10_000
 """A table with at least this many rows gets a one-partition index, which makes searches three times as fast."""
@@ -79,7 +78,7 @@ NARROW_ROWS = 50_000
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""How long old versions of the table stay, because other threads may still be reading them."""
+"""The time for which old versions of the table are kept, because other threads may still be reading them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A search by meaning adds the vector of a keyword hit, times `LEAN_WEIGHT`, to the vector of the query.
@@ -108,8 +107,8 @@ class VectorStore:
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
-        `folder` is a directory, or the URI of a place in object storage. The storage's own environment
-        variables have the credentials.
+        `folder` is a directory, or a URI in object storage. The credentials are in the storage's own
+        environment variables.
 
         Raises `IndexUnavailable`.
         """
@@ -278,7 +277,7 @@ class VectorStore:
         return [number for number in numbers if number not in found]
 
     def reload(self) -> None:
-        """Load what other processes have written since the table was opened or last reloaded."""
+        """Load the changes that other processes have written since the table was opened or last reloaded."""
         table: Any = self.table
         table.checkout_latest()
 
