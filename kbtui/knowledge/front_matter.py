@@ -18,8 +18,8 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 class FrontMatterAndBody:
     """A subject's text, split into front matter and body.
 
-    If the front matter is invalid, `facts` is empty, `problem` has the reason, and the body is the
-    whole text. `lines` is the number of lines before the body.
+    If the front matter is invalid, `facts` is empty, `problem` says why, and the body is the whole
+    text. `lines` is the number of lines before the body.
     """
 
     body: str
@@ -83,7 +83,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
 
 
 def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
-    """Return a subject file's text. `facts` has strings, dates and lists. Empty values are left out."""
+    """Return the text of a subject file. `facts` contains strings, dates and lists. Empty values are left out."""
     import yaml
 
     lines = []

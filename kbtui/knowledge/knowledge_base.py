@@ -52,7 +52,7 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the ids of the topics with a mistake. These topics are not loaded, because a
+    `broken` contains the ids of the topics with a mistake. These topics are not loaded, because a
     mistake in a pattern of `disabled` could make subjects visible that the user wants to hide.
     """
 
@@ -212,7 +212,7 @@ def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return why the value of a topic's key `subjects` is not valid, with a hint; None if it is valid."""
+    """Return the reason why a topic's key `subjects` is not valid, and a hint; None if it is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add `subjects = "DIRECTORY"` with a path relative to the workspace'
@@ -255,8 +255,8 @@ def load_knowledge(
 ) -> KnowledgeBase:
     """Load the topics of a workspace.
 
-    `cfg` has the values of `--cfg` in order: configuration names, or assignments such as
-    `kb.topic.ID.KEY+=VALUE`. `knowledge` has the values of `-k`, each in the form `TOPIC/GLOB`.
+    `cfg` contains the values of `--cfg` in order: configuration names, or assignments such as
+    `kb.topic.ID.KEY+=VALUE`. `knowledge` contains the values of `-k`, each in the form `TOPIC/GLOB`.
     `.jp.toml` files are read in each directory from the root down to `cwd`.
 
     Mistakes in files are added to `KnowledgeBase.problems`. Mistakes in arguments raise
@@ -362,8 +362,8 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
-    `problems` has the mistakes that were found. `files` has the configuration files that were read,
-    and the missing files that would be read if they existed. Each topic's directory is read only
+    `problems` contains the mistakes that were found. `files` contains the configuration files that were
+    read, and the missing files that would be read if they existed. Each topic's directory is read only
     once; call `load_knowledge` again to see changes.
     """
 
@@ -536,7 +536,7 @@ class KnowledgeBase:
         return other
 
     def get_topic_slugs(self, topic: str) -> SubjectSlugsByVisibility:
-        """Return a topic's slugs, and which of them are visible; raises `NothingFound`."""
+        """Return the slugs of a topic, grouped by visibility; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:

@@ -40,7 +40,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Only the first `MAX_WORDS` words count.
 """
 MAX_TEXTS_PER_RUN = 50
-"""A sequence of words that occurs in more texts than this is no reason to compare these texts."""
+"""A sequence of words that occurs in more texts than this does not cause a comparison of these texts."""
 
 _WORD = re.compile(r"\w+")
 
@@ -169,7 +169,7 @@ MAX_PRELOAD_TOKENS = 10_000
 def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
     """Return the problems of topics and subjects.
 
-    `KnowledgeBase.problems` has the problems of the configuration.
+    `KnowledgeBase.problems` contains the problems of the configuration.
     """
     problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
@@ -262,7 +262,7 @@ def _find_patterns_without_match(
 
 
 def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
-    """Return why a pattern matches nothing, or what the user may have meant; None if unknown."""
+    """Return a hint about a pattern that matches nothing: the reason or a similar slug; None if unknown."""
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
@@ -310,7 +310,7 @@ LEARN_TOOL_FILE = f"{TOOLS_DIRECTORY}/learn.toml"
 _MAX_DEFINITION_BYTES = 1 << 20
 
 LearnToolProblem = Literal["missing", "outdated", "unneeded"]
-"""What is wrong with the installed tools.
+"""A problem of the installed tools.
 
 * `missing`: other tools are installed, but not `learn`, although a topic has subjects to learn.
 * `outdated`: the definition of `learn` describes other topics.
@@ -319,9 +319,9 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 
 
 def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
-    """Return what is wrong with the tools that are installed in a workspace; None if nothing is wrong.
+    """Return the problem of the tools that are installed in a workspace; None if there is none.
 
-    Nothing is wrong if no tools are installed, or if somebody else defined `learn`.
+    There is no problem if no tools are installed, or if somebody else defined `learn`.
     """
     try:
         names = os.listdir(root / TOOLS_DIRECTORY)  # noqa: PTH208

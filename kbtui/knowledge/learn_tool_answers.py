@@ -1,4 +1,4 @@
-"""The texts that `learn` returns."""
+"""Formats the answers of the tool `learn`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_NAMES_CHARACTERS = 4_000
 _NAMES_SHARE = 3
 """The list of subjects that do not fit gets at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
-"""How many characters are reserved for a note about what is left out, without the names in the note."""
+"""The number of characters that are reserved for a note about omitted text, without the names in the note."""
 MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
 
@@ -53,7 +53,7 @@ the old wording in `_NOTES`, because stored conversations contain it.
 
 
 class LearnToolCaller(NamedTuple):
-    """What `learn` knows about its caller.
+    """The facts about a caller of `learn` that determine the form of an answer.
 
     If `has_prompt` is true, the caller's prompt already contains the pre-loaded subjects. `max_chars`
     limits the length of an answer; None means no limit. If `masked` is true, secrets in the answer are

@@ -39,7 +39,7 @@ _EDITORS = {
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""Arguments that make an editor open the file PATH at LINE -> the editors that accept them."""
+"""Maps the arguments that open the file PATH at LINE to the editors that accept these arguments."""
 
 
 class MissingTitleError(UsageError):
@@ -281,7 +281,7 @@ def find_editor_command(*, or_installed: bool = False) -> list[str]:
 
 
 class TrashedFile(NamedTuple):
-    """A subject's file that was moved to the trash. `path` is where it was, and `trashed` where it is now."""
+    """A subject's file that was moved to the trash. `path` is its original path, and `trashed` its path in the trash."""
 
     subject: Subject
     path: Path

@@ -104,7 +104,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's bytes, and why they must not be used (None if they may be); raises `OSError`."""
+    """Return a subject's bytes, and the reason why they must not be used, or None. Raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.

@@ -111,12 +111,12 @@ def _convert_bracket_to_regex(inner: str) -> str:
 
 
 class SubjectSlugsByVisibility:
-    """A topic's slugs, and which of them are visible.
+    """The slugs of a topic, grouped by visibility.
 
-    * `visible` has the slugs that are not hidden, disabled or shadowed, sorted.
-    * `learned` has the slugs of the pre-loaded subjects, in the order of the patterns that select
+    * `visible` contains the slugs that are not hidden, disabled or shadowed, sorted.
+    * `learned` contains the slugs of the pre-loaded subjects, in the order of the patterns that select
       them.
-    * `available` has all other visible slugs, which an assistant can learn.
+    * `available` contains all other visible slugs, which an assistant can learn.
     * `folder` is the path of the topic's directory; it can contain symbolic links.
     """
 

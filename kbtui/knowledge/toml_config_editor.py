@@ -74,7 +74,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
-    """Count how often an edit would lose each comment.
+    """Return the comments that an edit would lose, each with the number of times that it is lost.
 
     If the edit removes a table or key, no comment counts as lost.
     """

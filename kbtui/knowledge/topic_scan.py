@@ -18,8 +18,9 @@ class TopicScan:
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
     have the same slug, one of them gets it, and the slugs of the others are their paths. `shadowed`
-    maps these paths to the common slug. `mistakes` has a pair `(message, path)` for each file that was
-    left out. `published` has the slugs of files that are only in the mirror of the published library.
+    maps these paths to the common slug. `mistakes` contains a pair `(message, path)` for each file that
+    was left out. `published` contains the slugs of files that are only in the mirror of the published
+    library.
     """
 
     def __init__(
