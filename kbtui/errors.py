@@ -1,4 +1,4 @@
-"""Errors for users: what happened, where, and what to do about it.
+"""The errors that users see, with a message, a place and a hint.
 
 Front ends show the `message`, `where` and `hint` of a `KbtuiError`. If a command raises such an
 error, it exits with the error's `exit_code`: 1 if nothing was found, 2 for a usage or configuration

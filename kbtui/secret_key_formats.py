@@ -210,7 +210,7 @@ _ESCAPE = re.compile(
     r"(?:\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]{0,9}m)\Z"
 )
 _KEY_CHARACTERS = re.compile(r"[\w+/=.~%-]+", re.ASCII)
-# A line break within a key, with what can begin the next line: quote marks, comments, line numbers.
+# A line break within a key, and the marks that can begin the next line: of quotes, comments, line numbers.
 _WRAP = re.compile(
     r"[ \t]*\\?(?:\r?\n|\\{1,8}n)[ \t]*(?:[>|│#*+]{1,3}[ \t]*)?(?:\d{1,6}[→\t|:][ \t]*)?"
 )

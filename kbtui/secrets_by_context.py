@@ -350,7 +350,7 @@ _CONTEXT_WORDS = sorted(
 def _map_contexts_by_found_word() -> dict[
     bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]
 ]:
-    """Map the beginning of each context word to the words, contexts and patterns with this beginning."""
+    """Return each context word with its context and pattern, grouped by the beginning of the word."""
     found: dict[bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)

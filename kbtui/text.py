@@ -275,7 +275,7 @@ def cut_to_width(text: str, width: int) -> str:
 def shorten_paths_to_width(text: str, width: int) -> str:
     """Cut directories off the left of the absolute paths in a text until the text fits into `width` columns.
 
-    The longest path is cut first, and `…` stands for what was cut. The last name of a path always stays, so
+    The longest path is cut first, and `…` replaces the cut part. The last name of a path always stays, so
     the text may remain wider than `width`. A path ends at white space, a quote, a colon, or a semicolon.
     """
     for path in sorted(re.findall(_ABSOLUTE_PATH, text), key=len, reverse=True):

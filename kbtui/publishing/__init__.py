@@ -1,1 +1,1 @@
-"""Publishes the entries and vectors of a workspace, and mirrors what others published."""
+"""Publishes the entries and vectors of a workspace, and mirrors libraries that others published."""

@@ -1,4 +1,4 @@
-"""Mirrors a published library: fetches and verifies what has changed, then replaces the mirror's files.
+"""Mirrors a published library: fetches and verifies the changes, then replaces files of the mirror.
 
 The checks cover the manifest's signature (if the workspace has a key), the checksum of every part
 and entry, names, sizes and counts. After an error, the mirror is unchanged. If the machine fails

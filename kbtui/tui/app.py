@@ -95,7 +95,7 @@ class KbtuiApp(App[None]):
         """Messages about errors in the user's keys and themes. The home page shows them."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
-        """Theme name -> the CSS variables of the theme."""
+        """The CSS variables of each theme, by the name of the theme."""
         self._has_theme_ansi_colors: dict[str, bool] = {}
         # Set the theme before `super().__init__`, so that Textual computes styles only once.
         self.set_reactive(App.theme, self._load_themes_and_choose_one())

@@ -201,7 +201,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         return self._worker.has_pending_result and key != "escape"
 
     def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
-        """Call `change`, unless it is None, in a thread, and then show the items."""
+        """In a thread, call `change` (unless it is None) and read the items; then show them."""
 
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
@@ -338,7 +338,7 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
                 self.close_and_open_reference(placed.ref)
 
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
-        """Say that a marked text no longer exists, show what is known about the text, and offer actions.
+        """Show a dialog about a mark whose text no longer exists: the known facts, and a choice of actions.
 
         The turn that now has the mark's old turn number is not opened, because it is a different turn.
         """

@@ -55,7 +55,7 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
     """Sanitize a text and copy it to the clipboards of the terminal and of this machine.
 
-    Return a warning if neither clipboard can take the text, otherwise None.
+    Return a warning if neither clipboard can store the text, otherwise None.
     """
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")

@@ -64,7 +64,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "tool": "given text is unknown",
     "unreadable": "cannot be read",
 }
-"""Reason why kbtui cannot find out whether a subject has changed -> a short text for this reason."""
+"""A short text for each reason why kbtui cannot find out whether a subject has changed."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -83,7 +83,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.text, self.name = text, name
 
     class ActivitiesFound(Message):
-        """The pane has found out what each turn of the open conversation did: see `activities`."""
+        """The pane has collected the activity of each turn of the open conversation; see `activities`."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
         super().__init__(id="citations", classes="pane")
@@ -100,18 +100,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._conversation: Conversation | None = None
         """The open conversation; None if the open document is not a conversation."""
         self._used: dict[int, list[Citation]] | None = None
-        """Turn number -> what the turn cites; None until the citations are loaded."""
+        """The citations in each turn, by turn number; None until they are loaded."""
         self._short_refs: dict[str, str] = {}
-        """Target of a citation in `_used` -> the short form of the target."""
+        """The short form of each target of a citation in `_used`, by target."""
         self._using: list[Citation] = []
         """The citations that name the open document, from all conversations."""
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> the row's first citation of a changed subject or, if there is none, the row's first citation."""
+        """For each row, by key: its first citation of a changed subject or, if there is none, its first citation."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActivity] = {}
-        """Turn number -> what the turn did; empty until the citations are loaded."""
+        """The activity of each turn, by turn number; empty until the citations are loaded."""
         self._turn: int | None = None
         """The number of the turn for which the rows were made."""
         self._turn_timer: Timer | None = None
@@ -160,7 +160,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._update_citation_rows()
 
     def reload_citations(self) -> None:
-        """Look up again what the open document cites and which turns cite it, after files have changed."""
+        """Look up the open document's citations and citing turns again, after files have changed."""
         self._load_used_citations()
         self._load_citing_turns()
 
@@ -294,7 +294,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_activity_rows(
         self, conversation: str, turn: int, activity: TurnActivity
     ) -> Iterator[ListRow]:
-        """Yield rows that show what a turn did: counts, changed files, commands, other failed calls.
+        """Yield rows that show the activity of a turn: counts, changed files, commands, other failed calls.
 
         Files that were only read are counted but not listed, because the citations above contain
         them.

@@ -36,7 +36,7 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""Scope of commands -> the heading of these commands on the help page of the main screen."""
+"""The heading of each scope's commands on the help page of the main screen."""
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
@@ -169,7 +169,7 @@ SCREENS: dict[Scope, str] = {
     "marks": "In the marks",
     "help": "In the help",
 }
-"""Scope of each screen except the main screen -> the heading of the screen's commands on its help page.
+"""For each screen except the main screen, the heading of its commands on its help page.
 
 On such a screen, the commands of the scope "moving" also work, but not those of the scope
 "everywhere".
@@ -322,7 +322,7 @@ _TASKS: dict[str, tuple[str, ...]] = {
         "pane.wider", "pane.narrower", "pane.usual", "pane.zoom",
     ),
 }  # fmt: skip
-"""Task -> the ids of its commands. The help page groups the commands of the scope "everywhere" by task."""
+"""The ids of each task's commands. The help page groups the commands of the scope "everywhere" by task."""
 _OTHER_TASK = "kbtui itself"
 
 
@@ -343,7 +343,7 @@ _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
 _KEY_NAMES |= {key: key for key in (*KEY_LABELS, "insert", "delete", "backspace")}
 _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return": "enter"}
-"""A name that a user may write for a key -> Textual's name for that key."""
+"""Textual's name of a key, by each name that a user may write for the key."""
 
 
 class Keymap:
@@ -351,7 +351,7 @@ class Keymap:
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
-        """Command id -> Textual's key names, separated by commas."""
+        """Textual's names of each command's keys, separated by commas, by command id."""
         self.problems: list[str] = []
 
     @property

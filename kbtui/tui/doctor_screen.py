@@ -101,7 +101,7 @@ def _write_tool_file_changes(library: Library, changes: list[PlannedFileChange])
 
 
 def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocument:
-    """Return a page with the difference that each change makes."""
+    """Return a page that shows each change as a diff, and asks whether to write the changes."""
     about = "The topics have changed since the tools for JP were installed. JP reads these files:"
     blocks: list[ReaderBlock] = [ParagraphBlock("about", [(about, "")])]
     for change in changes:

@@ -91,11 +91,11 @@ def build_home_document(
     left_off: str | None = None,
     outdated: Mapping[str, int] | None = None,
 ) -> ReaderDocument:
-    """Return the home page: the main keys, what is new, the topics, recent conversations, and problems.
+    """Return the home page: the main keys, news, the topics, recent conversations, and problems.
 
     `contents` is None while the library is being read. `notices` are problems with the settings.
     `note` says why the home page is shown instead of a requested page; it is "" if no other page
-    was requested. `left_off` is the reference of what the user read last. `outdated` maps the
+    was requested. `left_off` is the reference that the user read last. `outdated` maps the
     reference of each changed subject to the number of turns that received an earlier version of it.
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
@@ -137,7 +137,7 @@ def _make_news_blocks(
     left_off: str | None,
     outdated: Mapping[str, int],
 ) -> Iterator[ReaderBlock]:
-    """Yield what the user read last, what is being written now, and what is new since the last visit."""
+    """Yield the item that the user read last, conversations being written now, and news since the last visit."""
     if left_off is not None:
         yield _make_heading("left", "Where you left off")
         yield _make_link_row(f"left:{left_off}", _find_title(contents, left_off), "", left_off)

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 class LibraryFilterCondition(NamedTuple):
     """A condition of the library's filter: at least one of `values` must match.
 
-    If `excluded` is true, none of the values may match. If the pane cannot check a condition
-    itself, the index is asked which `entries` the condition selects: `lookup` is the text of the
-    condition, and `start` is the offset of this text in the filter line. Until the index has
-    answered, `entries` is None, and the condition does not match.
+    If `excluded` is true, none of the values may match. If the pane cannot check a condition itself, the
+    index looks up the `entries` that the condition selects: `lookup` is the text of the condition, and
+    `start` is the offset of this text in the filter line. Until the index has answered, `entries` is None,
+    and the condition does not match.
     """
 
     filter: FilterDefinition
@@ -218,7 +218,7 @@ ENTRY_MARKS = {
     "from another worktree": ("⎇ ", "dim"),
     "kept copy of a deleted conversation": ("▣ ", "dim"),
 }
-"""State of an entry, in the words of the help page -> the sign of the state, and the sign's style role."""
+"""The sign and the sign's style role for each state of an entry. The help page shows the names of the states."""
 
 WORKTREE_WIDTH = 12
 """The maximum width in cells of a worktree's name in a row."""
@@ -226,7 +226,7 @@ WORKTREE_WIDTH = 12
 
 @dataclass
 class LibraryPaneChoices:
-    """What the user chose in the pane: unfolded rows, hidden subjects, filter and sort order."""
+    """The user's choices in the pane: unfolded rows, hidden subjects, filter and sort order."""
 
     unfolded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -576,7 +576,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._lookup_worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """Yield the filter and the list, between which errors of the filter appear."""
+        """Yield the filter and the list. Errors of the filter appear between them."""
         yield self.filter
         yield self.list
 

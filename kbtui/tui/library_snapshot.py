@@ -1,4 +1,4 @@
-"""A snapshot of the library: topics, subjects, conversations, and what is new since the last visit."""
+"""A snapshot of the library: topics, subjects, conversations, and news since the last visit."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class LibrarySnapshot:
     topics_failure: str | None = None
     conversations_failure: str | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
-    """Conversation id -> the turns, models and tools of the conversation. Unread conversations are missing."""
+    """The turns, models and tools of each conversation, by conversation id. Unread conversations are missing."""
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(Topic, slug) of a subject that cannot be read -> the reason."""
+    """The reason why a subject cannot be read, by topic and slug. Readable subjects are missing."""
     unchecked: int = 0
     """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True
     topics_file: str = ""
     """The path of the file that declares topics, relative to the workspace."""
     learn_tool_problem: LearnToolProblem | None = None
-    """What is wrong with the installed definition of `learn` for JP, or None."""
+    """The problem with the installed definition of `learn` for JP, or None."""
     agents: Sequence[str] = ()
     """The names of the agents other than JP whose conversations are listed."""
 
@@ -81,7 +81,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """Conversation id -> the conversations that belong to this one, such as those of its subagents."""
+        """The conversations that belong to another one, such as those of its subagents, by the id of that one."""
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
@@ -108,7 +108,7 @@ class LibrarySnapshot:
         return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Map the ids of a conversation's related conversations to their titles.
+        """Return the titles of a conversation's related conversations, by conversation id.
 
         The related conversations are its parent, its own parts (for example its subagents), and the
         parts of its parent.
@@ -164,12 +164,12 @@ class LibrarySnapshotReader:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
-        """Conversation id -> the conversation's signature and summary when it was last read."""
+        """The signature and summary of each conversation when it was last read, by conversation id."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """File of a subject -> the file's stamp when it was last read (`_make_subject_file_stamp`)."""
+        """The stamp of each subject's file when it was last read (`_make_subject_file_stamp`), by path."""
         self._reasons: dict[str, str] = {}
-        """File of an unreadable subject -> the reason why it cannot be read."""
+        """The reason why a subject cannot be read, by the path of its file. Readable subjects are missing."""
 
     def read_snapshot(self) -> LibrarySnapshot:
         """Read the lists of topics, subjects and conversations. An error becomes a failure in the snapshot."""
@@ -285,7 +285,7 @@ RUNNING_FOR = timedelta(minutes=2)
 
 
 class LastVisit(NamedTuple):
-    """When the user last left the workspace, and how many turns each conversation had then."""
+    """The time when the user last left the workspace, and the numbers of turns of conversations at that time."""
 
     at: datetime
     turns: Mapping[str, int] = MappingProxyType({})
@@ -300,7 +300,7 @@ class LastVisit(NamedTuple):
 
 
 class NewsSinceVisit(NamedTuple):
-    """What is new since the last visit. Each list begins with its latest item.
+    """The entries that are new or have changed since the last visit. Each list begins with its latest item.
 
     `turns` maps the ids of conversations to their numbers of new turns, if these are known.
     """

@@ -54,7 +54,7 @@ class OutlineColumn:
     name: str
     priority: int
     cells: dict[str, Span]
-    """Key of an entry -> the entry's cell, if the entry has such a fact."""
+    """The cells of the entries that have such a fact, by entry key."""
 
     @cached_property
     def width(self) -> int:
@@ -115,9 +115,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._columns: list[OutlineColumn] = []
         """The columns with a cell for at least one entry, even those for which the pane has no room."""
         self._activities: Mapping[int, TurnActivity] = {}
-        """Turn number -> what the turn did; empty until this is known."""
+        """The activity of each turn, by turn number; empty until the activities are known."""
         self._position = reader.viewport.make_reading_position()
-        """Where the reader was when the outline got the focus."""
+        """The reading position at the time when the outline got the focus."""
 
     def compose(self) -> ComposeResult:
         yield self.input
@@ -140,7 +140,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
         """Show the outline of the document in the reader.
 
-        `activities` says what the turns of the document did, as far as this is known.
+        `activities` contains the known activities of the document's turns, by turn number.
         """
         document = self._reader.document
         if document is self._document:

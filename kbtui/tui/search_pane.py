@@ -303,7 +303,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """Show the text `reason`, which says what the search is waiting for, unless hits are shown."""
+        """Show the reason why the search is waiting, unless hits are shown."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
@@ -392,7 +392,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         `workspace` is the workspace to name in the row, or None.
         """
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        # The signs stand before the title, because a narrow row cuts what is after it.
+        # Put the signs before the title, because a narrow row cuts the text after the title.
         title: Spans = [mark, *_list_mark_signs(hit), (sanitize_to_one_line(hit.title), "strong")]
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
@@ -412,7 +412,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             for at, line in enumerate(make_hit_excerpt(answer, width - 2, 2)):
                 below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
         if hit.outdated_subjects:
-            # Not after the title, where a narrow row would cut it.
+            # Use a line of its own: after the title, a narrow row would cut this text.
             below.insert(0, [("  ", ""), (KNOWLEDGE_CHANGED, "warning")])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
@@ -533,7 +533,7 @@ class SearchSuggestion(NamedTuple):
     """A row of the list that an empty search shows.
 
     `text` is the query of an earlier search, or the beginning of a filter. A bookmark has the reference `ref`
-    and a `title`. For a saved search, `saved` contains it.
+    and a `title`. `saved` is set only for a saved search.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]

@@ -228,7 +228,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """Condition of this screen's commands (`TuiCommand.needs`) -> whether the condition is met now."""
+        """Whether each condition of this screen's commands (`TuiCommand.needs`) is met now, by condition."""
         return {}
 
     def get_key_label(self, name: str) -> str:

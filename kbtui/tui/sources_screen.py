@@ -115,7 +115,7 @@ def make_source_rows(
     """Return a row of two lines for each source, followed by a row for each problem.
 
     `running` maps the names of running sources to their progress, which is None before the first report.
-    `review_key` is the label of the key that shows what a source would do.
+    `review_key` is the label of the key that opens the review of a source.
     """
     rows = []
     for state in states.sources:
@@ -255,9 +255,9 @@ def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
 def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
-    """Return a document that says what a source would do.
+    """Return the page on which the user reviews the actions of a source and approves the source.
 
-    The document names the keys for approving the source and for going back.
+    The page names the keys for approving the source and for going back.
     """
     source = state.source
     intro = (
@@ -276,7 +276,7 @@ def make_source_approval_details(
 
 
 def describe_source_actions(state: SourceStatus) -> list[str]:
-    """Return texts that say what the source may do after its approval, one for each action."""
+    """Return a text for each action that the source may perform after its approval."""
     from kbtui.sources.url_policy import AllowedUrlPrefixes
 
     source = state.source

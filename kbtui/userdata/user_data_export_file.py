@@ -120,7 +120,7 @@ def _format_line(shape: dict[str, Any]) -> bytes:
 def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOmission]:
     """Write data to an open file.
 
-    Returns what was left out because the file cannot contain it. Raises `OSError`.
+    Returns a list of the data that was left out because the file cannot contain it. Raises `OSError`.
     """
     left_out: list[ExportOmission] = []
     writer = _LineWriter(target)

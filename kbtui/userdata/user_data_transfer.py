@@ -80,7 +80,7 @@ def collect_user_data(
 ) -> tuple[ExportedData, list[ExportOmission]]:
     """Read the user's data of all workspaces, or only of `here` if `is_only_here` is true.
 
-    The second value lists what is left out: damaged kept sessions, and data directories of unknown
+    The second value lists the omitted data: damaged kept sessions, and data directories of unknown
     workspaces. Raises `WorkspaceError` if data cannot be read.
     """
     found = {str(here.root): (here, identify_project(str(here.root)).key)}

@@ -1,4 +1,4 @@
-"""The file `kb-library.toml`: the library that a workspace subscribes to, and what the workspace publishes.
+"""Reads `kb-library.toml`, which names the library that a workspace subscribes to, and the entries to publish.
 
 The file is part of the repository, so it contains no credentials. The store's own environment variables
 have the credentials.
@@ -33,7 +33,7 @@ class SubscriptionSettings(NamedTuple):
 
 
 class PublishSettings(NamedTuple):
-    """The table `[publish]`: what may be published.
+    """The table `[publish]`, which names the entries that may be published.
 
     `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
     `label:KEY`, `label:KEY=VALUE`, or `*` for all; by default, no conversation is published. Parts

@@ -30,7 +30,7 @@ class CancellableContextManager(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. Meanwhile, only the newest further call waits. The
+    At most `limit` calls run at the same time. Of further calls, only the newest waits. The
     result is delivered through the message queue of the widget or screen `owner`. `drop` is called
     with each result that is not delivered. The threads are daemons, so quitting never waits for
     them. Each call runs in a context manager that `cancellation` returns. A newer call uses this
@@ -100,7 +100,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Do the same as `submit_call`, but pass `work` a function that reports progress to `on_progress`."""
+        """Run `work` as `submit_call` does, and pass it a function that reports progress to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:

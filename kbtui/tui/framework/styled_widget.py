@@ -114,7 +114,7 @@ def make_label_without_markup(text: str) -> Content:
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return the keys from the settings: command id -> the names of the keys in Textual."""
+    """Return Textual's names of the keys that the settings assign to commands, by command id."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 
@@ -132,7 +132,7 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """The keys that the settings assign to commands: command id -> the keys' names in Textual."""
+        """Textual's names of the keys that the settings assign to commands, by command id."""
         return get_configured_keys(self)
 
     @property

@@ -33,11 +33,11 @@ KEY_LABELS = {
     "end": "End",
     "space": "Space",
 }
-"""Textual's name of a key -> the label shown to the user."""
+"""The label of each key on the screen, by Textual's name of the key."""
 
 
 PUNCTUATION_KEYS = {_character_to_key(character): character for character in string.punctuation}
-"""Textual's name of a punctuation key -> the character that it types."""
+"""The character that each punctuation key types, by Textual's name of the key."""
 
 
 def format_key_label(key: str) -> str:
@@ -146,7 +146,7 @@ _KEYS_BY_LABEL |= {character: key for key, character in PUNCTUATION_KEYS.items()
 def find_hinted_key_at(spans: Spans, x: int) -> str | None:
     """Return Textual's name of the key whose hint covers cell `x` of a line of key hints, or None.
 
-    A hint for several keys, such as `↑↓`, gives None.
+    The result is None for a hint for several keys, such as `↑↓`.
     """
     label, end = "", 0
     for text, role in spans:
@@ -176,7 +176,7 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""The commands that move in a list or document. Each widget defines what they do."""
+"""The commands that move in a list or document. Each widget implements their actions."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 

@@ -113,7 +113,7 @@ class DocumentNavigator:
         self.notices: list[str] = []
         """Messages about problems with the settings. The home page shows them."""
         self.keymap: Mapping[str, str] = {}
-        """Command id -> keys from the settings. The home page shows their labels."""
+        """The keys from the settings, by command id. The home page shows the labels of these keys."""
         self._restoring: NavigationTarget | None = None
         """The last place of the saved session while it is being loaded, otherwise None."""
         self._home_note = ""
@@ -315,7 +315,7 @@ class DocumentNavigator:
         return self._lookup_worker.has_pending_result
 
     def open_entered_reference(self, text: str) -> None:
-        """Open what the user has entered: a turn or line by its number, or a reference."""
+        """Open the turn or line whose number the user has entered, or the target of an entered reference."""
         if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document
@@ -420,7 +420,7 @@ class DocumentNavigator:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Map each subject changed since the last visit to the number of turns that received an older text."""
+        """Return how many turns received an older text of each subject changed since the last visit, by reference."""
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
@@ -618,9 +618,9 @@ class MainScreenContext(NamedTuple):
     status: StatusBar
     navigator: DocumentNavigator
     open_target_in_reader: Callable[[NavigationTarget], None]
-    """Shows a target and focuses the reader."""
+    """A function that shows a target and focuses the reader."""
     open_hit_in_other_workspace: Callable[[Hit], None]
-    """Visits the workspace of a hit, and shows the hit there."""
+    """A function that visits the workspace of a hit, and shows the hit there."""
 
     def is_hit_of_other_workspace(self, hit: Hit) -> bool:
         """Return whether a hit is in a workspace other than the one shown."""

@@ -286,7 +286,7 @@ class MainScreen(StyledScreen):
         self.hints.next_view = document.next_view
 
     def _show_equivalent_command(self) -> None:
-        """Show the shell command that prints what is on the screen, for users of a screen reader."""
+        """Show the shell command that prints the content of the screen, for users of a screen reader."""
         if not self._plain:
             return
         from kbtui.tui.reader.links_and_copyable_texts import (

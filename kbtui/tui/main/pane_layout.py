@@ -32,7 +32,7 @@ DEFAULT_WIDTHS = {
     "-three": {"library": 34, "citations": 28, "outline": 48},
     "-wide": {"library": 42, "citations": 40, "outline": 50},
 }
-"""Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
+"""The default widths of the panes in cells, by width class. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
 """The maximum width in cells of the reader in a wide terminal. `kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
@@ -45,7 +45,7 @@ FOCUS_TARGETS = {
     "results": "#results-list",
     "outline": "#outline-filter",
 }
-"""Pane id -> the CSS selector of the widget that gets the focus in this pane.
+"""The CSS selector of the widget that gets the focus in each pane, by pane id.
 
 The id is also the scope of the pane's commands.
 """
@@ -68,7 +68,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> the pane's width minus its default width, in cells."""
+        """The difference between each resized pane's width and its default width, in cells, by pane id."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 

@@ -49,14 +49,14 @@ class SavedSession:
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """Pane id -> the pane's width minus its default width, in cells."""
+    """The difference between each resized pane's width and its default width, in cells, by pane id."""
     theme: str = ""
     """The name of the theme that the user chose; "" if the user chose none."""
     mode: str = "hybrid"
 
 
 def load_saved_session(library: Library) -> SavedSession | None:
-    """Return the saved session, or None if there is none or it cannot be understood.
+    """Return the saved session, or None if there is none or if it cannot be parsed.
 
     Raises `WorkspaceError` if the file with the session cannot be read.
     """
@@ -152,7 +152,7 @@ class SavedSessionManager:
         self._visit_worker = LatestOnlyWorker(main.screen)
 
     def read_last_visit(self) -> None:
-        """Read when the user last left the workspace, and mark what is new since then."""
+        """Read the last visit, and mark the entries that are new or have changed since then."""
 
         def show_news(visit: LastVisit | None) -> None:
             main = self._main

@@ -275,7 +275,7 @@ class SearchController:
         self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
     def show_search_wait_reason(self) -> None:
-        """If there are no hits, show what the search is waiting for."""
+        """If there are no hits, show the reason why the search is waiting."""
         if not self.query or self._has_failed:
             return
         answer, status = self._pane.answer, self._main.status

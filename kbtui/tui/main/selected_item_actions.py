@@ -47,7 +47,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
     "messages, reasoning, tools": None,
 }
-"""Choice in the export form -> the kinds of events to export. None stands for all kinds."""
+"""The kinds of events to export, by choice in the export form. None stands for all kinds."""
 
 MASKED = "masked"
 SECRETS_HELP = (
@@ -145,7 +145,7 @@ class SelectedItemActions:
         self._main.status.flash_message(warning or f"copied {name}{size}", role)
 
     def choose_what_to_copy(self) -> None:
-        """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
+        """Ask which text to copy, such as the line, the turn or the whole document, and copy it."""
         from kbtui.tui.framework.dialogs import OptionsDialog
         from kbtui.tui.reader.links_and_copyable_texts import list_copyable_texts
 
@@ -418,7 +418,7 @@ class SelectedItemActions:
         actions.offer_commands(parse_ref(reference))
 
     def export_conversation(self) -> None:
-        """Ask for a file and what to include, and write the open conversation to the file."""
+        """Ask for a file and for the content to include, and write the open conversation to the file."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
 
         main = self._main
@@ -677,7 +677,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
 
 
 _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
-"""Purpose of a command -> the key that copies the command. The same key in upper case runs the command."""
+"""The key that copies a command, by the command's purpose. The same key in upper case runs the command."""
 
 
 class AgentCommandActions:

@@ -44,7 +44,7 @@ FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
 """The hint for the key that pauses embedding is shown while at least this many passages have no vector."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
-"""Phase of the engine's work -> the word for this phase on the screen."""
+"""The word on the screen for each phase of the engine's work."""
 
 
 class StatusBar(StyledWidget):
@@ -71,7 +71,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who is building the first index: the "engine", or this process "alone"; "" if nobody is."""
+        """The builder of the first index: "engine", or "alone" for this process; "" if it is not being built."""
         self._was_ready = False
         self._last_ready_event: EngineReadinessEvent | None = None
 
@@ -137,7 +137,7 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def describe_index_wait(self, has_answer: bool) -> str:
-        """Return a text that says what searches are waiting for, or "" if they are not waiting.
+        """Return the reason why searches are waiting, or "" if they are not waiting.
 
         `has_answer` says whether a search has returned an answer; if so, an index exists.
         """
@@ -150,7 +150,7 @@ class StatusBar(StyledWidget):
         return ""
 
     def show_engine_event(self, event: EngineEvent) -> None:
-        """Show what an event of the engine says about the index and about search."""
+        """Show the state of the index and of search that an event of the engine reports."""
         if event["event"] == "progress":
             self._show_index_progress(event)
         elif event["event"] == "ready":
@@ -227,7 +227,7 @@ class StatusBar(StyledWidget):
             self._set_index_status("●", "inserted", text, "index ready")
 
     def _make_message_spans(self, width: int) -> Spans:
-        # The directories of a long path would push what happened off the line.
+        # A long path would push the beginning of the message off the line.
         if self._flash:
             return [(shorten_paths_to_width(text, width), role) for text, role in self._flash]
         if self.problem:
@@ -264,7 +264,7 @@ INPUT_HINTS = {
     "outline-filter": [("Enter", "go there"), ("↑↓", "select"), ("1…9", "turn"), ("Esc", "close")],
     "": [("Esc", "leave the input")],
 }
-"""Input id -> pairs of a key and what it does in this input. The id "" stands for all other inputs."""
+"""The keys of each input and their effects, by input id. The id "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
 """The maximum number of completions that are shown in place of the key hints."""
@@ -273,7 +273,7 @@ CONTINUE_LABEL = "continue embedding"
 """The label of the command that pauses embedding, in key hints while embedding is paused."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""Command id -> the label of the command in key hints while the user searches the open document."""
+"""The labels of commands in key hints while the user searches the open document, by command id."""
 
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
@@ -282,11 +282,11 @@ CALL_HINTS = {
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }
-"""Command id -> the label and priority of its hint while the reader shows a conversation's changes."""
+"""The labels and priorities of key hints while the reader shows a conversation's changes, by command id."""
 
 
 VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""View of a document -> its name in key hints, if the two differ."""
+"""The names of views in key hints, for the views that have a different name there."""
 
 
 class KeyHintLine(StyledWidget):
@@ -304,9 +304,9 @@ class KeyHintLine(StyledWidget):
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
-    """Input id -> the completions to show in place of the key hints while this input has the focus."""
+    """The completions to show in place of the key hints while an input has the focus, by input id."""
     equivalent_command = reactive("")
-    """A shell command that prints what is on the screen, for users of a screen reader; "" to show none."""
+    """A shell command that prints the content of the screen, for users of a screen reader; "" to show none."""
 
     def __init__(self) -> None:
         super().__init__(id="hints")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MAX_DONE_WIDTH = 36
-"""In the list of a file's turns, the text that says what a turn did is cut to this many cells."""
+"""In the list of a file's turns, the description of a turn's actions is cut to this many cells."""
 
 
 MAX_TITLE_WIDTH = 36

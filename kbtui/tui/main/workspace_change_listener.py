@@ -159,7 +159,7 @@ class WorkspaceChangeListener:
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
         """Return whether an event may report a change of the entry with this reference."""
         if ref is None or ref.kind != "conversation" or event.get("subjects"):
-            return True  # the shown turns may rest on a changed subject
+            return True  # the shown turns may cite a changed subject
         changed = event.get("conversations") or []
         return ref.conversation in changed or len(changed) >= MAX_NAMED_CONVERSATIONS
 

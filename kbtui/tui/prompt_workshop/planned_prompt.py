@@ -92,7 +92,7 @@ class SubjectSizes:
         self._costs: dict[tuple[str, str], PromptSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
-        """(Topic, slug) of a subject that cannot be read -> the reason, in the words of `learn`."""
+        """The reason why a subject cannot be read, in the words of `learn`, by topic and slug."""
 
     def forget_subject_sizes(self) -> None:
         """Forget all sizes and errors."""

@@ -340,7 +340,7 @@ def build_conversation_document(
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
     conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
     `outdated` maps a turn's number to its citations whose subject has changed since the turn or no longer exists.
-    `seen_at` is when the user last left the workspace; a line is shown before the turns that began later.
+    `seen_at` is the time when the user last left the workspace; a line is shown before the turns that began later.
     """
     info = conversation.info
     outdated = outdated or {}
@@ -426,7 +426,7 @@ class _ConversationReaderDocumentBuilder:
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
         """The summaries in events of the kind "compaction". The document shows them where the events are."""
         self.seen_at: datetime | None = None
-        """When the user last left the workspace.
+        """The time when the user last left the workspace.
 
         None if this time is unknown, or if the line before the new turns has already been added.
         """
@@ -818,7 +818,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_blocks_of_changes(
         self, key: str, call: ConversationEvent, changes: list[TurnFileAction]
     ) -> None:
-        """Add the changes that a call asked for as diffs, and its other arguments as text."""
+        """Add blocks for a call: its file changes as diffs, and its other arguments as text."""
         arguments = call.arguments or {}
         others = {
             name: value
@@ -1026,4 +1026,4 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "inquiry_request": _ConversationReaderDocumentBuilder._add_question_fold,
     "unknown": _ConversationReaderDocumentBuilder._add_unknown_event_fold,
 }
-"""Event kind -> the method that adds the blocks of an event. Other kinds use `_add_event_text_fold`."""
+"""The method that adds the blocks of an event, by event kind. Other kinds use `_add_event_text_fold`."""

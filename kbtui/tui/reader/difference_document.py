@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""Whether the screen is wide -> the minimum width in cells of a reader that shows both versions side by side."""
+"""The minimum width in cells of a reader that shows both versions side by side, on a wide screen (True) or not."""
 CONTEXT_PARAGRAPHS = 1
 """How many unchanged paragraphs are shown before and after each change."""
 TAB_WIDTH = 4
@@ -109,7 +109,7 @@ def build_difference_document(
     head: Sequence[ReaderBlock] = (),
     screen_width: int = 80,
 ) -> ReaderDocument:
-    """Build the document that shows how `old` became `new`. `new` is None if the subject is gone.
+    """Build the document that shows the changes from `old` to `new`. `new` is None if the subject is gone.
 
     `names` are the names of both versions, and `remark` is a note below them. Unchanged paragraphs
     that are far from a change are left out. `head` are the first blocks of the document. The changes
@@ -148,7 +148,7 @@ def build_history_document(
     *,
     screen_width: int = 80,
 ) -> ReaderDocument:
-    """Build the document that lists the versions of a subject, newest first, and what changed in each.
+    """Build the document that lists the versions of a subject, newest first, with the changes in each.
 
     `problem` says why the current text cannot be read. Below each version are links to the turns that were
     given this version, with the user's `marks` on these turns. The versions are the blocks of the kind
@@ -246,7 +246,7 @@ def _make_path_spans(path: str, role: str) -> Spans:
 
 
 def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
-    """Return the line above a version: its time, its commit, and who committed it."""
+    """Return the line above a version: its date and, if it was committed, the commit with author and summary."""
     kind = version.commit[:8] if version.commit else "found in a conversation"
     kind = "now" if version.is_current else kind
     kind += "" if version.has_text else ", text not shown"

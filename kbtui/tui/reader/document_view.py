@@ -329,7 +329,7 @@ class DocumentViewport:
             self.code_offset = code_offset
 
     def show_or_hide_model_view(self, on: bool) -> None:
-        """Show what the model sees if `on` is true, otherwise what the user sees. The cursor stays on its line."""
+        """Show the model's view if `on` is true, otherwise the user's view. The cursor stays on its line."""
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
@@ -534,7 +534,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers next to tool calls (block key -> number); return whether a number has changed."""
+        """Set the citation numbers next to tool calls, by block key; return whether a number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)

@@ -213,7 +213,7 @@ _TOKEN_ROLES = {
     "inserted": ("Generic.Inserted.",),
     "deleted": ("Generic.Deleted.",),
 }
-"""Style role -> the Pygments token types that get this role, including their subtypes."""
+"""The Pygments token types of each style role. Subtypes of these types have the same role."""
 
 
 def _find_style_role_of_token(kind: Any) -> str:
@@ -282,7 +282,7 @@ _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MUL
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """Return the link definitions of a text in the form that `parse_markdown` takes."""
+    """Return the link definitions of a text in the form that `parse_markdown` expects."""
     if "]:" not in text:
         return {}
     return {

@@ -325,7 +325,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
-    """Return blocks for the message `said` and, if `where` or `hint` has a text, for a table of them."""
+    """Return the block of the message `said` and, if `where` or `hint` has a text, a table with both."""
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
@@ -337,7 +337,7 @@ MARK_ROLES: dict[MarkState, str] = {
     "rejected": "error",
     "superseded": "warning",
 }
-"""State of a mark -> the style role of its line."""
+"""The style role of a mark's line, by the state of the mark."""
 
 
 def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
@@ -353,7 +353,7 @@ def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
 def make_mark_blocks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
 ) -> Iterator[ParagraphBlock]:
-    """Yield a block for each mark. The block of a "superseded" mark links to what applies instead.
+    """Yield a block for each mark. The block of a "superseded" mark links to the replacement.
 
     The keys of the blocks begin with `key`. If there is an `indent`, the blocks are below a row of
     a list, so long marks are cut.

@@ -65,14 +65,14 @@ class ReaderDocument:
     marks: ConversationMarks | None = None
     """The marks on the turns of a conversation."""
     outdated: Mapping[int, Sequence[Citation]] = field(default_factory=dict)
-    """Number of an outdated turn of a conversation -> its outdated citations."""
+    """The outdated citations of each outdated turn of a conversation, by turn number."""
     turns_total: int = 0
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
     lines_total: int = 0
     """The number of lines of the text. 0 if references to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind -> the indices of the blocks at which a turn, request, error or change starts, in ascending order.
+    """The indices of the blocks at which a turn, request, error or change starts, in ascending order, by kind.
 
     The kinds are "turn", "request", "error" and "change".
     """
@@ -83,13 +83,13 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
-    """Why the requested document cannot be read, if this page is shown in its place; otherwise ""."""
+    """The reason why the requested document cannot be read, if this page replaces it; otherwise ""."""
     loss: str = ""
     """The reason why the document can no longer be read. The text that was last read is shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
-    """Key of a fold -> the kind of the fold."""
+    """The kind of each fold, by the key of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
-    """Key of a fold -> the key of the fold around it, or None if there is no fold around it."""
+    """The key of the fold around each fold (None if there is no such fold), by the key of the inner fold."""
     is_compacted: bool = field(init=False)
     """Whether the user and the model see different blocks because of a compaction (`ReaderBlock.view`)."""
 
@@ -228,7 +228,7 @@ def format_characters_and_tokens(number: int) -> str:
 
 
 def format_estimated_token_count(number: int) -> str:
-    """Format an estimate of how many tokens `number` characters are, such as "≈ 300 tokens"."""
+    """Format an estimate of the number of tokens in `number` characters, such as "≈ 300 tokens"."""
     return f"≈ {format_counted_noun(round(number / 4), 'token')}"
 
 

@@ -220,7 +220,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def show_loss_of_document(self, loss: str) -> None:
-        """Dim the text of the document, and say above it why the document can no longer be read.
+        """Dim the text of the document, and show above it the reason `loss` why it can no longer be read.
 
         An empty `loss` means that the document can be read again.
         """
@@ -536,7 +536,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This document has no details.", "dim")
 
     def action_toggle_model_view(self) -> None:
-        """Show only what the model sees after compaction, or show the whole conversation again."""
+        """Switch between the whole conversation and the model's view after compaction."""
         viewport = self.viewport
         if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")

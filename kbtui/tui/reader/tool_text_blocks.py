@@ -145,7 +145,7 @@ class ColourRange(NamedTuple):
     role: str
 
 
-# The colours of terminals -> style roles of the theme, which have enough contrast in every theme.
+# The style role for each of the eight colours of terminals. Roles have enough contrast in every theme.
 _COLOUR_ROLES = ("dim", "error", "inserted", "warning", "link", "accent", "key", "")
 _ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "struck"}
 _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
