@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.remote_vectors import RemoteVectors
+    from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
@@ -434,7 +434,7 @@ class EmbeddingWorker:
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
         self._find_mirror = find_mirror
-        self._remote: RemoteVectors | None = None
+        self._remote: PublishedVectorTable | None = None
         """The vectors of a large published library, which stay in object storage."""
         self._model = model or EngineEmbeddingModel(settings.model, log)
         self._model_key = ""
@@ -623,7 +623,7 @@ class EmbeddingWorker:
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
         """Join a ranking with the ranking by the published vectors. If the object store fails, return `ranked`."""
-        from kbtui.index.remote_vectors import join_rankings
+        from kbtui.index.published_vector_table import join_rankings
 
         # The filter `chunks` contains numbers of this index, which the published table does not know.
         if self._remote is None or question.chunks:
@@ -775,7 +775,7 @@ class EmbeddingWorker:
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
-            remote = self._open_remote_vectors(folder)
+            remote = self._open_published_table(folder)
             if self._open_folder != folder or self._queue is None or remote is not self._remote:
                 self._remote = remote
                 store = VectorStore(
@@ -808,20 +808,20 @@ class EmbeddingWorker:
             catalog.close()
             cache.close()
 
-    def _open_remote_vectors(self, folder: Path) -> RemoteVectors | None:
+    def _open_published_table(self, folder: Path) -> PublishedVectorTable | None:
         """Return the published vectors that stay in object storage, or None.
 
         The result is the same object as before unless the published table has changed.
         """
-        from kbtui.index.remote_vectors import RemoteVectors, find_remote_table
+        from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 
         mirror = self._find_mirror()
-        table = find_remote_table(mirror) if mirror is not None else None
+        table = find_published_table(mirror) if mirror is not None else None
         if table is None or table.model != self._model_key:
             return None
         if self._remote is not None and self._open_folder == folder and self._remote.table == table:
             return self._remote
-        return RemoteVectors(table, folder)
+        return PublishedVectorTable(table, folder)
 
     def _report_embedding_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.remote_vectors import RemoteVectors
+    from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
 
@@ -89,7 +89,10 @@ class ChunksWithoutVector:
         self._of_conversations: set[int] = set()
 
     def queue_chunks_and_remove_stale_vectors(
-        self, catalog: CatalogDatabase, store: VectorStore, remote: RemoteVectors | None = None
+        self,
+        catalog: CatalogDatabase,
+        store: VectorStore,
+        remote: PublishedVectorTable | None = None,
     ) -> None:
         """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk.
 
@@ -100,7 +103,7 @@ class ChunksWithoutVector:
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
         if remote is not None:
-            found = remote.take_covered_chunks(catalog, found)
+            found = remote.take_chunks_without_published_vector(catalog, found)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = set().union(*self.entries.values())
         self._of_hidden_entries = self._list_chunks_of_entries(catalog.list_hidden_entry_ids())
@@ -172,7 +175,7 @@ class EmbeddingQueue:
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
-        remote: RemoteVectors | None = None,
+        remote: PublishedVectorTable | None = None,
     ) -> None:
         """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused.
 

@@ -69,7 +69,7 @@ class PublishedTopic:
 
 
 @dataclass(frozen=True)
-class PublishedVectorTable:
+class VectorTableVersion:
     """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors."""
 
     version: int
@@ -99,7 +99,7 @@ class LibraryManifest:
     parts: list[LibraryPartReference]
     retired: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    table: PublishedVectorTable | None = None
+    table: VectorTableVersion | None = None
     format: int = MANIFEST_FORMAT
 
     def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
@@ -172,7 +172,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
             raise UnusableLibrary("a topic has an invalid text")
     table = values.pop("table")
     if table is not None:
-        table = PublishedVectorTable(int(table["version"]), int(table["dimension"]))
+        table = VectorTableVersion(int(table["version"]), int(table["dimension"]))
         if not 1 <= table.dimension <= 65_536:
             raise UnusableLibrary("the table of vectors is invalid")
     found = LibraryManifest(parts=parts, topics=topics, table=table, **values)

@@ -45,6 +45,10 @@ class DamagedLibraryPart(KbtuiError):
     """A part is damaged, or was not written by kbtui."""
 
 
+class MissingLibraryPart(DamagedLibraryPart):
+    """The store lacks a part that the manifest names."""
+
+
 class PublishedEntryText(NamedTuple):
     """An entry to publish: its key, and the bytes of its file."""
 

@@ -28,12 +28,12 @@ from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.files import iterate_regular_file_blocks, write_file_atomically
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION
+from kbtui.index.published_vector_table import PUBLISHED_CHUNKS_TABLE, get_table_place
 from kbtui.index.published_vectors import (
     VECTORS_TABLE,
     find_known_hashes,
     write_published_vectors,
 )
-from kbtui.index.remote_vectors import REMOTE_TABLE, get_table_place
 from kbtui.knowledge import load_knowledge
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
@@ -44,6 +44,7 @@ from kbtui.publishing.library_manifest import (
 )
 from kbtui.publishing.library_parts import (
     DamagedLibraryPart,
+    MissingLibraryPart,
     TextPartContents,
     VectorPartContents,
     parse_contents,
@@ -76,7 +77,7 @@ CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
 {VECTORS_TABLE};
-{REMOTE_TABLE};
+{PUBLISHED_CHUNKS_TABLE};
 """
 
 
@@ -133,7 +134,7 @@ def pull_library(
                     break
                 except _PartDeletedDuringPull as gone:
                     if attempt == MAX_ATTEMPTS - 1:
-                        raise DamagedLibraryPart(
+                        raise MissingLibraryPart(
                             "a part is missing from the store",
                             where=str(gone),
                             hint=REPAIR_HINT,
@@ -209,7 +210,9 @@ class _LibraryPull:
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
         _set_mirror_state(self._db, "key", key)
-        if self._mirror.exists() and _get_mirror_state(self._db, "manifest") == checksum:
+        limit = self._settings.mirror_megabytes * 1_000_000
+        self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
+        if self._has_mirrored(checksum):
             return self._result
         if manifest.number < int(_get_mirror_state(self._db, "number") or 0):
             raise UnusableLibrary(
@@ -230,6 +233,13 @@ class _LibraryPull:
         finally:
             shutil.rmtree(self._staging, ignore_errors=True)
         return self._result
+
+    def _has_mirrored(self, checksum: str) -> bool:
+        """Return whether the mirror has this version, with its vectors where the settings want them."""
+        if not self._mirror.exists() or _get_mirror_state(self._db, "manifest") != checksum:
+            return False
+        are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
+        return are_mirrored is not self._result.are_vectors_remote
 
     def _get_contents(self, part: LibraryPartReference) -> TextPartContents | VectorPartContents:
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
@@ -257,10 +267,8 @@ class _LibraryPull:
     def _get_part(self, part: LibraryPartReference) -> bytes:
         try:
             data = read_whole_part(self._store, part)
-        except DamagedLibraryPart as error:
-            if "missing" in error.message:
-                raise _PartDeletedDuringPull(self._store.locate(part.path)) from error
-            raise
+        except MissingLibraryPart as error:
+            raise _PartDeletedDuringPull(self._store.locate(part.path)) from error
         self._result.requests += 1
         self._result.fetched_bytes += len(data)
         return data
@@ -313,10 +321,8 @@ class _LibraryPull:
     def _fetch_vectors(self, manifest: LibraryManifest) -> None:
         """Fetch the vectors that the mirror lacks. Vectors belong to texts, not to a version of the library."""
         parts = manifest.list_parts_of_kind("vectors")
-        limit = self._settings.mirror_megabytes * 1_000_000
-        self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
         if self._result.are_vectors_remote:
-            self._fetch_ids_of_remote_vectors(manifest)
+            self._fetch_ids_of_published_table(manifest)
             return
         applied = set(json.loads(_get_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
@@ -342,7 +348,7 @@ class _LibraryPull:
             self._remove_unneeded_vectors(parts)
         _set_mirror_state(self._db, "vectors", json.dumps(names))
 
-    def _fetch_ids_of_remote_vectors(self, manifest: LibraryManifest) -> None:
+    def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table, and so not needed on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, asdict(table) if table else None])

@@ -137,6 +137,20 @@ def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
     assert not is_pull_due(reader.workspace)
 
 
+def test_vectors_are_fetched_when_the_setting_allows_more_megabytes(tmp_path: Path) -> None:
+    uri = str(tmp_path / "share")
+    publish(make_team_workspace(tmp_path / "ours"), uri)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri, "mirror_megabytes = 0\n")
+    first = pull(reader)
+    assert (first.entries, first.vectors, first.are_vectors_remote) == (3, 0, True)
+    assert pull(reader).is_unchanged
+    subscribe(reader, uri)
+    second = pull(reader)
+    assert (second.entries, second.vectors, second.are_vectors_remote) == (0, 6, False)
+    assert pull(reader).is_unchanged
+
+
 def test_an_update_sends_and_fetches_only_what_changed(tmp_path: Path) -> None:
     uri = str(tmp_path / "share")
     ours = make_team_workspace(tmp_path / "ours", subjects=60)

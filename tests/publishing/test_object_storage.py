@@ -17,7 +17,7 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue, combine_passage_vector
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.remote_vectors import RemoteVectors, find_remote_table
+from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_store import LibraryStore, ManifestReplaced
 from kbtui.workspace import Settings
@@ -293,9 +293,9 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         writer.refresh_index()
         mirror = get_subscribed_mirror(reader.workspace)
         assert mirror is not None
-        table = find_remote_table(mirror)
+        table = find_published_table(mirror)
         assert table is not None
-        remote = RemoteVectors(table, writer.folder)
+        remote = PublishedVectorTable(table, writer.folder)
         store = VectorStore(writer.folder / "vectors", "m", 32)
         cache = EmbeddingCache(tmp_path / "cache.sqlite", "m")
         asked: list[str] = []
@@ -332,10 +332,10 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         assert older.rank_nearest_chunks(vector, make_vector_filter_sql(), 10)[0].score > 0.999
         pull(reader)
         writer.refresh_index()
-        newer = find_remote_table(mirror)
+        newer = find_published_table(mirror)
         assert newer is not None
         assert newer.version > table.version
-        fresh = RemoteVectors(newer, writer.folder)
+        fresh = PublishedVectorTable(newer, writer.folder)
         assert (
             EmbeddingQueue(writer.catalog, store, cache, remote=fresh).embed_missing_chunks(
                 lambda is_bulk: Model()

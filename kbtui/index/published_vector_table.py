@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""
-REMOTE_TABLE = (
+PUBLISHED_CHUNKS_TABLE = (
     "CREATE TABLE IF NOT EXISTS remote (id TEXT PRIMARY KEY, hash BLOB NOT NULL) WITHOUT ROWID"
 )
 """The SQL that creates a table in the mirror's database: the list of the chunks in the published table."""
 
 
-class RemoteVectorTable(NamedTuple):
+class PublishedTableReference(NamedTuple):
     """A published table of vectors: its place, its version, its model, and the length of its vectors.
 
     `database` is the mirror's database, which contains the table `remote`.
@@ -43,13 +43,13 @@ class RemoteVectorTable(NamedTuple):
     database: Path
 
 
-def find_remote_table(mirror: PublishedMirror) -> RemoteVectorTable | None:
+def find_published_table(mirror: PublishedMirror) -> PublishedTableReference | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
     place = get_table_place(mirror.uri)
-    return RemoteVectorTable(
+    return PublishedTableReference(
         place, int(facts["version"]), str(facts["model"]), int(facts["dimension"]), mirror.database
     )
 
@@ -59,28 +59,28 @@ def get_table_place(uri: str) -> Path | str:
     return f"{uri}/{TABLE_DIRECTORY}" if is_library_uri(uri) else Path(uri, TABLE_DIRECTORY)
 
 
-def make_remote_number(tie: int) -> int:
+def make_published_row_number(tie: int) -> int:
     """Return the 63-bit number of a chunk's row in a published table; `tie` is the chunk id as a number."""
     return tie >> 1
 
 
-class RemoteVectors:
+class PublishedVectorTable:
     """Searches a published table for one index generation.
 
-    Any thread may search, but only one thread may call `take_covered_chunks`.
+    Any thread may search, but only one thread may call `take_chunks_without_published_vector`.
     """
 
-    def __init__(self, table: RemoteVectorTable, folder: Path) -> None:
+    def __init__(self, table: PublishedTableReference, folder: Path) -> None:
         self.table = table
         self._catalog_path = folder / "catalog.sqlite"
         self._covered: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._store: VectorStore | None = None
 
-    def take_covered_chunks(
+    def take_chunks_without_published_vector(
         self, catalog: CatalogDatabase, missing: dict[str, set[int]]
     ) -> dict[str, set[int]]:
-        """Record which chunks in `missing` have a published vector, and return the others.
+        """Return the chunks in `missing` that have no published vector. Searches return the other ones from now on.
 
         `missing` and the result map entry ids to the numbers of chunks that have no local vector.
         """
