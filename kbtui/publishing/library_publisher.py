@@ -19,13 +19,13 @@ from kbtui.index.embedding_queue import (
     make_vector_row,
 )
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
+from kbtui.index.published_vector_table import get_table_place, make_published_row_number
 from kbtui.index.published_vectors import LOOKED_UP_HASHES, PublishedVectors
-from kbtui.index.remote_vectors import get_table_place, make_remote_number
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
-    PublishedVectorTable,
+    VectorTableVersion,
     encode_manifest,
     parse_manifest,
     verify_contents,
@@ -35,6 +35,7 @@ from kbtui.publishing.library_parts import (
     PARTS_PREFIX,
     DamagedLibraryPart,
     EncodedLibraryPart,
+    MissingLibraryPart,
     TextPartContents,
     VectorPartContents,
     encode_text_part,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import EmbeddingModelSource
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
-    from kbtui.publishing.library_store import ListedStoreObject
+    from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.workspace import Workspace
 
@@ -148,7 +149,7 @@ class PublishedLibraryState:
     """
 
     manifest: LibraryManifest | None = None
-    tag: str | None = None
+    tag: ObjectTag | None = None
     texts: dict[str, TextPartContents] = field(default_factory=dict)
     vectors: dict[str, VectorPartContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -225,7 +226,7 @@ def read_part_contents(
     else:
         data = store.read_range(part.path, part.contents_bytes)
     if data is None:
-        raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
+        raise MissingLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_contents(data, part):
         raise DamagedLibraryPart(
             "the part is damaged: its checksum differs", where=store.locate(part.path)
@@ -240,7 +241,7 @@ def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
     """Read and verify a part. Raises `DamagedLibraryPart`."""
     found = store.read_object(part.path, part.size)
     if found is None:
-        raise DamagedLibraryPart("the part is missing", where=store.locate(part.path))
+        raise MissingLibraryPart("the part is missing", where=store.locate(part.path))
     if not verify_part(found.data, part):
         raise DamagedLibraryPart(
             "the part is damaged: its checksum differs",
@@ -450,7 +451,7 @@ class LibraryPublisher:
         self.result.computed = self._embedder.computed - before
         return kept
 
-    def _update_vector_table(self) -> PublishedVectorTable | None:
+    def _update_vector_table(self) -> VectorTableVersion | None:
         """Update the table of vectors if the library has one; return its new version.
 
         Readers of the current manifest continue to read the version that this manifest names.
@@ -466,7 +467,7 @@ class LibraryPublisher:
         for entry, chunks in self._entries.chunks.values():
             for at, chunk in enumerate(chunks):
                 if chunk.embed:
-                    wanted[make_remote_number(int(chunk.id, 16))] = (entry, chunks, at)
+                    wanted[make_published_row_number(int(chunk.id, 16))] = (entry, chunks, at)
         if not wanted:
             return None
         dimension = self._embedder.get_dimension(self._entries.embedded)
@@ -499,13 +500,13 @@ class LibraryPublisher:
                 vectors.append(combine_passage_vector("subject", title, own, around))
             rows: list[Any] = [
                 make_vector_row(entry, chunks[at])
-                | {"number": make_remote_number(int(chunks[at].id, 16))}
+                | {"number": make_published_row_number(int(chunks[at].id, 16))}
                 for entry, chunks, at in some
             ]
             store.add_vectors(rows, np.vstack(vectors))
         if stale or lacking:
             store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
-        return PublishedVectorTable(store.version, dimension)
+        return VectorTableVersion(store.version, dimension)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         """Return the parts of one kind that are neither missing nor damaged."""

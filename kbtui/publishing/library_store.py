@@ -43,11 +43,18 @@ class ManifestReplaced(LibraryStoreError):
     """Another writer has replaced the manifest since it was read."""
 
 
+class ObjectTag(NamedTuple):
+    """What identifies a version of an object: for Google Cloud Storage a `version`, elsewhere an `e_tag`."""
+
+    e_tag: str | None
+    version: str | None
+
+
 class StoredObject(NamedTuple):
     """The bytes of an object, and the tag that identifies this version of the object."""
 
     data: bytes
-    tag: str
+    tag: ObjectTag
 
 
 class ListedStoreObject(NamedTuple):
@@ -97,7 +104,8 @@ class LibraryStore:
                     raise LibraryStoreError(
                         f"the object is larger than {max_bytes:,} bytes", where=self.locate(name)
                     )
-                return StoredObject(bytes(found.bytes()), found.meta["e_tag"] or "")
+                tag = ObjectTag(found.meta["e_tag"], found.meta["version"])
+                return StoredObject(bytes(found.bytes()), tag)
             except FileNotFoundError as error:
                 if _MISSING_BUCKET.search(str(error)):
                     raise
@@ -116,7 +124,7 @@ class LibraryStore:
         with self._convert_store_errors(name):
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
 
-    def replace_manifest(self, data: bytes, tag: str | None) -> None:
+    def replace_manifest(self, data: bytes, tag: ObjectTag | None) -> None:
         """Replace the manifest in one step, provided that it still has the tag `tag`.
 
         If `tag` is None, there must be no manifest yet. Raises `ManifestReplaced` if another writer was faster.
@@ -126,7 +134,9 @@ class LibraryStore:
                 if self._directory is not None:
                     self._replace_manifest_file(data, tag)
                 else:
-                    mode: Any = "create" if tag is None else {"e_tag": tag}
+                    mode: Any = "create"
+                    if tag is not None:
+                        mode = {key: value for key, value in tag._asdict().items() if value}
                     obstore.put(self._store, MANIFEST_NAME, data, mode=mode)
             except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
                 # A request whose answer was lost is sent again, and then fails although the first one succeeded.
@@ -138,7 +148,7 @@ class LibraryStore:
                         hint="run the command again, and let only one job publish at a time",
                     ) from error
 
-    def _replace_manifest_file(self, data: bytes, tag: str | None) -> None:
+    def _replace_manifest_file(self, data: bytes, tag: ObjectTag | None) -> None:
         """Replace the manifest if the store is a directory, for which obstore cannot compare tags."""
         assert self._directory is not None
         with (self._directory / _LOCK_NAME).open("w") as lock:
@@ -241,23 +251,30 @@ _CAUSES = (
         "check the URI",
     ),
     (
-        r"SlowDown|Too Many Requests|ServiceUnavailable|503|429",
+        r"SlowDown|Too Many Requests|ServiceUnavailable|ServerBusy|status code: (?:503|429)",
         "the store refused requests because there were too many",
         "try again later",
     ),
     (
-        r"NotImplemented|501|not (?:yet )?implemented|NotSupported",
+        r"NotImplemented|status code: 501|not (?:yet )?implemented|NotSupported",
         "the store lacks an operation that publishing needs, such as a conditional put",
         "use a store with conditional puts (If-None-Match and If-Match), or a directory",
     ),
     (
-        r"AccessDenied|Forbidden|403|401|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|"
-        r"Missing.*[Kk]ey|169\.254\.169\.254|metadata",
+        r"AccessDenied|status code: 40[13]|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|"
+        r"AuthenticationFailed|AuthorizationFailure|Missing.*[Kk]ey|169\.254\.169\.254|metadata\.google",
         "permission denied, or there are no credentials",
         "set the store's own environment variables: {variables}",
     ),
     (
-        r"[Cc]onnect|dns|timed out|timeout|tcp|No route",
+        r"status code: 5\d\d",
+        "the store answered that it failed",
+        "try again later",
+    ),
+    (
+        # The settings `connect_timeout` and `retry_timeout` are in the text of many errors.
+        r"(?i)error sending request|error trying to connect|[Cc]onnection (?:refused|reset|closed)|"
+        r"dns error|failed to lookup|timed out|ConnectError|tcp connect|No route to host",
         "the store cannot be reached",
         "check the network; search continues with what is on this machine",
     ),
