@@ -7,25 +7,25 @@ and requests. Subjects are real files; their vectors are made up, so no figure i
 
 import os
 import random
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
-from kbtui.index.embedding_queue import EmbeddingQueue, make_vector_row
+from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.published_vectors import PublishedVectors
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult, TextEmbedder
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
-from kbtui.workspace import Settings, open_workspace_at_root
+from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.library_settings import PublishSettings
 from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.bench import clusters, scale
@@ -34,57 +34,88 @@ from tests.publishing.s3_server import VARIABLES, Proxy, create_bucket, serve_s3
 
 USUAL_PASSAGES = 10_000
 LINK_SECONDS = 0.020
-QUERIES = 24
+QUERIES, WARM_UP, EXACT_QUERIES = 120, 20, 24
+URI = "s3://team-bench/kb"
 CHANGED_SUBJECTS = 20
 MODEL = EmbeddingModelSource("made_up", "/no/model", packaged=False)
 passages = USUAL_PASSAGES
 
 
 def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
-    """Publish, fetch over a link of 20 ms, update 1,000 passages, and query vectors by URI."""
+    """Publish, subscribe over a link of 20 ms with remote and with mirrored vectors, and update 1,000 passages."""
     with serve_s3() as port:
         create_bucket(port, "team-bench")
         proxy = Proxy(port)
         os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
-        uri = "s3://team-bench/kb"
         author, member = base / "author", base / "member"
         scale.write_subjects(author, passages // scale.SECTIONS)
-        result = _report(proxy, "publish", lambda: _publish(author, uri))
+        result = _report(proxy, "publish", lambda: _publish(author))
         count = result.entries.passages
         print(f"  {count:,} passages in {len(result.entries.texts):,} subjects")
-        _report(proxy, "publish again, nothing changed", lambda: _publish(author, uri))
-        (member / ".jp").mkdir(parents=True, exist_ok=True)
-        (member / ".jp/kb-library.toml").write_text(f'[library]\nremote = "{uri}"\n')
-        workspace = open_workspace_at_root(member)
-        proxy.delay = LINK_SECONDS
-        _report(
-            proxy, "fetch into an empty mirror, 20 ms", lambda: pull_subscribed_library(workspace)
-        )
-        _report(proxy, "look for a new version, 20 ms", lambda: pull_subscribed_library(workspace))
-        index = WorkspaceIndexWriter(workspace, Settings(model="off"))
-        _report(proxy, "keyword index of the member", index.refresh_index)
-        store = _report(proxy, "vectors of the member, no model runs", lambda: _embed(index))
+        _report(proxy, "publish the table of vectors, too", lambda: _publish(author, table=True))
+        index, found = _measure_remote_vectors(proxy, member)
+        _measure_update(proxy, author, member)
+        _measure_mirrored_vectors(proxy, member, index, found)
         proxy.delay = 0.0
-        own = _change_subjects(author)
-        update = _report(proxy, "publish 1,000 changed passages", lambda: _publish(author, uri))
-        proxy.delay = LINK_SECONDS
-        pulled = _report(
-            proxy, "fetch 1,000 changed passages, 20 ms", lambda: pull_subscribed_library(workspace)
-        )
-        changed = update.vectors
-        for what, moved in (("sent", update.sent_bytes), ("fetched", pulled.fetched_bytes)):
-            print(
-                f"1,000 changed passages, bytes {what}: {moved:,} for {changed:,} texts,"
-                f" {moved / own:.2f} times their text of {own:,} bytes   (target < 3)",
-                flush=True,
-            )
-        proxy.delay = 0.0
-        vectors = _report(proxy, "write a LanceDB table by URI", lambda: _write_table(index))
-        proxy.delay = LINK_SECONDS
-        _measure_queries(proxy, store, vectors)
+        _report(proxy, "publish again, nothing changed", lambda: _publish(author, table=True))
         index.close()
         proxy.close()
     yield from ()
+
+
+def _measure_remote_vectors(
+    proxy: Proxy, member: Path
+) -> tuple[WorkspaceIndexWriter, list[set[int]]]:
+    """Subscribe without mirroring the vectors, and query them by URI; gives the index and what was found."""
+    workspace = _subscribe(member, mirror_megabytes=0)
+    proxy.delay = LINK_SECONDS
+    _report(proxy, "fetch without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
+    _report(proxy, "look for a new version, 20 ms", lambda: pull_subscribed_library(workspace))
+    index = WorkspaceIndexWriter(workspace, Settings(model="off"))
+    _report(proxy, "keyword index of the member", index.refresh_index)
+    remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
+    return index, _measure_queries(proxy, "by URI, 20 ms", remote)
+
+
+def _measure_update(proxy: Proxy, author: Path, member: Path) -> None:
+    """Change 1,000 passages, publish them, and fetch them without and with vectors."""
+    proxy.delay = 0.0
+    own = _change_subjects(author)
+    before = proxy.received
+    update = _report(proxy, "publish 1,000 changed passages", lambda: _publish(author, table=True))
+    _report_update("sent, parts alone", update.sent_bytes, own)
+    _report_update("sent, with the table", proxy.received - before, own)
+    workspace = _subscribe(member, mirror_megabytes=0)
+    proxy.delay, before = LINK_SECONDS, proxy.sent
+    _report(proxy, "fetch them without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
+    _report_update("fetched, vectors remote", proxy.sent - before, own)
+
+
+def _measure_mirrored_vectors(
+    proxy: Proxy, member: Path, index: WorkspaceIndexWriter, remote: list[set[int]]
+) -> None:
+    """Mirror the vectors, too; compare queries of a local table with queries by URI."""
+    workspace = _subscribe(member, mirror_megabytes=100_000)
+    _report(proxy, "fetch all vectors, 20 ms", lambda: pull_subscribed_library(workspace))
+    _report(proxy, "keyword index of the update", index.refresh_index)
+    store = _report(proxy, "vectors of the member, no model runs", lambda: _embed(index))
+    _report_recall(store, remote, _measure_queries(proxy, "local table", store))
+
+
+def _subscribe(member: Path, *, mirror_megabytes: int) -> Workspace:
+    (member / ".jp").mkdir(parents=True, exist_ok=True)
+    (member / ".jp/kb-library.toml").write_text(
+        f'[library]\nremote = "{URI}"\nmirror_megabytes = {mirror_megabytes}\n'
+    )
+    return open_workspace_at_root(member)
+
+
+def _report_update(what: str, moved: int, own: int) -> None:
+    print(
+        f"1,000 changed passages, bytes {what}: {moved:,}, {moved / own:.2f} times their text"
+        f" of {own:,} bytes   (target < 3)",
+        flush=True,
+    )
 
 
 def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
@@ -95,16 +126,18 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
     took = time.perf_counter() - began
     print(
         f"{what:<42} {took:8.2f} s, {proxy.requests - requests:5,} requests,"
-        f" {(proxy.received - received) / 1e6:8.2f} MB up, {(proxy.sent - sent) / 1e6:8.2f} MB down",
+        f" {(proxy.received - received) / 1e6:8.2f} MB up, {(proxy.sent - sent) / 1e6:8.2f} MB down,"
+        f" peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB",
         flush=True,
     )
     return result
 
 
-def _publish(root: Path, uri: str) -> LibraryPublishResult:
+def _publish(root: Path, *, table: bool = False) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
     embedder = TextEmbedder(workspace, MODEL, print)
+    began = time.perf_counter()
     cache = EmbeddingCache(workspace.cache_dir / "embeddings.sqlite", MODEL.key)
     hashes = sorted(entries.embedded)
     made = clusters.Clusters(len(hashes), 2)
@@ -114,8 +147,10 @@ def _publish(root: Path, uri: str) -> LibraryPublishResult:
         missing = [key for key in some if key not in known]
         cache.store_cached_vectors(dict(zip(missing, made.some(len(missing)), strict=True)))
     cache.close()
+    print(f"  of the next time, {time.perf_counter() - began:.0f} s make up vectors", flush=True)
     try:
-        return LibraryPublisher(workspace, LibraryStore(uri), entries, embedder).publish()
+        store = LibraryStore(URI)
+        return LibraryPublisher(workspace, store, entries, embedder, has_table=table).publish()
     finally:
         embedder.close()
 
@@ -165,60 +200,70 @@ def _change_subjects(root: Path) -> int:
     return own
 
 
-def _write_table(index: WorkspaceIndexWriter) -> dict[int, Any]:
-    """Write made-up vectors into a table in object storage, with the index that kbtui uses; gives them by number."""
-    remote = VectorStore("s3://team-bench/vectors", MODEL.key, clusters.DIMENSION)
-    made = clusters.Clusters(passages, 3)
-    rows: list[Any] = []
-    held: dict[int, Any] = {}
-    for entry in index.catalog.iterate_entries():
-        rows += [
-            make_vector_row(entry, chunk) for chunk in index.catalog.list_entry_chunks(entry.id)
-        ]
-    for at in range(0, len(rows), 20_000):
-        some = rows[at : at + 20_000]
-        vectors = made.some(len(some))
-        remote.add_vectors(some, vectors)
-        held |= {row["number"]: vector for row, vector in zip(some, vectors, strict=True)}
-    remote.compact_vector_table(force=True)
-    return held
+def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
+    """Open the published table as the engine does; it must have the vectors of all chunks."""
+    mirror = get_subscribed_mirror(index.workspace)
+    assert mirror is not None
+    table = find_published_table(mirror)
+    assert table is not None
+    remote = PublishedVectorTable(table, index.folder)
+    missing: dict[str, set[int]] = {}
+    for number, entry_id, _ in index.catalog.iterate_chunks_to_embed():
+        missing.setdefault(entry_id, set()).add(number)
+    assert not remote.take_chunks_without_published_vector(index.catalog, missing)
+    return remote
 
 
-def _measure_queries(proxy: Proxy, local: VectorStore, vectors: dict[int, Any]) -> None:
-    """Compare queries by URI over the link with queries of the local table."""
+def _measure_queries(
+    proxy: Proxy, name: str, store: VectorStore | PublishedVectorTable
+) -> list[set[int]]:
+    """Ask for the nearest 100 passages of made-up vectors, and count what this moves; gives what was found."""
     questions = clusters.Clusters(passages, 4).some(QUERIES)
     where = make_vector_filter_sql()
-    remote = VectorStore("s3://team-bench/vectors", MODEL.key, clusters.DIMENSION)
     requests, sent = proxy.requests, proxy.sent
-    for name, store in (("local table", local), ("by URI, 20 ms", remote)):
-        took = []
-        for question in questions:
-            began = time.perf_counter()
-            store.search_nearest_chunks(question.tolist(), where, 100)
-            took.append((time.perf_counter() - began) * 1000)
-        cold, warm = took[: QUERIES // 4], sorted(took[QUERIES // 4 :])
+    took, found = [], []
+    for at, question in enumerate(questions):
+        began = time.perf_counter()
+        ranked = store.search_nearest_chunks(question.tolist(), where, 100)
+        took.append((time.perf_counter() - began) * 1000)
+        found.append({number for number, _ in ranked})
+        if at == 0 or at == WARM_UP - 1:
+            print(
+                f"  after {at + 1} queries: {proxy.requests - requests:,} requests,"
+                f" {(proxy.sent - sent) / 1e6:.1f} MB",
+                flush=True,
+            )
+        if at == WARM_UP - 1:
+            warm_requests, warm_sent = proxy.requests, proxy.sent
+    cold, warm = took[:WARM_UP], sorted(took[WARM_UP:])
+    print(
+        f"nearest 100 passages, {name:<16} first {took[0]:.0f} ms,"
+        f" first {WARM_UP} median {statistics.median(cold):.0f} ms,"
+        f" then median {statistics.median(warm):.0f} ms, p95 {warm[int(len(warm) * 0.95)]:.0f} ms",
+        flush=True,
+    )
+    per_thousand = 1000 / len(warm)
+    print(
+        f"a thousand later queries: {(proxy.requests - warm_requests) * per_thousand:,.0f} requests,"
+        f" {(proxy.sent - warm_sent) * per_thousand / 1e6:,.0f} MB",
+        flush=True,
+    )
+    return found
+
+
+def _report_recall(store: VectorStore, remote: list[set[int]], local: list[set[int]]) -> None:
+    """Compare what both tables found with an exact search of the local one."""
+    questions = clusters.Clusters(passages, 4).some(QUERIES)[:EXACT_QUERIES]
+    best = [
+        {row.number for row in store.find_nearest_vector_rows(one.tolist(), "", 10, 0)}
+        for one in questions
+    ]
+    for name, found in (("by URI", remote), ("local table", local)):
+        shares = [len(one & exact) / 10 for one, exact in zip(found, best, strict=False)]
         print(
-            f"nearest 100 passages, {name:<16} first {took[0]:.0f} ms,"
-            f" first quarter median {statistics.median(cold):.0f} ms,"
-            f" then median {statistics.median(warm):.0f} ms, p95 {warm[int(len(warm) * 0.95)]:.0f} ms",
+            f"of the nearest 10 passages, {name} among the first 100: {statistics.mean(shares):.3f}",
             flush=True,
         )
-    numbers, matrix = np.array(list(vectors)), np.vstack(list(vectors.values()))
-    found = 0
-    for question in questions:
-        best = numbers[np.argsort(matrix @ question)[-10:]].tolist()
-        ranked = remote.search_nearest_chunks(question.tolist(), where, 100)
-        found += len({number for number, _ in ranked} & set(best))
-    print(
-        f"of the nearest 10 passages, by URI among the first 100: {found / QUERIES / 10:.3f}",
-        flush=True,
-    )
-    per_thousand = 1000 / QUERIES / 2
-    print(
-        f"a thousand queries by URI: {(proxy.requests - requests) * per_thousand:,.0f} requests,"
-        f" {(proxy.sent - sent) * per_thousand / 1e6:,.0f} MB",
-        flush=True,
-    )
 
 
 BENCHES = {"publish": publish_and_subscribe}
