@@ -37,6 +37,8 @@ def declare_publish_command_arguments(parser: ArgumentParser) -> None:
     add("--allow-empty", action="store_true", help=text)
     text = "verify the checksums of all parts in the store first, and replace damaged ones"
     add("--verify", action="store_true", help=text)
+    text = "if the manifest is damaged, or not signed with the key of this workspace, publish everything again and replace the manifest"
+    add("--replace-damaged", action="store_true", help=text)
     text = "print a new pair of keys for signing, and publish nothing"
     add("--new-key", action="store_true", help=text)
     add("--json", action="store_true", help="print one JSON document")
@@ -90,6 +92,7 @@ def run_publish_command(args: Namespace) -> int:
                 grace_seconds=library.publish.grace_hours * 3600,
                 has_table=library.publish.vector_table,
                 verifies_all=args.verify,
+                replaces_damaged=args.replace_damaged,
                 on_progress=lambda done, total: progress.show_progress(
                     f"embedding {done:,} of {total:,}"
                 ),
@@ -178,6 +181,8 @@ def _format_dry_run(result: LibraryPublishResult) -> str:
     vectors = format_counted_noun(result.vectors, "vector")
     whole = format_counted_noun(len(result.entries.texts), "entry", "entries")
     lines.append(f"{whole} would be published, {vectors} would be sent\n")
+    if result.replaced_manifest:
+        lines.append(f"the manifest would be replaced: {result.replaced_manifest}\n")
     if result.entries.hidden:
         subjects = format_counted_noun(
             result.entries.hidden, "hidden or disabled subject", "hidden or disabled subjects"
@@ -200,6 +205,8 @@ def _format_publish_result(result: LibraryPublishResult) -> str:
     if result.damaged:
         parts = format_counted_noun(result.damaged, "damaged or missing part")
         repaired = f"replaced {parts}\n"
+    if result.replaced_manifest:
+        repaired += f"replaced the manifest: {result.replaced_manifest}\n"
     if result.is_unchanged:
         return f"{repaired}nothing has changed since version {result.version}\n"
     changes = ", ".join(
@@ -241,6 +248,7 @@ def _make_publish_json(
         "sent_bytes": result.sent_bytes,
         "deleted_parts": result.deleted,
         "damaged_parts": result.damaged,
+        "replaced_manifest": result.replaced_manifest,
     }
 
 

@@ -17,20 +17,23 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from kbtui.errors import KbtuiError, UsageError
+from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.publishing.library_parts import (
     MAX_CONTENTS_BYTES,
     MAX_PART_BYTES,
     PARTS_PREFIX,
     check_entry_key,
 )
-from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+from kbtui.workspace.paths import LIBRARY_FILE, PUBLISH_KEY_VARIABLE
 
 MANIFEST_FORMAT = 1
 """The version of the format. Increase it if older versions of kbtui cannot read the new format."""
 MAX_MANIFEST_BYTES = 8 << 20
 MAX_PARTS = 20_000
 MAX_TOPICS = 10_000
+_DAMAGED_HINT = (
+    "ask the person who publishes the library to run `kbtui publish URI --replace-damaged`"
+)
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,6 +43,10 @@ class UnusableLibrary(KbtuiError):
 
 class UntrustedLibrary(UnusableLibrary):
     """The manifest is not signed with the key that the workspace requires."""
+
+
+class OtherLibraryFormat(UnusableLibrary):
+    """The manifest has a format that this version of kbtui does not read."""
 
 
 @dataclass(frozen=True)
@@ -130,24 +137,28 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnusableLibrary(
-            "this is not the manifest of a published library", where=where, hint="check the URI"
+            "this is not the manifest of a published library",
+            where=where,
+            hint=f"check the URI; {_DAMAGED_HINT}",
         ) from error
     if key:
         _verify_signature(text, signature, key, where)
     try:
         return _parse_manifest_text(text, where)
     except KbtuiError as error:
-        raise UnusableLibrary(error.message, where=where, hint=error.hint) from error
+        kind = type(error) if isinstance(error, UnusableLibrary) else UnusableLibrary
+        hint = error.hint or _DAMAGED_HINT
+        raise kind(error.message, where=where, hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnusableLibrary(
-            f"the manifest is damaged ({type(error).__name__})", where=where
+            f"the manifest is damaged ({type(error).__name__})", where=where, hint=_DAMAGED_HINT
         ) from error
 
 
 def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
     values: dict[str, Any] = json.loads(text)
     if values["format"] != MANIFEST_FORMAT:
-        raise UnusableLibrary(
+        raise OtherLibraryFormat(
             f"the library has the format {values['format']!r}, and this kbtui reads {MANIFEST_FORMAT}",
             hint="install the version of kbtui that the team publishes with",
         )
@@ -199,8 +210,10 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
     try:
         public = Ed25519PublicKey.from_public_bytes(base64.b64decode(key, validate=True))
     except (ValueError, binascii.Error) as error:
-        raise UntrustedLibrary(
-            "the key in kb-library.toml is not a public key", where=where, hint=hint
+        raise ConfigError(
+            "the value of `key` is not a public key",
+            where=LIBRARY_FILE,
+            hint="copy it from what `kbtui publish --new-key` printed",
         ) from error
     try:
         public.verify(base64.b64decode(signature, validate=True), text.encode())
@@ -216,6 +229,26 @@ def parse_private_key(text: str) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error) as error:
         raise UsageError("this is not a private key", where=PUBLISH_KEY_VARIABLE) from error
+
+
+def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
+    """Raise `UsageError` if readers with the public key would refuse what the private key signs."""
+    if public and private is None:
+        raise UsageError(
+            f"this workspace has a key for its library, but {PUBLISH_KEY_VARIABLE} is not set, so readers would refuse the library",
+            where=LIBRARY_FILE,
+            hint=f"set {PUBLISH_KEY_VARIABLE} to the private key, or remove `key`",
+        )
+    if (
+        public
+        and private is not None
+        and _encode(private.public_key().public_bytes_raw()) != public
+    ):
+        raise UsageError(
+            f"the key in {PUBLISH_KEY_VARIABLE} does not belong to the key of this workspace, so readers would refuse the library",
+            where=LIBRARY_FILE,
+            hint="write the public key that `kbtui publish --new-key` printed with it into kb-library.toml",
+        )
 
 
 def generate_key_pair() -> tuple[str, str]:

@@ -25,7 +25,10 @@ from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
+    OtherLibraryFormat,
+    UnusableLibrary,
     VectorTableVersion,
+    check_key_pair,
     encode_manifest,
     parse_manifest,
     verify_contents,
@@ -73,6 +76,9 @@ MIN_LIVE_SHARE = 0.5
 VERIFIED_PART_BYTES = 256 << 10
 """Every publish verifies all bytes of parts up to this size, but only the tables of contents of larger parts."""
 REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
+_REPLACE_HINT = (
+    "check the URI; `--replace-damaged` publishes everything again, and replaces the manifest"
+)
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
 """How many rows are added to the table of vectors in one write."""
@@ -154,6 +160,8 @@ class PublishedLibraryState:
     vectors: dict[str, VectorPartContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
+    manifest_problem: str | None = None
+    """What is wrong with the manifest in the store, if it is to be replaced."""
 
 
 @dataclass
@@ -178,12 +186,17 @@ class LibraryPublishResult:
     sent_bytes: int = 0
     deleted: int = 0
     damaged: int = 0
+    replaced_manifest: str | None = None
     version: int = 0
     is_unchanged: bool = False
 
 
 def read_published_state(
-    store: LibraryStore, key: str = "", *, verifies_all: bool = False
+    store: LibraryStore,
+    key: str = "",
+    *,
+    verifies_all: bool = False,
+    replaces_damaged: bool = False,
 ) -> PublishedLibraryState:
     """Read the manifest of a library, and the tables of contents of its parts.
 
@@ -193,7 +206,18 @@ def read_published_state(
     stored = {one.name.rpartition("/")[2]: one for one in store.list_parts(PARTS_PREFIX)}
     if found is None:
         return PublishedLibraryState(stored=stored)
-    manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
+    try:
+        manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
+    except OtherLibraryFormat:
+        raise
+    except UnusableLibrary as error:
+        if not replaces_damaged:
+            error.hint = _REPLACE_HINT
+            raise
+        # What the parts of such a library contain is unknown, so none of them is used again.
+        return PublishedLibraryState(
+            tag=found.tag, damaged=set(stored), stored=stored, manifest_problem=error.message
+        )
     state = PublishedLibraryState(manifest, found.tag, stored=stored)
     for part in manifest.parts:
         if part.name not in stored or stored[part.name].size != part.size:
@@ -266,6 +290,7 @@ class LibraryPublisher:
         grace_seconds: float = 86_400.0,
         has_table: bool = False,
         verifies_all: bool = False,
+        replaces_damaged: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
         """Prepare to publish. If `embedder` is None, no vectors are sent, and the published vectors stay.
@@ -275,9 +300,12 @@ class LibraryPublisher:
         """
         self._has_table = has_table
         self._workspace, self._store, self._entries = workspace, store, entries
-        self._embedder, self._private_key = embedder, private_key
+        self._embedder = embedder
+        self._private_key, self._public_key = private_key, public_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
-        self._state = read_published_state(store, public_key, verifies_all=verifies_all)
+        self._state = read_published_state(
+            store, public_key, verifies_all=verifies_all, replaces_damaged=replaces_damaged
+        )
         self.result = self._compare_entries()
 
     @property
@@ -297,11 +325,16 @@ class LibraryPublisher:
             ),
             sorted(published.keys() - ours.keys()),
             vectors=len(self._find_missing_vectors()),
-            damaged=len(self._state.damaged),
+            damaged=self._count_damaged_parts(),
+            replaced_manifest=self._state.manifest_problem,
         )
         if self._state.manifest is not None:
             result.version = self._state.manifest.number
         return result
+
+    def _count_damaged_parts(self) -> int:
+        """Count the damaged parts of the current version; 0 if its manifest is to be replaced."""
+        return len(self._state.damaged) if self._state.manifest else 0
 
     def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
         """Return a mapping from entry key to checksum for the entries that result from `parts`."""
@@ -348,9 +381,10 @@ class LibraryPublisher:
                 where=self._store.uri,
                 hint="check the topics and `[publish]`; `--allow-empty` publishes anyway",
             )
+        check_key_pair(self._private_key, self._public_key)
         now = self._store.check_conditional_put()
         vector_parts = self._update_vector_parts()
-        self.result.damaged = len(self._state.damaged)
+        self.result.damaged = self._count_damaged_parts()
         text_parts = self._update_text_parts()
         parts = [*text_parts, *vector_parts]
         manifest = replace(self._make_manifest(parts, now), table=self._update_vector_table())
@@ -542,8 +576,12 @@ class LibraryPublisher:
         history = find_git_history(str(self._workspace.root))
         kinds = [key[0] for key in self._entries.texts]
         model = self._embedder.model.key if self._embedder else old.model if old else None
+        number = old.number + 1 if old else 1
+        if self._state.manifest_problem:
+            # Readers refuse a lower number than the one they have, which is unknown here.
+            number = int(now)
         return LibraryManifest(
-            number=old.number + 1 if old else 1,
+            number=number,
             name=self._workspace.name,
             published_at=datetime.now(UTC).isoformat(timespec="seconds"),
             commit=history.get_current_commit() if history else None,

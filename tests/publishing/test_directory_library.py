@@ -15,7 +15,7 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
-from kbtui.errors import KbtuiError, UsageError
+from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.published_vectors import PublishedVectors
@@ -32,7 +32,11 @@ from kbtui.publishing.library_parts import (
     parse_contents,
     read_entry,
 )
-from kbtui.publishing.published_library_pull import describe_subscription, is_pull_due
+from kbtui.publishing.published_library_pull import (
+    delete_mirror,
+    describe_subscription,
+    is_pull_due,
+)
 from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
@@ -330,6 +334,79 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
     other = PublishedMirror(str(uri))
     shutil.rmtree(other.directory)
     with pytest.raises(KbtuiError, match="has the format 9"):
+        pull(reader)
+
+
+def test_a_damaged_manifest_is_replaced_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    uri = tmp_path / "share"
+    ours, reader = make_team_workspace(tmp_path / "ours"), Builder(tmp_path / "reader")
+    subscribe(reader, str(uri))
+    command = ["-w", str(ours.root), "publish", str(uri)]
+    for number in range(3):
+        ours.subject("notes/note0.md", f"Version {number}\n")
+        assert main(command) == 0
+    pull(reader)
+    good = (uri / "manifest.json").read_bytes()
+    ours.subject("notes/note0.md", "A newer version\n")
+    for bad, problem in ((good[:-9], "this is not the manifest"), (good.replace(b'\\"parts\\"', b'\\"p\\"'), "is damaged (KeyError)")):  # fmt: skip
+        # Whoever can damage the manifest can also put something else into a part.
+        for part in (uri / "parts").iterdir():
+            part.write_bytes(b"x" * part.stat().st_size)
+        (uri / "manifest.json").write_bytes(bad)
+        capsys.readouterr()
+        assert main(command) == 3
+        said = " ".join(capsys.readouterr().err.split())
+        assert problem in said
+        assert str(uri / "manifest.json") in said
+        assert "--replace-damaged" in said
+        assert (uri / "manifest.json").read_bytes() == bad, "never silently"
+        assert main([*command, "--replace-damaged", "--dry-run"]) == 0
+        listed = capsys.readouterr().out
+        assert "the manifest would be replaced: " in listed
+        assert problem in listed
+        assert main([*command, "--replace-damaged"]) == 0
+        assert "replaced the manifest: " in capsys.readouterr().out
+        # A reader of an earlier version accepts it, and gets every text.
+        pull(reader)
+        assert mirrored_files(str(uri))["notes/note0.md"] == "A newer version\n"
+        delete_mirror(PublishedMirror(str(uri)))
+        assert pull(reader).entries == 3
+        assert main(command) == 0
+        assert "nothing has changed" in capsys.readouterr().out
+    # The format of a later version is not damage.
+    future = good.replace(b'\\"format\\": 1', b"").replace(b'\\"format\\":1', b'\\"format\\":9')
+    (uri / "manifest.json").write_bytes(future)
+    assert main([*command, "--replace-damaged"]) == 3
+    assert "the library has the format 9" in capsys.readouterr().err
+
+
+def test_signing_begins_and_keys_change_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    uri = str(tmp_path / "share")
+    ours, reader = make_team_workspace(tmp_path / "ours"), Builder(tmp_path / "reader")
+    command = ["-w", str(ours.root), "publish", uri]
+    assert main(command) == 0
+    private, public = generate_key_pair()
+    subscribe(ours, uri, f'key = "{public}"\n')
+    for key, message in ((None, "is not set"), (generate_key_pair()[0], "does not belong")):
+        if key:
+            monkeypatch.setenv("KBTUI_PUBLISH_KEY", key)
+        capsys.readouterr()
+        assert main([*command, "--replace-damaged"]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
+    monkeypatch.setenv("KBTUI_PUBLISH_KEY", private)
+    assert main(command) == 3
+    assert "is not signed" in " ".join(capsys.readouterr().err.split())
+    assert main([*command, "--replace-damaged"]) == 0
+    subscribe(reader, uri, f'key = "{public}"\n')
+    assert pull(reader).entries == 3
+    subscribe(reader, uri, 'key = "abc"\n')
+    with pytest.raises(ConfigError, match="not a public key"):
         pull(reader)
 
 
