@@ -28,7 +28,7 @@ STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""How many seconds a call waits by default for the first index."""
+"""The number of seconds that a call waits by default for the first index."""
 PATIENCE_SECONDS = 60.0
 """Calls stop waiting for a temporary index this many seconds after its construction began."""
 

@@ -90,8 +90,8 @@ class OpenedHitsQualityJson(TypedDict):
 class ModelComparisonJson(TypedDict):
     """A comparison of the current model with another one.
 
-    `passages` is how many of the `all_passages` passages were embedded. `quality` is None if the query log has no
-    opened hit that still exists.
+    `passages` is the number of passages that were embedded, out of `all_passages`. `quality` is None if the
+    query log has no opened hit that still exists.
     """
 
     passages: int

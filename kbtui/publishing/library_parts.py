@@ -108,7 +108,7 @@ class EncodedLibraryPart(NamedTuple):
 def encode_text_part(
     texts: Sequence[PublishedEntryText], removed: Iterable[EntryKey]
 ) -> EncodedLibraryPart:
-    """Return a part with the entries `texts` and the keys `removed`. Equal input gives equal bytes."""
+    """Return a part with the entries `texts` and the keys `removed`. Equal arguments result in equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
         body = zlib.compress(text.data, 6)

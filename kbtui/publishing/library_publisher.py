@@ -81,7 +81,7 @@ _REPLACE_HINT = (
 )
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
-"""How many rows are added to the table of vectors in one write."""
+"""The number of rows that are added to the table of vectors in one write."""
 
 
 class TextEmbedder:
@@ -103,7 +103,7 @@ class TextEmbedder:
         )
         self._process = EmbeddingProcess(model, log)
         self.computed = 0
-        """How many texts the model has embedded."""
+        """The number of texts that the model has embedded."""
 
     def close(self) -> None:
         """End the model's process, and close the cache."""
@@ -136,7 +136,7 @@ class TextEmbedder:
             yield some, np.vstack([found[key] for key in some])
 
     def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        """Return the vectors of texts. `texts` maps hashes to texts, and the result maps them to vectors."""
+        """Return the vector of each text, by hash. `texts` maps hashes to texts."""
         parts = self.embed_texts(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
 

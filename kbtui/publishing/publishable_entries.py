@@ -61,7 +61,7 @@ LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
 
 class UnpublishedEntry(NamedTuple):
-    """An entry that is not published, and why. `detail` is a phrase for people."""
+    """An entry that is not published, and the reason. `detail` is a phrase for people."""
 
     ref: str
     reason: LeftOutReason
@@ -87,7 +87,7 @@ class PublishableEntries:
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
-    """The missing directory of each topic whose directory is missing, for example because a disk is not mounted."""
+    """The directories of topics that do not exist, for example because a disk is not mounted, by topic id."""
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class _UnpublishedTextFinder:
         return found
 
     def _explain_absence(self, ref: str) -> str | None:
-        """Return why a subject must not be published, such as `a/b is disabled`; None if there is no reason."""
+        """Return the reason why a subject must not be published, such as `a/b is disabled`, or None."""
         topic, _, slug = ref.partition("/")
         subject = self._knowledge.find_subject(topic, slug)
         if subject is None or subject.is_published:

@@ -349,7 +349,7 @@ class _LibraryPull:
         _set_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
-        """Fetch the ids of the chunks whose vectors are in the library's table, and so not needed on this machine."""
+        """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, asdict(table) if table else None])
         if _get_mirror_state(self._db, "remote") == state:
@@ -498,7 +498,7 @@ def _format_topics_file(manifest: LibraryManifest) -> bytes:
 def pull_subscribed_library(
     workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> LibraryPullResult:
-    """Pull the library that a workspace subscribes to. Raises `UsageError` if it subscribes to none."""
+    """Pull the library that a workspace subscribes to. Raises `UsageError` if there is no subscription."""
     mirror = get_subscribed_mirror(workspace)
     if mirror is None:
         settings = load_library_settings(workspace)
@@ -549,8 +549,8 @@ class SubscriptionStatus(NamedTuple):
     """The differences between a workspace and the library that it subscribes to.
 
     `differing` counts the subjects whose text in the workspace is different, `only_published` the entries
-    that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a
-    code, and `detail` the error behind it. Times are in ISO format.
+    that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a key of
+    `PROBLEM_TEXTS`, and `detail` is the value in its text. Times are in ISO format.
     """
 
     remote: str

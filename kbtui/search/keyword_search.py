@@ -288,7 +288,7 @@ FURTHER_FACTOR = 2
 """A second fetch gets `FURTHER_FACTOR` × N rows, without the entries of the first fetch."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for pairs of adjacent words of the query."""
+"""The number of best chunks that are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""

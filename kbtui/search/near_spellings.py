@@ -25,7 +25,7 @@ MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
 """The typed word is compared with the words of at most this many stems, the most common ones."""
 FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
-"""The words of a stem are read from `FIRST_TEXTS` texts or, if no word there is near, from up to `TEXTS_OF_STEM`."""
+"""A stem's words are read from `FIRST_TEXTS` texts or, if none of them is near, from up to `TEXTS_OF_STEM` texts."""
 MIN_LETTERS_OF_FREE_START = 6
 """The near spellings of a word with at least this many letters may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7

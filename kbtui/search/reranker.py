@@ -43,7 +43,7 @@ CONVERSATION_PASSAGES = 3
 """The bonus for a conversation is computed from at most this many other passages of it, best first."""
 
 REASONING_BONUS = -3.0
-"""The bonus of reasoning. Reasoning only restates the question; the answer is in a later message."""
+"""The (negative) bonus of reasoning, which only restates the question; the answer is in a later message."""
 
 _QUESTION_MARKS = frozenset("?？؟")
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 CHUNKS_LOADED_AT_ONCE = 30
-"""How many ranked chunks are loaded from the catalog at a time. Most ranked chunks are never needed."""
+"""The number of ranked chunks that are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """A function that takes a request and the name of an index generation, and ranks chunks by their vectors."""

@@ -402,7 +402,7 @@ class Hit(NamedTuple):
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name,
       the root of the hit's workspace, and the roots of the other workspaces that contain the
       passage.
-    * `entry_passages` is how many passages of the entry the search found, this one included.
+    * `entry_passages` is the number of the entry's passages that the search found, including this one.
     * `answer` is the beginning of the final answer in the turn, if the hit is a request or reasoning.
     * `later_turn` is the last of the later turns that match the query at least half as well as this
       hit, or None.

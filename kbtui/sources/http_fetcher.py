@@ -258,7 +258,7 @@ class HttpFetcher:
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
         """Return the HTTP client of a host.
 
-        Each host has its own, because a shared client would not check all certificates.
+        Each host has its own client, because a shared client would not check all certificates.
         """
         key = (scheme, host, port)
         if key not in self._clients:

@@ -322,7 +322,7 @@ def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefin
 def find_source_approval_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition
 ) -> float | None:
-    """Return when the user approved exactly this source, in Unix seconds, or None."""
+    """Return the time when the user approved exactly this source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 

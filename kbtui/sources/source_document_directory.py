@@ -74,7 +74,7 @@ class StoredDocument:
 
 
 class DocumentChangeCounts(TypedDict):
-    """How many documents a run has added, updated, removed and left unchanged."""
+    """The numbers of documents that a run has added, updated, removed and left unchanged."""
 
     added: int
     updated: int
@@ -312,7 +312,7 @@ class SourceRunContext:
         self.new_memory[url] = self.memory.get(url, {})
 
     def record_skipped_document(self, what: str, reason: str) -> None:
-        """Record why a URL or file is skipped, for example because it is not a document."""
+        """Record the reason why a URL or file is skipped, for example that it is not a document."""
         self.skips.setdefault(what, reason)
 
     def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:

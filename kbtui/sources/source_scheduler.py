@@ -29,7 +29,7 @@ MAX_RUN_SECONDS = 7200.0
 def find_source_due_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
 ) -> float | None:
-    """Return when a source is due, in Unix seconds; None if it is never due.
+    """Return the time when a source is due, in Unix seconds; None if it is never due.
 
     A source is due at the first cron time that is later than its last run, its approval and `since`.
     The due time can be in the past.

@@ -201,8 +201,8 @@ class WebCrawler:
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """Wait until a request to the host is allowed again.
 
-        The caller sends the request in the `async with` block. The delay between two requests is the
-        one in the settings, or the one in robots.txt if that delay is longer.
+        The caller sends the request in the `async with` block. The delay between two requests is the delay in
+        the settings, or the delay in robots.txt if it is longer.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay

@@ -67,7 +67,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
 """A short text for each reason why kbtui cannot find out whether a subject has changed."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
-"""How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
+"""The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):

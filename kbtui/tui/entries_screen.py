@@ -235,7 +235,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""How many seconds the screen waits after a change of the filter or selection before it reads data."""
+"""The number of seconds that the screen waits after a change of the filter or selection before it reads data."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",

@@ -36,7 +36,7 @@ class TopicWithSubjects(NamedTuple):
 
     @property
     def visible_subject_count(self) -> int:
-        """How many subjects are not hidden."""
+        """The number of subjects that are not hidden."""
         return sum(not subject.hidden for subject in self.subjects)
 
 
@@ -81,7 +81,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """The conversations that belong to another one, such as those of its subagents, by the id of that one."""
+        """The parts of each conversation, such as the conversations of its subagents, by the conversation's id."""
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAX_LOG_BYTES = 1_000_000
 """A log that is larger than this many bytes is emptied when kbtui starts."""
 ANSWER_SECONDS = 0.3
-"""How many seconds to wait until a terminal on this machine reports its background colour."""
+"""The maximum time in seconds to wait until a terminal on this machine reports its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0
-"""How many seconds to wait until a terminal reports its background colour over ssh."""
+"""The maximum time in seconds to wait until a terminal reports its background colour over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
 """Values of TERM for terminals that are not asked for their background colour."""
 

@@ -212,7 +212,7 @@ def _sum_tokens_by_name(
 
 @dataclass(slots=True)
 class EntryCitationCount:
-    """An entry, and how many turns cited it.
+    """An entry, and the number of turns that cited it.
 
     `changed` is the time of the entry's last change, in Unix seconds. `short_ref` is the form
     of `ref` for lists that people read.

@@ -193,7 +193,7 @@ def _format_record_line(record: UserRecord) -> bytes | None:
 
 
 def _find_session_problem(session: KeptSession) -> str | None:
-    """Read the whole copy of a kept session, and return why it cannot be exported, or None."""
+    """Read the whole copy of a kept session, and return the reason why it cannot be exported, or None."""
     try:
         if not is_valid_kept_session(session):
             return "its record has invalid values"
@@ -239,9 +239,9 @@ class _ExportFileReader:
         self._seen: set[tuple[str, ...]] = set()
         self._record_bytes = 0
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """For the name of each copy, the sizes in the records of the sessions that have this copy."""
+        """The sizes of each copy in the records of the sessions that have this copy, by the name of the copy."""
         self._kept_sizes: dict[str, int] = {}
-        """For the name of each copy that was read, its compressed size."""
+        """The compressed size of each copy that was read, by the name of the copy."""
 
     def read(self) -> ExportedData:
         self._check_header(self._read_line())

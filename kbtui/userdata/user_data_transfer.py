@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 BACKUP_COUNT = 5
-"""How many backups are retained. An import makes one before it changes files."""
+"""The number of backups that are retained. An import makes a backup before it changes files."""
 _BACKUPS, _STAGING_PREFIX = "backups", ".import-"
 _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 
@@ -244,7 +244,7 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 
 @dataclass
 class ImportedRecordCounts:
-    """How many records of one kind an import adds, changes, removes, leaves unchanged and skips.
+    """The numbers of records of one kind that an import adds, changes, removes, leaves unchanged and skips.
 
     `skipped` counts the records that the options exclude.
     """

@@ -32,7 +32,7 @@ _REGISTRY_FILE = "workspace.json"
 class RegisteredWorkspace(NamedTuple):
     """A workspace of the registry.
 
-    * `opened` is when an engine last opened the workspace, in Unix seconds.
+    * `opened` is the time when an engine last opened the workspace, in Unix seconds.
     * `project` is the displayed name of the workspace's project. It is unique within one list.
     * `project_key` is the same for all workspaces of a project, such as the worktrees and clones of
       a repository.

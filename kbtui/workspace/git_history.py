@@ -49,7 +49,7 @@ COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
 class LineOrigin(NamedTuple):
     """The commit that added a line, and the place of the line in that commit.
 
-    `time` is when the commit was made, in seconds since 1970. `line` is counted from 1.
+    `time` is the time of the commit, in seconds since 1970. `line` is counted from 1.
     """
 
     commit: str
@@ -272,7 +272,7 @@ class GitHistory:
         return versions
 
     def find_problem(self) -> str | None:
-        """Return why the history cannot be read; None if it can be read, or has no commits yet."""
+        """Return the reason why the history cannot be read; None if it can be read, or has no commits yet."""
         try:
             done = self._start_git("log", "-1", "--no-show-signature", "--format=%H")
         except subprocess.TimeoutExpired:
@@ -321,7 +321,7 @@ class GitHistory:
 
 
 def find_git_problem(directory: str) -> str | None:
-    """Return why the history of the repository around a directory cannot be read.
+    """Return the reason why the history of the repository around a directory cannot be read.
 
     Returns None if the history can be read or has no commits yet, or if there is no repository.
     """

@@ -1,7 +1,7 @@
 """Reads the layers of JP's configuration, with `extends` and `inherit`.
 
 Only `extends`, `inherit`, `config_load_paths` and the tables that callers ask for are interpreted.
-JP also takes configuration from environment variables and conversations, which this module ignores.
+JP also reads configuration from environment variables and conversations, which this module ignores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions that a configuration file can have. They are tried in this order."""
 # The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
 MAX_SLOW_CHARACTERS = 100_000
-"""The maximum number of characters of a YAML or JSON5 file. Parsing a longer one would take over a second."""
+"""The maximum number of characters of a YAML or JSON5 file. Parsing a longer file would take over a second."""
 MAX_LAYERS = 1_000
 """The maximum number of files of a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
@@ -46,10 +46,10 @@ class ConfigLayer:
 class ConfigLayerList:
     """The layers of the configuration; each layer overrides the layers before it.
 
-    `files` has the paths to watch for changes: files that were read, files that would be read if
-    they existed, and directories that a glob searched. While a layer is read, `files_left` is the
-    number of files that can still be read for it. `is_cut` says that a layer has more files than
-    the limit, so that some were not read.
+    `files` has the paths to watch for changes: files that were read, files that would be read if they
+    existed, and directories that a glob searched. While a layer is read, `files_left` is the number of files
+    that can still be read for it. `is_cut` is true if a layer has more files than the limit, so that some
+    were not read.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)

@@ -43,7 +43,7 @@ AGENT_DIRECTORY_VARIABLES = (
     "LLM_USER_PATH",
     "OPENCODE_DB",
 )
-"""The environment variables that say where other agents keep their conversations."""
+"""The environment variables that name the directories and files of other agents' conversations."""
 
 CLIENT_VARIABLES = (
     *AGENT_DIRECTORY_VARIABLES,
@@ -348,7 +348,7 @@ def find_local_time_zone() -> tzinfo | None:
     """Return the time zone that TZ names in the current client environment; None for the local time.
 
     The result is None in three cases: TZ is not set, TZ does not name a time zone, or TZ names the time
-    zone of this process. `datetime` takes None to mean the local time of this process.
+    zone of this process. `datetime` interprets None as the local time of this process.
     """
     name = get_time_zone_variable()
     if name == "local" or is_time_zone_of_process(name):
@@ -387,7 +387,7 @@ def read_client_variables() -> dict[str, str]:
 
 
 def read_agent_directory_variables() -> dict[str, str]:
-    """Return the values of the variables in `AGENT_DIRECTORY_VARIABLES`; "" for one that is not set."""
+    """Return the values of the variables in `AGENT_DIRECTORY_VARIABLES`; "" for a variable that is not set."""
     return {name: convert_path_to_utf8(read_variable(name)) for name in AGENT_DIRECTORY_VARIABLES}
 
 

@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds the queue waits for `KeyHandled` before it delivers the next key anyway."""
+"""The number of seconds that the queue waits for `KeyHandled` before it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
 """The maximum time in seconds that a key waits for unfinished work of the screen.
 
@@ -64,7 +64,7 @@ class KeyPressQueue:
         """The event that was taken from the queue and is being delivered; None if no event is being delivered."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """When the first queued key began to wait for unfinished work; None if it is not waiting for any work."""
+        """The time when the first queued key began to wait for unfinished work; None if it is not waiting."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 

@@ -288,7 +288,7 @@ class HighlightPattern:
     pattern: re.Pattern[str]
     current: int = -1
     seen_count: int = 0
-    """How many matches in the block have been highlighted so far."""
+    """The number of matches in the block that have been highlighted so far."""
 
 
 def highlight_matches(spans: Sequence[Span], found: HighlightPattern | None) -> Spans:

@@ -104,7 +104,7 @@ class PaneLayout:
         self.update_layout_classes(classes)
 
     def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
-        """Set or remove layout classes of the screen: `classes` maps each class to whether it is set.
+        """Set or remove layout classes of the screen: `classes` maps each class to True (set) or False (remove).
 
         Only the styles of the panes are computed again, because `kbtui.tcss` has no rules about
         other widgets for these classes. Textual's `update_classes` would compute the styles of all

@@ -55,7 +55,7 @@ FIRST_HITS = 20
 LOG_DELAY_SECONDS = 2.0
 """A query is logged this many seconds after its answer, or at once if the user opens a hit."""
 PREVIEW_DELAY_SECONDS = 0.12
-"""How many seconds a hit must stay selected before the reader previews it."""
+"""The number of seconds that a hit must stay selected before the reader previews it."""
 
 
 class SearchController:
@@ -82,7 +82,7 @@ class SearchController:
         self._answered_query = ""
         self._limit = FIRST_HITS
         self._per_entry = 1
-        """How many hits of each entry a search requests: 1 or, once the user has unfolded an entry, 0 (all)."""
+        """The number of hits requested for each entry: 1 or, once the user has unfolded an entry, 0 (all)."""
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""

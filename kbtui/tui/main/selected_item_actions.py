@@ -583,7 +583,7 @@ class FirstTopicProposal(NamedTuple):
     change: TomlFileChange
     directory: Path
     text_files: int
-    """How many text files were found in the directory."""
+    """The number of text files that were found in the directory."""
 
     def write_topic(self) -> str:
         """Create the directory if it is missing, write the change, and return the name of the changed file.

@@ -286,7 +286,7 @@ CALL_HINTS = {
 
 
 VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""The names of views in key hints, for the views that have a different name there."""
+"""The names of views in key hints, by view. For other views, the key hints show the id of the view."""
 
 
 class KeyHintLine(StyledWidget):

@@ -35,7 +35,7 @@ SUBJECTS_PER_REPORT = 400
 class PromptSize(NamedTuple):
     """The numbers of characters and tokens of a text.
 
-    `is_estimate` says that both numbers are only estimated from the size of the file.
+    `is_estimate` is true if both numbers are only estimated from the size of the file.
     """
 
     characters: int = 0

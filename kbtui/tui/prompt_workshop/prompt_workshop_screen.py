@@ -234,7 +234,7 @@ def make_toml_change_preview(
 # the screen
 
 PREVIEW_DELAY = 0.06
-"""How many seconds a row must stay selected before its preview is built."""
+"""The number of seconds that a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
 """The topics are unfolded at first if there are at most this many subjects in all topics together."""
 

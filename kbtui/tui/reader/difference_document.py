@@ -43,7 +43,7 @@ WIDE_SCREEN = 120
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
 """The minimum width in cells of a reader that shows both versions side by side, on a wide screen (True) or not."""
 CONTEXT_PARAGRAPHS = 1
-"""How many unchanged paragraphs are shown before and after each change."""
+"""The number of unchanged paragraphs that are shown before and after each change."""
 TAB_WIDTH = 4
 
 

@@ -75,7 +75,7 @@ class DocumentViewport:
         self.current_match: tuple[int, int] | None = None
         """The index of the block that contains the current match, and the match's index in this block."""
         self.layout_count = 0
-        """How many times blocks have been laid out. Only tests read this number."""
+        """The number of times that blocks have been laid out. Only tests read this number."""
         self._open_fold_kinds: set[str] = set()
         """The kinds of folds that are open by default."""
         self._toggled_folds: set[str] = set()

@@ -167,7 +167,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
-        """How many events were added to the document since the user last saw its end."""
+        """The number of events that were added to the document since the user last saw its end."""
 
     def compose(self) -> ComposeResult:
         yield ReaderHeader(id="where")
@@ -220,7 +220,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def show_loss_of_document(self, loss: str) -> None:
-        """Dim the text of the document, and show above it the reason `loss` why it can no longer be read.
+        """Dim the text of the document, and show `loss` above it: the reason why it can no longer be read.
 
         An empty `loss` means that the document can be read again.
         """

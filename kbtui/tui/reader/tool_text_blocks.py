@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 MAX_LINES = 60
 """A part of a text with at most this many lines is shown as a whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""How many lines at the start and at the end of a longer part are shown.
-
-A fold contains the other lines.
+"""The numbers of lines that are shown at the start and at the end of a longer part. A fold contains the other lines.
 """
 MAX_JSON_CHARACTERS = 400_000
 """The maximum number of characters of a text that is parsed as JSON."""
