@@ -573,7 +573,7 @@ class Library(ReferenceReader):
                     raise UsageError("a turn cannot supersede itself", where=superseded_by)
             superseded_by = str(other)
         elif state == "superseded":
-            hint = "give the reference of what applies instead, such as jp-c17457886043:3 or topic/slug; `rejected` needs no reference"
+            hint = "write the reference that applies instead, such as jp-c17457886043:3 or topic/slug; `rejected` needs no reference"
             raise UsageError("`superseded` needs a reference", where="superseded by", hint=hint)
         return self._marks.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage

@@ -112,7 +112,7 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
     """
     given = cite.given or find_citation(reader, cite.key).given
     if given is None:
-        raise NothingFound("it is not known what the turn was given", where=cite.source)
+        raise NothingFound("the text that the turn was given is unknown", where=cite.source)
     knowledge = reader.load_knowledge()
     subject, renamed = open_cited_subject(knowledge, cite.target), None
     if subject is None:

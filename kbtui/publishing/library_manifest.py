@@ -46,7 +46,7 @@ class UntrustedLibrary(UnusableLibrary):
 
 
 class OtherLibraryFormat(UnusableLibrary):
-    """The manifest has a format that this version of kbtui does not read."""
+    """The manifest has a format that this version of kbtui cannot read."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
         raise ConfigError(
             "the value of `key` is not a public key",
             where=LIBRARY_FILE,
-            hint="copy it from what `kbtui publish --new-key` printed",
+            hint="copy the public key that `kbtui publish --new-key` printed",
         ) from error
     try:
         public.verify(base64.b64decode(signature, validate=True), text.encode())
@@ -245,9 +245,9 @@ def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
         and _encode(private.public_key().public_bytes_raw()) != public
     ):
         raise UsageError(
-            f"the key in {PUBLISH_KEY_VARIABLE} does not belong to the key of this workspace, so readers would refuse the library",
+            f"the private key in {PUBLISH_KEY_VARIABLE} does not match the public key of this workspace, so readers would refuse the library",
             where=LIBRARY_FILE,
-            hint="write the public key that `kbtui publish --new-key` printed with it into kb-library.toml",
+            hint="write the public key that `kbtui publish --new-key` printed with this private key into kb-library.toml",
         )
 
 

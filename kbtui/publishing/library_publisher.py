@@ -161,7 +161,7 @@ class PublishedLibraryState:
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
-    """What is wrong with the manifest in the store, if it is to be replaced."""
+    """The problem of the manifest in the store, if this manifest is to be replaced; otherwise None."""
 
 
 @dataclass
@@ -214,7 +214,7 @@ def read_published_state(
         if not replaces_damaged:
             error.hint = _REPLACE_HINT
             raise
-        # What the parts of such a library contain is unknown, so none of them is used again.
+        # The content of this library's parts is unknown, so no part is used again.
         return PublishedLibraryState(
             tag=found.tag, damaged=set(stored), stored=stored, manifest_problem=error.message
         )
@@ -578,7 +578,7 @@ class LibraryPublisher:
         model = self._embedder.model.key if self._embedder else old.model if old else None
         number = old.number + 1 if old else 1
         if self._state.manifest_problem:
-            # Readers refuse a lower number than the one they have, which is unknown here.
+            # Readers refuse a version with a lower number than theirs, and their number is unknown here.
             number = int(now)
         return LibraryManifest(
             number=number,

@@ -44,7 +44,7 @@ class ManifestReplaced(LibraryStoreError):
 
 
 class ObjectTag(NamedTuple):
-    """What identifies a version of an object: for Google Cloud Storage a `version`, elsewhere an `e_tag`."""
+    """Identifies a version of an object: by its `version` in Google Cloud Storage, by its `e_tag` elsewhere."""
 
     e_tag: str | None
     version: str | None
@@ -268,7 +268,7 @@ _CAUSES = (
     ),
     (
         r"status code: 5\d\d",
-        "the store answered that it failed",
+        "the store reported an internal error",
         "try again later",
     ),
     (

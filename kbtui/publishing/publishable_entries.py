@@ -134,7 +134,7 @@ def collect_publishable_entries(
         if kinds := _describe_secrets("\n".join(filter(None, (topic.id, *texts)))):
             found.left_out.append(
                 UnpublishedEntry(
-                    mask_secrets(topic.id), "secret", f"its name or description has {kinds}"
+                    mask_secrets(topic.id), "secret", f"its name or description contains {kinds}"
                 )
             )
             continue

@@ -235,7 +235,7 @@ class _LibraryPull:
         return self._result
 
     def _has_mirrored(self, checksum: str) -> bool:
-        """Return whether the mirror has this version, with its vectors where the settings want them."""
+        """Return whether the mirror has this version, with vectors if (and only if) the settings require them."""
         if not self._mirror.exists() or _get_mirror_state(self._db, "manifest") != checksum:
             return False
         are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
@@ -573,7 +573,7 @@ class SubscriptionStatus(NamedTuple):
 
 
 PROBLEM_TEXTS = {
-    "not_pulled": "the library was never fetched; `kbtui library pull` fetches it",
+    "not_pulled": "the library has not been fetched yet; `kbtui library pull` fetches it",
     "error": "the last refresh failed: {detail}",
     "other_model": "the library has vectors of another model ({detail}), so passages are embedded on this machine",
     "no_vectors": "the library has no vectors, so passages are embedded on this machine",

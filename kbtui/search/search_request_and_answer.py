@@ -326,7 +326,7 @@ def make_search_request(
     if mode not in get_args(Mode):
         raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
     if not query.strip():
-        raise UsageError("the query is empty", hint="say what to look for")
+        raise UsageError("the query is empty", hint="enter words to search for")
     if not 1 <= index(limit) <= MAX_LIMIT:
         raise UsageError(f"must be from 1 to {MAX_LIMIT}, not {limit}", where="limit")
     if index(per_entry) < 0:

@@ -524,8 +524,10 @@ class TextExtractorProcess:
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._stop_child_process()
             is_late = isinstance(error, TimeoutError)
-            reason = f"reading it took more than {self._seconds:g} s"
-            raise TextExtractionError(reason if is_late else "reading it failed") from error
+            reason = f"reading the document took more than {self._seconds:g} s"
+            raise TextExtractionError(
+                reason if is_late else "reading the document failed"
+            ) from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.
             await self._stop_child_process()
@@ -559,7 +561,7 @@ class TextExtractorProcess:
         await pipe.drain()
         found = json.loads(await answers.readline())
         if not isinstance(found, dict):
-            raise ValueError("the process that reads documents gave an invalid answer")
+            raise ValueError("the process that reads documents returned an invalid answer")
         return found
 
     async def _stop_child_process(self) -> None:

@@ -165,7 +165,7 @@ async def _read_mcp_resource_text(
     """Return a resource's contents as Markdown; raises `TextExtractionError` if any part is unreadable."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
-        raise TextExtractionError("the server asks for input, which kbtui cannot give")
+        raise TextExtractionError("the server asks for input, which kbtui cannot provide")
     parts = []
     for content in found.contents:
         kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()

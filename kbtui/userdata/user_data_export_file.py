@@ -294,7 +294,7 @@ class _ExportFileReader:
         return shape
 
     def _make_header_error(self) -> UsageError:
-        hint = "give a file that `kbtui data export` wrote"
+        hint = "name a file that `kbtui data export` wrote"
         return self._make_error("this is not exported user data", hint)
 
     def _check_header(self, shape: dict[str, Any]) -> None:

@@ -393,7 +393,7 @@ def test_signing_begins_and_keys_change_on_request(
     assert main(command) == 0
     private, public = generate_key_pair()
     subscribe(ours, uri, f'key = "{public}"\n')
-    for key, message in ((None, "is not set"), (generate_key_pair()[0], "does not belong")):
+    for key, message in ((None, "is not set"), (generate_key_pair()[0], "does not match")):
         if key:
             monkeypatch.setenv("KBTUI_PUBLISH_KEY", key)
         capsys.readouterr()
