@@ -298,6 +298,7 @@ class KeywordIndexWriter:
         windows = open_window_index(folder, language, create=True)
         self._windows = _TantivyWriter(windows, get_window_index_folder(folder), WINDOW_HEAP_BYTES)
         self._had_windows = bool(self._windows.searcher.num_docs)
+        self._window_watermark = get_window_index_folder(folder) / "watermark"
 
     @property
     def has_changes(self) -> bool:
@@ -309,7 +310,15 @@ class KeywordIndexWriter:
         searcher = self._passages.reload()
         query = tantivy.Query.term_query(self._passages.schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
-        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+        watermark = int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+        try:
+            window_watermark = int(self._window_watermark.read_bytes())
+        except (OSError, ValueError):
+            window_watermark = 0
+        if window_watermark < watermark:
+            # A writer was killed between its two commits, so windows of removed entries may remain.
+            self._windows.has_changes = True
+        return min(watermark, window_watermark)
 
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
@@ -348,18 +357,20 @@ class KeywordIndexWriter:
             self._passages.remove_entry(entry_id)
             self._windows.remove_entry(entry_id)
         elif self._had_windows:
-            # Windows without passages remain if a writer is killed between its two commits.
+            # Windows without passages remain if a writer was killed between its two commits.
             self._windows.remove_entry(entry_id, must_commit=False)
 
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
-        # The windows come first. If the process is killed between the two commits, the watermark is old,
-        # and the entries that changed after this watermark are written again.
-        if self._windows.has_changes:
-            self._windows.commit()
+        # The passages come first, because a search finds a saved text as soon as they are committed. The
+        # watermark of the windows is a file of its own. If the process is killed between the two commits,
+        # this watermark is old, and the entries that changed after it are written again.
         self._passages.write_watermark(watermark)
         self._passages.commit()
         self._passages.reload()
+        if self._windows.has_changes:
+            self._windows.commit()
+        self._window_watermark.write_text(str(watermark))
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
