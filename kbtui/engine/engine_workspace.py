@@ -221,7 +221,7 @@ class EngineWorkspace:
                 lambda: self._index_worker.was_damage_checked_recently,
             )
             self._file_watcher = FileWatcher(
-                workspace, self._index_worker.request_index_refresh, log
+                workspace, self._index_worker.refresh_after_file_change, log
             )
             self._schedule = SourceScheduler(workspace, log, umask)
             self._session_keeper = SessionArchiver(workspace, settings, log)

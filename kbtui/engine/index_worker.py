@@ -38,15 +38,16 @@ DAMAGE_CHECK_INTERVAL = 600.0
 DAMAGE_CHECK_VALIDITY = 60.0
 """A report of possible damage starts no damage check if the last one was less than this many seconds ago."""
 COMPACT_AT_ONCE_MAX = 2000
-"""An index is compacted after each refresh if at most this many passages must be rewritten.
+"""An index is compacted after a requested refresh if at most this many passages must be rewritten.
 
 Rewriting this many passages takes about 0.3 seconds.
 """
-COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""An index with more passages to rewrite than `COMPACT_AT_ONCE_MAX` is compacted after a pause.
+COMPACT_PAUSE_MIN, COMPACT_SECONDS, COMPACT_SHARE = 1.0, 1.5e-4, 0.05
+"""In all other cases, an index is compacted after a pause without changes.
 
 Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long that compacting uses
-at most `COMPACT_SHARE` of one core.
+at most `COMPACT_SHARE` of one core, and at least `COMPACT_PAUSE_MIN` seconds, so that the next save
+does not wait for it.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """The index is closed this many seconds after a refresh that changed it.
@@ -86,6 +87,7 @@ class IndexWorker:
         self._pending: list[threading.Event] = []
         self._running: list[threading.Event] = []
         self._is_rebuild_requested = self._is_retry_requested = self._is_registered = False
+        self._is_compacting_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: WorkspaceIndexWriter | None = None
@@ -125,8 +127,17 @@ class IndexWorker:
     def request_index_refresh(self) -> threading.Event:
         """Request a refresh, and return an event that is set when the refresh is done.
 
-        The refresh begins after this call, so it includes every earlier change.
+        The refresh begins after this call, so it includes every earlier change. A small index is also
+        compacted before the event is set.
         """
+        self._is_compacting_requested = True
+        return self._request_refresh()
+
+    def refresh_after_file_change(self) -> None:
+        """Refresh the index, because files may have changed. Compact it only when no more files change."""
+        self._request_refresh()
+
+    def _request_refresh(self) -> threading.Event:
         done = threading.Event()
         with self._lock:
             self._pending.append(done)
@@ -176,7 +187,7 @@ class IndexWorker:
                 waiting, self._pending = self._pending, []
             self.is_busy = True
             self._running += waiting
-            began = time.monotonic()
+            began = time.thread_time()
             if self._refresh_index():
                 # A new request interrupted the refresh. The next refresh answers all requests.
                 self._wake.set()
@@ -185,8 +196,8 @@ class IndexWorker:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # This pause keeps the thread idle for half of the time if a file changes all the time.
-            self._stop.wait(min(time.monotonic() - began, 1.0))
+            # This pause makes the thread use at most half of a core if a file changes all the time.
+            self._stop.wait(min(time.thread_time() - began, 1.0))
         if self._index is not None:
             self._index.close()
         with self._lock:
@@ -261,8 +272,10 @@ class IndexWorker:
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
         """Compact the index now if this is quick; otherwise schedule the compacting for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
+        limit = COMPACT_AT_ONCE_MAX if self._is_compacting_requested else 0
+        self._is_compacting_requested = False
         try:
-            left = index.remove_stale_documents(None if due else COMPACT_AT_ONCE_MAX)
+            left = index.remove_stale_documents(None if due else limit)
         except (OSError, ValueError) as error:
             # Compacting needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")
@@ -271,7 +284,8 @@ class IndexWorker:
         if not left:
             self._compact_at = None
         elif changes or due or self._compact_at is None:
-            self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
+            pause = max(COMPACT_PAUSE_MIN, left * COMPACT_SECONDS / COMPACT_SHARE)
+            self._compact_at = time.monotonic() + pause
 
     def _start_index_damage_check(self, folder: Path) -> None:
         """Check a generation for damage in a thread. If it is damaged, request a rebuild.
