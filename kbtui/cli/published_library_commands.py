@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 from kbtui.cli.command_output import (
@@ -10,13 +11,13 @@ from kbtui.cli.command_output import (
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.errors import IndexUnavailable, KbtuiError, NothingFound, UsageError
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kbtui.publishing.library_parts import EntryKey
     from kbtui.publishing.library_publisher import LibraryPublishResult, TextEmbedder
@@ -80,7 +81,7 @@ def run_publish_command(args: Namespace) -> int:
     store = LibraryStore(uri, create=not args.dry_run, is_missing_allowed=args.dry_run)
     entries = collect_publishable_entries(workspace, settings, library.publish)
     embedder = None if args.no_vectors else _make_embedder(workspace, settings)
-    with ProgressLine() as progress:
+    with ProgressLine() as progress, _convert_cache_errors(workspace):
         try:
             publisher = LibraryPublisher(
                 workspace,
@@ -161,7 +162,24 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | N
         raise KbtuiError(
             error.message, where=error.where, hint="--no-vectors publishes without the model"
         ) from error
-    return TextEmbedder(workspace, model, lambda text: None)
+    with _convert_cache_errors(workspace):
+        return TextEmbedder(workspace, model, lambda text: None)
+
+
+@contextmanager
+def _convert_cache_errors(workspace: Workspace) -> Iterator[None]:
+    """Turn errors of the cache of vectors into `IndexUnavailable`."""
+    import sqlite3
+
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise IndexUnavailable(
+            f"the cache of vectors cannot be written: {(reason or str(error)).lower()}",
+            where=str(workspace.cache_dir),
+            hint="free some space, set XDG_CACHE_HOME to another directory, or publish with --no-vectors",
+        ) from error
 
 
 def _format_key(key: EntryKey) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_DAMAGE_CODES = (
+DAMAGE_CODES = (
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -60,7 +60,7 @@ class EmbeddingCache:
             return work()
         except sqlite3.DatabaseError as error:
             # A new file does not help against a full disk or a lock.
-            if getattr(error, "sqlite_errorcode", None) not in _DAMAGE_CODES:
+            if getattr(error, "sqlite_errorcode", None) not in DAMAGE_CODES:
                 raise
         if hasattr(self, "_db"):
             self._db.close()

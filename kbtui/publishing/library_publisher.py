@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
 from kbtui.index.embedding_cache import EmbeddingCache
@@ -46,7 +46,7 @@ from kbtui.publishing.library_parts import (
     parse_contents,
     read_vectors,
 )
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
 from kbtui.text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding_model import EmbeddingModelSource
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.vector_store import VectorRow
     from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
     from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
@@ -81,7 +82,9 @@ _REPLACE_HINT = (
 )
 EMBEDDED_BATCH = 256
 TABLE_ROWS_AT_ONCE = 20_000
-"""The number of rows that are added to the table of vectors in one write."""
+"""The number of rows of the table of vectors that are in memory at once while they are sent."""
+TABLE_REQUEST_TIMEOUT = timedelta(minutes=10)
+"""LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
 
 
 class TextEmbedder:
@@ -387,7 +390,9 @@ class LibraryPublisher:
         self.result.damaged = self._count_damaged_parts()
         text_parts = self._update_text_parts()
         parts = [*text_parts, *vector_parts]
-        manifest = replace(self._make_manifest(parts, now), table=self._update_vector_table())
+        with convert_table_errors(str(get_table_place(self._store.uri))):
+            table = self._update_vector_table()
+        manifest = replace(self._make_manifest(parts, now), table=table)
         old = self._state.manifest
         same = old is not None and replace(
             manifest, number=old.number, published_at=old.published_at, retired=old.retired
@@ -493,8 +498,6 @@ class LibraryPublisher:
         old = self._state.manifest.table if self._state.manifest else None
         if not self._has_table or self._embedder is None:
             return old if self._has_table else None
-        import numpy as np
-
         from kbtui.index.vector_store import VectorStore
 
         wanted: dict[int, tuple[CatalogEntry, list[Chunk], int]] = {}
@@ -507,7 +510,10 @@ class LibraryPublisher:
         dimension = self._embedder.get_dimension(self._entries.embedded)
         keep = timedelta(seconds=max(0.0, self._grace_seconds))
         place = get_table_place(self._store.uri)
-        store = VectorStore(place, self._embedder.model.key, dimension, keep_versions=keep)
+        store = VectorStore(
+            place, self._embedder.model.key, dimension,
+            keep_versions=keep, request_timeout=TABLE_REQUEST_TIMEOUT,
+        )  # fmt: skip
         numbers, hashes = store.read_vector_hashes()
         have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
 
@@ -521,8 +527,21 @@ class LibraryPublisher:
         stale = [number for number in have if not is_vector_row_current(number)]
         lacking = [number for number in wanted if not is_vector_row_current(number)]
         store.remove_vectors_of_chunks(stale)
-        for start in range(0, len(lacking), TABLE_ROWS_AT_ONCE):
-            some = [wanted[number] for number in lacking[start : start + TABLE_ROWS_AT_ONCE]]
+        if lacking:
+            store.add_vector_batches(self._make_vector_rows([wanted[number] for number in lacking]))
+        if stale or lacking:
+            store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
+        return VectorTableVersion(store.version, dimension)
+
+    def _make_vector_rows(
+        self, passages: list[tuple[CatalogEntry, list[Chunk], int]]
+    ) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
+        """Yield the rows and the vectors of passages for the table of vectors, in batches."""
+        import numpy as np
+
+        assert self._embedder is not None
+        for start in range(0, len(passages), TABLE_ROWS_AT_ONCE):
+            some = passages[start : start + TABLE_ROWS_AT_ONCE]
             groups = [
                 list_texts_of_passage_vector(entry.title, chunks, at) for entry, chunks, at in some
             ]
@@ -532,15 +551,10 @@ class LibraryPublisher:
             for group in groups:
                 title, own, *around = (known[hash_embedded_text(text)] for text in group)
                 vectors.append(combine_passage_vector("subject", title, own, around))
-            rows: list[Any] = [
-                make_vector_row(entry, chunks[at])
-                | {"number": make_published_row_number(int(chunks[at].id, 16))}
-                for entry, chunks, at in some
-            ]
-            store.add_vectors(rows, np.vstack(vectors))
-        if stale or lacking:
-            store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
-        return VectorTableVersion(store.version, dimension)
+            rows = [make_vector_row(entry, chunks[at]) for entry, chunks, at in some]
+            for row, (_, chunks, at) in zip(rows, some, strict=True):
+                row["number"] = make_published_row_number(int(chunks[at].id, 16))
+            yield rows, np.vstack(vectors)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         """Return the parts of one kind that are neither missing nor damaged."""

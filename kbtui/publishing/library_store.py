@@ -19,7 +19,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import LocalStore, MemoryStore, from_url
 
-from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
 from kbtui.files import write_file_atomically
 from kbtui.workspace.library_settings import is_library_uri
 
@@ -37,6 +37,12 @@ _MAX_MANIFEST_BYTES = 1 << 30
 
 class LibraryStoreError(KbtuiError):
     """The store of a published library refused a request, or cannot be reached."""
+
+
+class MissingStore(LibraryStoreError):
+    """There is no such bucket, container or directory."""
+
+    exit_code = 1
 
 
 class ManifestReplaced(LibraryStoreError):
@@ -73,7 +79,7 @@ class LibraryStore:
 
         If `is_missing_allowed` is true, a missing directory is not created, and is treated as empty.
 
-        Raises `UsageError` for a URI of an unknown kind, and `NothingFound` for a missing directory.
+        Raises `UsageError` for a URI of an unknown kind, and `MissingStore` for a missing directory.
         """
         self.uri = uri
         self._directory: Path | None = None
@@ -83,7 +89,8 @@ class LibraryStore:
                 self._store: Any = MemoryStore()
                 return
             if not create and not self._directory.is_dir():
-                raise NothingFound("there is no such directory", where=uri)
+                hint = "check the path, and that the share is mounted"
+                raise MissingStore("there is no such directory", where=uri, hint=hint)
             with self._convert_store_errors():
                 self._store = LocalStore(uri, mkdir=create)
             return
@@ -212,6 +219,15 @@ class LibraryStore:
             raise _make_store_error(error, self.locate(name) if name else self.uri) from error
 
 
+@contextmanager
+def convert_table_errors(where: str) -> Iterator[None]:
+    """Turn errors of LanceDB about a published table into `LibraryStoreError`."""
+    try:
+        yield
+    except (IndexUnavailable, OSError, ValueError, RuntimeError) as error:
+        raise _make_store_error(error, where) from error
+
+
 def _read_umask() -> int:
     umask = os.umask(0o077)
     os.umask(umask)
@@ -279,6 +295,7 @@ _CAUSES = (
         "check the network; search continues with what is on this machine",
     ),
     (r"No space left", "there is no space left", "free some space"),
+    (r"Read-only file system", "the file system is read-only", "choose another directory"),
     (r"Permission denied", "permission denied", "check the permissions of the directory"),
 )
 
@@ -289,6 +306,7 @@ def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):
             names = _VARIABLES.get(where.partition(":")[0], _VARIABLES["s3"])
-            return LibraryStoreError(message, where=where, hint=hint.format(variables=names))
+            kind = MissingStore if pattern is _MISSING_BUCKET else LibraryStoreError
+            return kind(message, where=where, hint=hint.format(variables=names))
     line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return LibraryStoreError(f"the request failed: {line[:300]}", where=where)

@@ -7,13 +7,14 @@ while files are replaced, the next pull replaces the rest.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import shutil
 import sqlite3
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -27,6 +28,7 @@ from kbtui.conversations.formats.published import (
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.files import iterate_regular_file_blocks, write_file_atomically
+from kbtui.index.embedding_cache import DAMAGE_CODES
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION
 from kbtui.index.published_vector_table import PUBLISHED_CHUNKS_TABLE, get_table_place
 from kbtui.index.published_vectors import (
@@ -52,9 +54,14 @@ from kbtui.publishing.library_parts import (
     read_vectors,
 )
 from kbtui.publishing.library_publisher import REPAIR_HINT, read_whole_part
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
 from kbtui.workspace.library_settings import load_library_settings
-from kbtui.workspace.paths import KBTUI_DIRECTORY, TOPICS_FILE, make_private_directory
+from kbtui.workspace.paths import (
+    KBTUI_DIRECTORY,
+    TOPICS_FILE,
+    get_data_home,
+    make_private_directory,
+)
 from kbtui.workspace.published_mirror import (
     PublishedMirror,
     get_mirror_of_root,
@@ -104,6 +111,29 @@ class LibraryPullResult:
         return not (self.entries or self.removed or self.vectors)
 
 
+class UnusableMirror(KbtuiError):
+    """The mirror of a library cannot be read or written."""
+
+
+@contextmanager
+def _convert_mirror_errors(mirror: PublishedMirror) -> Iterator[None]:
+    """Turn errors of the file system and of SQLite into `UnusableMirror`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        code = getattr(error, "sqlite_errorcode", 0)
+        is_full = code == sqlite3.SQLITE_FULL or (
+            isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+        hint = f"make {get_data_home()} writable, or set XDG_DATA_HOME to another directory"
+        raise UnusableMirror(
+            f"the mirror cannot be written: {(reason or str(error)).lower()}",
+            where=str(mirror.directory),
+            hint="free some space, then run the command again" if is_full else hint,
+        ) from error
+
+
 class _PartDeletedDuringPull(Exception):
     """A part was deleted while it was read, so there must be a newer version."""
 
@@ -125,6 +155,15 @@ def pull_library(
     Raises `LibraryStoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
+    with _convert_mirror_errors(mirror):
+        return _pull_library(mirror, settings, on_progress)
+
+
+def _pull_library(
+    mirror: PublishedMirror,
+    settings: SubscriptionSettings,
+    on_progress: Callable[[int, int], None],
+) -> LibraryPullResult:
     make_private_directory(mirror.directory)
     with _lock_mirror(mirror), closing(_open_database(mirror)) as db:
         try:
@@ -140,7 +179,9 @@ def pull_library(
                             hint=REPAIR_HINT,
                         ) from gone
         except (KbtuiError, OSError, sqlite3.Error) as error:
-            _set_mirror_state(db, "error", str(error))
+            # On a full disk, this fails, too.
+            with suppress(sqlite3.Error):
+                _set_mirror_state(db, "error", str(error))
             raise
         _set_mirror_state(db, "error", "")
         _set_mirror_state(db, "checked_at", str(time.time()))
@@ -161,9 +202,11 @@ def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.executescript(MIRROR_TABLES)
-    except sqlite3.DatabaseError:
-        # The file is damaged. Everything in it can be fetched again.
+    except sqlite3.DatabaseError as error:
         db.close()
+        if error.sqlite_errorcode not in DAMAGE_CODES:
+            raise
+        # The file is damaged. Everything in it can be fetched again.
         for suffix in ("", "-wal", "-shm"):
             path = mirror.database.with_name(mirror.database.name + suffix)
             path.unlink(missing_ok=True)
@@ -359,9 +402,10 @@ class _LibraryPull:
             from kbtui.index.vector_store import VectorStore
 
             place = get_table_place(self._mirror.uri)
-            store = VectorStore(place, manifest.model, table.dimension)
-            store.open_version(table.version)
-            ids, hashes = store.read_chunk_ids_and_hashes()
+            with convert_table_errors(str(place)):
+                store = VectorStore(place, manifest.model, table.dimension)
+                store.open_version(table.version)
+                ids, hashes = store.read_chunk_ids_and_hashes()
             # numpy leaves out zero bytes at the end.
             rows = [
                 (f"{int(id_):016x}", bytes(hash_).ljust(16, b"\0"))
@@ -537,8 +581,10 @@ def is_pull_due(workspace: Workspace) -> bool:
 
 
 def delete_mirror(mirror: PublishedMirror) -> None:
-    """Delete a mirror, which contains only copies."""
-    if mirror.directory.is_dir():
+    """Delete a mirror, which contains only copies. Raises `NothingFound` if there is none."""
+    if not mirror.directory.is_dir():
+        raise NothingFound("there is no mirror of this library", where=mirror.uri)
+    with _convert_mirror_errors(mirror):
         shutil.rmtree(mirror.directory)
 
 
@@ -596,7 +642,7 @@ def describe_subscription(
     if not mirror.exists():
         return SubscriptionStatus(mirror.uri, False, problem="not_pulled")
     facts = mirror.read_facts()
-    with closing(_open_database(mirror)) as db:
+    with _convert_mirror_errors(mirror), closing(_open_database(mirror)) as db:
         error = _get_mirror_state(db, "error")
         checked = float(_get_mirror_state(db, "checked_at") or 0)
         entries = {

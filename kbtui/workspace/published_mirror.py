@@ -21,7 +21,7 @@ from kbtui.workspace.paths import KBTUI_DIRECTORY, expand_user, get_data_home, s
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)|(?:s3|gs|az|file):", re.IGNORECASE)
 FACTS_FILE = "published.json"
 """The file in the mirror's `.kbtui` with the facts about the mirrored version."""
 
@@ -34,10 +34,10 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
     would otherwise be the path of a new directory.
     """
     if (match := _SCHEME.match(text)) is not None:
-        scheme, rest = match[1].lower(), text[match.end() :]
+        scheme, rest = (match[1] or "").lower(), text[match.end() :]
         if scheme == "file" and rest.startswith("///"):
             text = unquote(rest[2:])
-        elif scheme != "file" and re.match(r"//[^/]", rest):
+        elif scheme not in ("", "file") and re.match(r"//[^/]", rest):
             return f"{scheme}:{rest.rstrip('/')}"
         else:
             raise UsageError(

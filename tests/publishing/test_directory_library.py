@@ -610,6 +610,7 @@ def test_a_destination_that_is_not_what_it_seems_is_refused(
     for uri, message in (
         ("s3://", "write s3://BUCKET/PATH"),
         ("s3:/a/b", "write s3://BUCKET/PATH"),
+        ("gs:bucket", "write s3://BUCKET/PATH"),
         ("S3:///x", "write s3://BUCKET/PATH"),
         ("file://host/x", "file:///PATH"),
         ("file:/x", "file:///PATH"),
@@ -632,6 +633,38 @@ def test_a_destination_that_is_not_what_it_seems_is_refused(
     assert main([*command, str(empty / "new/share"), "--dry-run"]) == 0
     assert "3 entries would be published" in capfd.readouterr().out
     assert list(empty.iterdir()) == []
+
+
+def test_errors_of_directories_and_files_on_this_machine_are_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = str(tmp_path / "share")
+    ours, reader = make_team_workspace(tmp_path / "ours"), Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    for words in (["library", "forget"], ["library", "pull"]):
+        assert main(["-w", str(reader.root), *words]) == 1
+    assert main(["-w", f"file://{uri}", "topics"]) == 1
+    said = capfd.readouterr().err
+    assert said.count("no such directory") == 2
+    assert said.count("that the share is mounted") == 2
+    assert "there is no mirror of this library" in said
+    publish(ours, uri)
+    # A file where a directory should be fails for everyone, root included.
+    file = tmp_path / "file"
+    file.write_text("")
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(file))
+        for words in (["-w", str(reader.root), "library", "pull"], ["-w", f"file://{uri}", "topics"]):  # fmt: skip
+            assert main(words) == 3
+            said = capfd.readouterr().err
+            assert "the mirror cannot be written: not a directory" in said
+            assert "XDG_DATA_HOME" in said
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(file))
+        assert main(["-w", str(ours.root), "publish", uri]) == 3
+    assert "the cache of vectors cannot be written: not a directory" in capfd.readouterr().err
+    assert main(["-w", str(ours.root), "publish", str(file / "x"), "--no-vectors"]) == 3
+    assert str(file / "x") in capfd.readouterr().err
 
 
 def test_hints_name_the_variables_of_the_store(

@@ -19,7 +19,7 @@ from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
-from kbtui.publishing.library_store import LibraryStore, ManifestReplaced
+from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
 from kbtui.workspace import Settings
 from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.publishing.s3_server import (
@@ -116,6 +116,24 @@ def test_what_the_store_refuses_is_said_in_words_and_the_library_stays(
     assert publish(ours, uri).version == 2
     pull(reader)
     assert mirrored_files(uri)["notes/note0.md"] == "Changed.\n"
+
+
+def test_a_table_of_vectors_that_the_store_refuses_is_an_error_in_words(
+    tmp_path: Path, proxy: Proxy, uri: str
+) -> None:
+    ours, reader = make_team_workspace(tmp_path / "ours"), Builder(tmp_path / "reader")
+    subscribe(reader, uri, "mirror_megabytes = 0\n")
+    refused = refuse(403, "AccessDenied", "Access Denied")
+    proxy.decide = lambda *request: refused(*request) if "/vectors/" in request[1] else None
+    with pytest.raises(LibraryStoreError, match="permission denied") as raised:
+        publish(ours, uri, has_table=True)
+    assert f"{uri}/vectors" in str(raised.value)
+    proxy.decide = lambda method, path, number: None
+    publish(ours, uri, has_table=True)
+    proxy.decide = lambda *request: refused(*request) if "/vectors/" in request[1] else None
+    with pytest.raises(LibraryStoreError, match="permission denied") as raised:
+        pull(reader)
+    assert f"{uri}/vectors" in str(raised.value)
 
 
 def test_of_two_writers_one_is_told_that_the_other_was_faster(
