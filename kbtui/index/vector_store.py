@@ -105,6 +105,7 @@ class VectorStore:
         dimension: int,
         *,
         keep_versions: timedelta = KEEP_VERSIONS,
+        request_timeout: timedelta | None = None,
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
@@ -138,7 +139,10 @@ class VectorStore:
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
-            self._db = lancedb.connect(place, session=session)
+            options = None
+            if request_timeout is not None:
+                options = {"timeout": f"{request_timeout.total_seconds():.0f}s"}
+            self._db = lancedb.connect(place, session=session, storage_options=options)
             self.table = self._db.create_table(
                 _make_table_name(model), schema=self._schema, exist_ok=True
             )
@@ -183,8 +187,22 @@ class VectorStore:
 
     def add_vectors(self, rows: Sequence[Mapping[str, object]], vectors: Matrix) -> None:
         """Add rows (see `VectorRow`) to the table, with their `vectors` in the same order."""
-        if not rows:
-            return
+        if rows:
+            self.table.add(pa.Table.from_batches([self._make_record_batch(rows, vectors)]))
+            self._writes += 1
+
+    def add_vector_batches(self, batches: Iterable[tuple[Sequence[VectorRow], Matrix]]) -> None:
+        """Add rows like `add_vectors`, but all batches in one write.
+
+        One write makes one file. Several files would be joined later, which sends everything again.
+        """
+        made = (self._make_record_batch(rows, vectors) for rows, vectors in batches)
+        self.table.add(pa.RecordBatchReader.from_batches(self._schema, made))
+        self._writes += 1
+
+    def _make_record_batch(
+        self, rows: Sequence[Mapping[str, object]], vectors: Matrix
+    ) -> pa.RecordBatch:
         columns: dict[str, Any] = {
             name: pa.array([row[name] for row in rows], type=self._schema.field(name).type)
             for name in self._schema.names
@@ -192,8 +210,7 @@ class VectorStore:
         }
         flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
-        self.table.add(pa.table(columns, schema=self._schema))
-        self._writes += 1
+        return pa.RecordBatch.from_pydict(columns, schema=self._schema)
 
     def remove_vectors_of_chunks(self, numbers: Iterable[int]) -> None:
         """Remove the rows of the chunks with these numbers."""

@@ -86,7 +86,7 @@ def main() -> None:
                     request = SearchRequest(text, mode=mode, limit=100)  # type: ignore[arg-type]
                     both = [one.search(request).hits for one in (corpus, half)]
                     first, second = ([hit.ref for hit in hits[:10]] for hits in both)
-                    shared.append(len({*first} & {*second}) / max(1, len(first)))
+                    shared.append(len({*first} & {*second}) / max(1, len({*first})))
                     same += first == second
                     for of_width, hits in zip(figures, both, strict=True):
                         of_width.append(ndcg(rank(hits), gains, 10))
