@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestPlace
 from kbtui.index.passage_windows import find_changed_windows
 from kbtui.text import replace_surrogates
 
@@ -560,33 +560,41 @@ class CatalogDatabase:
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
     def read_final_answers(
-        self, requests: Mapping[tuple[str, int], int], max_characters: int
-    ) -> dict[tuple[str, int], str]:
-        """Map turns to the beginnings of their final answers, each at most about `max_characters` long.
+        self, requests: Collection[RequestPlace], max_characters: int
+    ) -> dict[RequestPlace, str]:
+        """Map requests to the beginnings of their final answers, each at most about `max_characters` long.
 
-        `requests` maps each turn (entry id, turn number) to the position of a chunk of its request.
-        The final answer consists of the assistant's last texts in the turn, with no other event
-        between them. Turns without an answer are left out.
+        The final answer consists of the assistant's last texts before the user's next request in the
+        turn, or before the end of the turn, with no other event between them. A message that the user
+        sends while the assistant still calls tools does not end the exchange. Requests without an
+        answer are left out.
         """
+        by_turn: dict[tuple[str, int], list[int]] = {}
+        for request in requests:
+            by_turn.setdefault((request.entry_id, request.turn), []).append(request.ordinal)
         found = {}
-        for (entry_id, turn), ordinal in requests.items():
+        for (entry_id, turn), ordinals in by_turn.items():
             rows = self._db.execute(
-                "SELECT turn, role, substr(text, 1, ?) FROM chunks "
+                "SELECT ordinal, turn, role, substr(text, 1, ?) FROM chunks "
                 "WHERE entry_id = ? AND ordinal > ? ORDER BY ordinal",
-                (max_characters, entry_id, ordinal),
+                (max_characters, entry_id, min(ordinals)),
             )
+            open_requests = sorted(ordinals)
             head, is_answer = "", False
-            for number, role, text in rows:
-                if number != turn:
+            for ordinal, number, role, text in rows:
+                if number != turn or not open_requests:
                     break
-                if role == "assistant" and not is_answer:
+                if role == "user" and is_answer:
+                    while open_requests and open_requests[0] < ordinal:
+                        found[RequestPlace(entry_id, turn, open_requests.pop(0))] = head
+                    head = ""
+                elif role == "assistant" and not is_answer:
                     head = text
                 elif role == "assistant" and len(head) < max_characters:
                     head += f"\n{text}"
                 is_answer = role == "assistant"
-            if head.strip():
-                found[entry_id, turn] = head
-        return found
+            found |= {RequestPlace(entry_id, turn, one): head for one in open_requests}
+        return {request: head for request, head in found.items() if head.strip()}
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
         """Map the number of each chunk of a request or an answer to its entry id and turn number.

@@ -179,6 +179,14 @@ def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
     return ordered[: max(0, end)]
 
 
+class RequestPlace(NamedTuple):
+    """The place of a chunk of a request, or of reasoning about it: its entry, its turn and its ordinal."""
+
+    entry_id: str
+    turn: int
+    ordinal: int
+
+
 MIN_LEG_ENTRIES = 50
 """The best chunks of a leg should belong to at least this many entries.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbtui.index.entries_and_chunks import (
     SCORE_TOLERANCE,
     RankedChunk,
+    RequestPlace,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -137,8 +138,8 @@ class _MultiIndexSearch:
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
-        self._positions_of_requests: dict[int, dict[tuple[str, int], int]] = {}
-        """For each index: the position of the chunk of each hit on a request or reasoning, by (entry id, turn)."""
+        self._requests: dict[int, dict[str, RequestPlace]] = {}
+        """For each index: the place of each hit on a request or reasoning, by chunk id."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -435,9 +436,9 @@ class _MultiIndexSearch:
             ) -> float:
                 return fusion.measure_match(int(chunks[number][0], 16))
 
-            positions = self._positions_of_requests.get(position, {})
+            requests = self._requests.get(position, {})
             with self._name_failing_index(position):
-                own = add_context_to_hits(run, own, positions, measure_match_of_chunk_number)
+                own = add_context_to_hits(run, own, requests, measure_match_of_chunk_number)
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 
@@ -454,8 +455,10 @@ class _MultiIndexSearch:
                     continue
                 entry, chunk_text = loaded
                 if chunk_text.role in ROLES_BEFORE_ANSWERS and chunk_text.turn is not None:
-                    positions = self._positions_of_requests.setdefault(place.position, {})
-                    positions[entry.id, chunk_text.turn] = chunk_text.ordinal
+                    requests = self._requests.setdefault(place.position, {})
+                    requests[chunk_text.id] = RequestPlace(
+                        entry.id, chunk_text.turn, chunk_text.ordinal
+                    )
                 hit = make_search_hit(*loaded, state, run.entries_by_id)
                 finder = self._get_match_finder(place.position)
                 also_in = [self._indexes[other.position].workspace for other in places[at + 1 :]]

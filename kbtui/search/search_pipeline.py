@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.index.entries_and_chunks import SCORE_TOLERANCE
+from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestPlace
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import (
@@ -404,7 +404,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
     )
     hits: list[Hit] = []
-    positions: dict[tuple[str, int], int] = {}
+    requests: dict[str, RequestPlace] = {}
     total = omitted = left_out = 0
     passages = Counter(entry_id for _, entry_id in run.visible_chunks.values())
     taken: Counter[str] = Counter()
@@ -421,7 +421,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
                 continue
             entry, chunk = loaded
             if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
-                positions[entry_id, chunk.turn] = chunk.ordinal
+                requests[chunk.id] = RequestPlace(entry_id, chunk.turn, chunk.ordinal)
             hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=run.scores[number],
                 matches=finder.find_matches(chunk.text),
@@ -431,28 +431,28 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         taken[entry_id] += 1
         total += 1
     hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
-    hits = add_context_to_hits(run, hits, positions, run.fusion.measure_match)
+    hits = add_context_to_hits(run, hits, requests, run.fusion.measure_match)
     return hits, HitCounts(total, omitted, left_out)
 
 
 def add_context_to_hits(
     run: SearchRun,
     hits: list[Hit],
-    positions: dict[tuple[str, int], int],
+    requests: Mapping[str, RequestPlace],
     measure_match: Callable[[int], float],
 ) -> list[Hit]:
     """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
 
-    `positions` maps the turn (entry id, turn) of each hit on a request or on reasoning to the position of the hit's chunk.
+    `requests` maps the chunk id of each hit on a request or on reasoning to the place of the chunk.
     `measure_match` returns how well a chunk matches the query.
     """
-    hits = _add_answers(run, hits, positions)
+    hits = _add_answers(run, hits, requests)
     hits = _add_later_turns(run, hits, measure_match)
     return _add_outdated_subjects(run, hits)
 
 
 ROLES_BEFORE_ANSWERS = ("user", "reasoning")
-"""A hit on a passage with one of these roles (a request, or reasoning about it) includes the turn's final answer."""
+"""A hit on a passage with one of these roles (a request, or reasoning about it) includes the final answer to the request."""
 ANSWER_CHARACTERS = 600
 """A hit on a request or on reasoning includes at most this many characters of the final answer."""
 LATER_MATCH_SHARE = 0.5
@@ -460,20 +460,18 @@ LATER_MATCH_SHARE = 0.5
 
 
 def _add_answers(
-    run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
+    run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestPlace]
 ) -> list[Hit]:
-    """Add the beginning of the turn's final answer to the hits on requests and on reasoning; return all hits.
+    """Add the beginning of the final answer to the hits on requests and on reasoning; return all hits.
 
-    For `positions`, see `add_context_to_hits`.
+    For `requests`, see `add_context_to_hits`.
     """
-    if not positions:
+    if not requests:
         return hits
-    found = run.reader.read_final_answers(positions, ANSWER_CHARACTERS)
-    cut = {turn: _cut_at_word(text, ANSWER_CHARACTERS) for turn, text in found.items()}
+    found = run.reader.read_final_answers({*requests.values()}, ANSWER_CHARACTERS)
+    cut = {place: _cut_at_word(text, ANSWER_CHARACTERS) for place, text in found.items()}
     return [
-        hit._replace(answer=cut.get((hit.entry_id, hit.turn or 0)))
-        if hit.role in ROLES_BEFORE_ANSWERS
-        else hit
+        hit._replace(answer=cut.get(requests[hit.chunk_id])) if hit.chunk_id in requests else hit
         for hit in hits
     ]
 

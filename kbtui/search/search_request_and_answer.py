@@ -403,7 +403,7 @@ class Hit(NamedTuple):
       the root of the hit's workspace, and the roots of the other workspaces that contain the
       passage.
     * `entry_passages` is the number of the entry's passages that the search found, including this one.
-    * `answer` is the beginning of the final answer in the turn, if the hit is a request or reasoning.
+    * `answer` is the beginning of the final answer to the request, if the hit is a request or reasoning.
     * `later_turn` is the last of the later turns that match the query at least half as well as this
       hit, or None.
     """

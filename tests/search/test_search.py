@@ -288,3 +288,36 @@ def test_a_hit_on_a_request_has_the_answer_and_the_last_later_turn(workspace_roo
     assert found[3, "user"].later_turn is None
     assert found[1, "reasoning"].answer == "In a holt by the river."
     assert all(hit.answer is None for hit in hits if hit.role not in ("user", "reasoning"))
+
+
+def test_each_request_of_a_turn_has_its_own_answer(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.conversation(
+        1,
+        [
+            [asked("Where does the otter sleep?"), said("In a holt by the river."),
+             asked("Where does the otter eat?"), asked("Never where the otter sleeps?"),
+             said("I will look."), *called("a", "fs_read_file", "otter.txt"),
+             asked("Where does the otter hunt?"), said("It eats on the bank, and hunts in the weir."),
+             asked("And where does the otter play?")],
+        ],
+        title="Places",
+    )  # fmt: skip
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
+    index.refresh_index()
+    index.close()
+    reader = IndexReader(builder.workspace.cache_dir)
+    hits = search_index(
+        builder.workspace, reader, SearchRequest("where does the otter", mode="lexical")
+    ).hits
+    reader.close()
+    answers = {hit.text: hit.answer for hit in hits if hit.role == "user"}
+    second = "It eats on the bank, and hunts in the weir."
+    assert answers == {
+        "Where does the otter sleep?": "In a holt by the river.",
+        "Where does the otter eat?": second,
+        "Never where the otter sleeps?": second,
+        "Where does the otter hunt?": second,  # sent while the assistant called a tool
+        "And where does the otter play?": None,
+    }
