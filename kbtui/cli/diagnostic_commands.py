@@ -127,8 +127,8 @@ def declare_model_command_arguments(parser: ArgumentParser) -> None:
     add("path", nargs="?", metavar="PATH", help="with `compare`: the directory of the other model")
     text = "with `compare`: use at most N logged queries (default: 50)"
     add("--queries", type=int, default=50, metavar="N", help=text)
-    text = "with `compare`: embed at most N passages (default: 2000)"
-    add("--passages", type=int, default=2000, metavar="N", help=text)
+    text = "with `compare`: use at most N passages (default: 500)"
+    add("--passages", type=int, default=500, metavar="N", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -141,15 +141,19 @@ def _compare_models(args: Namespace) -> int:
         if getattr(args, name) < 1:
             raise UsageError("must be at least 1", where=f"--{name}")
     with open_workspace(args.workspace) as library:
-        found = compare_models(
-            library.workspace,
-            library.open_index_reader(),
-            load_settings().model,
-            args.path,
-            max_queries=args.queries,
-            max_passages=args.passages,
-            report=print_to_stderr,
-        )
+        try:
+            found = compare_models(
+                library.workspace,
+                library.open_index_reader(),
+                load_settings().model,
+                args.path,
+                max_queries=args.queries,
+                max_passages=args.passages,
+                report=print_to_stderr,
+            )
+        except KeyboardInterrupt:
+            print_to_stderr("stopped; the vectors made so far are kept for the next comparison")
+            raise
     current, other = found["current"], found["other"]
     rows = [
         ("", "current", "other"),

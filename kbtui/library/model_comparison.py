@@ -1,4 +1,9 @@
-"""Compares two embedding models on the user's own queries and passages."""
+"""Compares two embedding models on the user's own queries and passages.
+
+Vectors come from the workspace's embedding cache, and new vectors go there. The current model has
+therefore little to embed, an interrupted comparison continues where it stopped, and a model that
+is set after the comparison need not embed the compared passages again.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +17,21 @@ import numpy as np
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     TorchEmbedder,
     find_embedding_model,
 )
+from kbtui.index.embedding_queue import combine_passage_vector
+from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.search.query_parser import parse_query
 from kbtui.text import extract_line_expression
 from kbtui.userdata.query_log import QueryLog
-from kbtui.workspace.paths import expand_user
+from kbtui.workspace.paths import expand_user, make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
     from kbtui.index.index_reader import IndexReader
@@ -33,6 +41,12 @@ BEST_HITS = 10
 """The number of best hits of each model that are compared for a query."""
 PROGRESS_SECONDS = 5.0
 """The minimum number of seconds between two progress reports."""
+TEXTS_EMBEDDED_AT_ONCE = 32
+"""After this many texts, their vectors are stored, and progress is reported."""
+MIN_TIMED_PASSAGES = 16
+"""The speed of a model is measured with at least this many passages, even if their vectors are cached."""
+CACHE_ROWS = 500
+"""How many vectors are read from the cache at a time."""
 
 
 class ModelFactsJson(TypedDict):
@@ -90,7 +104,7 @@ class OpenedHitsQualityJson(TypedDict):
 class ModelComparisonJson(TypedDict):
     """A comparison of the current model with another one.
 
-    `passages` is the number of passages that were embedded, out of `all_passages`. `quality` is None if the
+    `passages` is the number of passages that were compared, out of `all_passages`. `quality` is None if the
     query log has no opened hit that still exists.
     """
 
@@ -112,6 +126,8 @@ class _MeasuredModel(NamedTuple):
 
 class _SampledPassage(NamedTuple):
     ref: str
+    kind: str
+    title: str
     text: str
     chunk_id: str
 
@@ -129,8 +145,9 @@ def compare_models(
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
     `setting` is a value of the setting `model`, and `other` is the directory of a model. From a large index,
-    only every n-th passage is embedded. At most `max_passages` are embedded, in addition to those that the user
-    opened. `report` is called with a text about each step.
+    only every n-th passage is compared. At most `max_passages` are compared, in addition to those that the user
+    opened. A passage's vector is made from its text and its title. `report` is called with a text about
+    each step.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if the current
     model cannot be loaded, and `NothingFound` if there are no queries or no passages.
@@ -140,11 +157,15 @@ def compare_models(
     queries = _list_logged_queries(log, [*opened], max_queries)
     passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
     # Load both models first: a model that cannot be loaded is reported before the slow part.
+    report("loading both models")
     loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
     measured = []
     for one in loaded:
-        report(f"embedding {len(passages):,} passages with {one.source.source}")
-        measured.append(_measure_model(one, queries, passages, total, report))
+        vectors = _CachedVectors(workspace, one, report)
+        try:
+            measured.append(_measure_model(vectors, queries, passages, total))
+        finally:
+            vectors.close()
     first, second = measured
     ranks = (_rank_passages(first), _rank_passages(second))
     compared = [
@@ -245,7 +266,9 @@ def _sample_passages(
         found = [
             _SampledPassage(
                 str(entries[entry_id].make_ref(chunk)),
-                f"{entries[entry_id].title}\n{chunk.text}",
+                entries[entry_id].kind,
+                entries[entry_id].title,
+                chunk.text,
                 chunk.id,
             )
             for chunk, entry_id in chunks.values()
@@ -297,34 +320,76 @@ def _sum_discounted_gains(gains: Sequence[bool]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
+class _CachedVectors:
+    """Embeds texts with a model, except those whose vectors are in the workspace's cache."""
+
+    def __init__(
+        self, workspace: Workspace, model: _LoadedModel, report: Callable[[str], None]
+    ) -> None:
+        self.model, self._report = model, report
+        make_private_directory(workspace.cache_dir)
+        self._cache = EmbeddingCache(workspace.cache_dir / "embeddings.sqlite", model.source.key)
+
+    def close(self) -> None:
+        """Close the cache."""
+        self._cache.close()
+
+    def get_vectors(self, texts: Sequence[str], noun: str) -> tuple[dict[str, Matrix], int, float]:
+        """Return a map from each text to its unit vector, how many texts were embedded, and the seconds that this took.
+
+        Progress is reported, with `noun` for the texts.
+        """
+        by_hash = {hash_embedded_text(text): text for text in texts}
+        hashes = list(by_hash)
+        blobs: dict[bytes, bytes] = {}
+        for start in range(0, len(hashes), CACHE_ROWS):
+            blobs |= self._cache.get_cached_vectors(hashes[start : start + CACHE_ROWS])
+        found = {by_hash[key]: np.frombuffer(blob, np.float32) for key, blob in blobs.items()}
+        missing = [text for text in by_hash.values() if text not in found]
+        self._report(
+            f"{self.model.source.source}: {len(missing):,} of {len(by_hash):,} {noun} to embed"
+        )
+        began = reported = time.perf_counter()
+        for start in range(0, len(missing), TEXTS_EMBEDDED_AT_ONCE):
+            group = missing[start : start + TEXTS_EMBEDDED_AT_ONCE]
+            vectors = self.model.embedder.embed_texts(group)
+            fresh = dict(zip(group, vectors, strict=True))
+            self._cache.store_cached_vectors(
+                {hash_embedded_text(text): vector for text, vector in fresh.items()}
+            )
+            found |= fresh
+            now, done = time.perf_counter(), start + len(group)
+            if now - reported > PROGRESS_SECONDS and done < len(missing):
+                reported = now
+                left = math.ceil((now - began) * (len(missing) - done) / done)
+                self._report(f"embedded {done:,} of {len(missing):,}, about {left:,} s left")
+        return found, len(missing), time.perf_counter() - began
+
+
 def _measure_model(
-    model: _LoadedModel,
+    vectors: _CachedVectors,
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     total: int,
-    report: Callable[[str], None],
 ) -> _MeasuredModel:
-    embedder = model.embedder
-
-    def embed_batches_and_report_progress(
-        embed: Callable[[list[int]], Matrix], batches: list[list[int]]
-    ) -> Iterator[Matrix]:
-        done, reported = 0, time.perf_counter()
-        for batch in batches:
-            yield embed(batch)
-            done += len(batch)
-            if time.perf_counter() - reported > PROGRESS_SECONDS:
-                reported = time.perf_counter()
-                report(f"embedded {done:,} of {len(passages):,}")
-
-    loaded = time.perf_counter()
-    of_passages = embedder.embed_texts(
-        [one.text for one in passages], embed_batches_and_report_progress
+    model, embedder = vectors.model, vectors.model.embedder
+    titles, _, _ = vectors.get_vectors([one.title for one in passages], "titles")
+    texts, timed, seconds = vectors.get_vectors([one.text for one in passages], "passages")
+    if timed < MIN_TIMED_PASSAGES:
+        sample = passages[:: -(-len(passages) // MIN_TIMED_PASSAGES)]
+        timed, began = len(sample), time.perf_counter()
+        embedder.embed_texts([one.text for one in sample])
+        seconds = time.perf_counter() - began
+    speed = timed / max(1e-9, seconds)
+    of_passages = np.vstack(
+        [
+            combine_passage_vector(one.kind, titles[one.title], texts[one.text], ())
+            for one in passages
+        ]
     )
-    embedded = time.perf_counter()
+    began = time.perf_counter()
     of_queries = np.concatenate([embedder.embed_query(query) for query in queries])
-    ended = time.perf_counter()
-    speed = len(passages) / max(1e-9, embedded - loaded)
+    seconds = time.perf_counter() - began
     folder = Path(model.source.source)
     sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
     facts: ModelFactsJson = {
@@ -333,7 +398,7 @@ def _measure_model(
         "dimension": embedder.dimension,
         "load_seconds": model.seconds,
         "passages_per_second": speed,
-        "query_milliseconds": 1000 * (ended - embedded) / len(queries),
+        "query_milliseconds": 1000 * seconds / len(queries),
         "seconds_for_all": total / speed,
     }
     return _MeasuredModel(facts, of_passages, of_queries)

@@ -98,6 +98,13 @@ def test_a_model_is_compared_on_the_logged_queries(folder: Path, workspace_root:
         assert {one["query"] for one in found["queries"]} == {"wading birds", "concurrency"}
         assert found["agreement"] == 1.0
         # One opened passage still exists. Each model ranks it first, second or third.
+        # The vectors are kept, so a second comparison embeds nothing again.
+        steps: list[str] = []
+        again = compare_models(
+            builder.workspace, reader, "", str(folder), max_queries=9, max_passages=9, report=steps.append
+        )  # fmt: skip
+        assert again["queries"] == found["queries"]
+        assert sum("0 of 3 passages to embed" in step for step in steps) == 2
         assert found["quality"] is not None
         assert (found["quality"]["queries"], found["quality"]["current"]["hit_rate"]) == (1, 1.0)
         assert 0.5 <= found["quality"]["current"]["ndcg"] <= 1.0
