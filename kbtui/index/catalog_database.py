@@ -24,7 +24,7 @@ from kbtui.text import replace_surrogates
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kbtui.citations.citation_state import GivenTextExtent

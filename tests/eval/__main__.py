@@ -2,9 +2,9 @@
 
     python -m tests.eval [--write] [--misses] [--collections DIRECTORY] [SET…]
 
-Sets are `cranfield`, `qmsum`, `turns`, `utterances`, `workspace`, `demo` and `sealed`. The first two are public
-collections. `turns` and `utterances` have other questions about the meetings of `qmsum`, each about a single
-turn. `workspace` has questions about the conversations of a public JP workspace. All but the last two are skipped
+Sets are `cranfield`, `qmsum`, `turns`, `utterances`, `exchanges`, `workspace`, `demo` and `sealed`. The first two
+are public collections. `turns` and `utterances` have other questions about the meetings of `qmsum`, each about
+a single turn. Those of `exchanges` are about one to five turns. `workspace` has questions about the conversations of a public JP workspace. All but the last two are skipped
 if `--collections`, or `KBTUI_EVAL_COLLECTIONS`, does not name a directory with `cranfield`, `qmsum` and
 `jp-workspace`.
 
@@ -48,6 +48,7 @@ COLLECTIONS: dict[
     "qmsum": (qmsum, "qmsum", qmsum.read_questions),
     "turns": (qmsum, "qmsum", partial(qmsum.read_turn_questions, "turns")),
     "utterances": (qmsum, "qmsum", partial(qmsum.read_turn_questions, "utterances")),
+    "exchanges": (qmsum, "qmsum", partial(qmsum.read_turn_questions, "exchanges")),
 }
 """The module of each set that uses a public collection, its directory, and the function that reads its questions."""
 LABELLED_SETS = {"workspace": "workspace", "demo": "questions", "sealed": "sealed"}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.search.reranker import RankBonuses, compute_turn_place_bonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SCORE_DIGITS, SearchRequest
-from tests.eval.__main__ import COLLECTIONS, GUARDED, load_set
+from tests.eval.__main__ import GUARDED, load_set
 from tests.eval.indexed_corpus import Vectors
 from tests.eval.metrics import compare_by_bootstrap, measure
 
@@ -121,7 +121,7 @@ def main() -> None:
     directory = parser.parse_args().directory
     vectors = Vectors()
     sets: dict[str, Figures] = {}
-    for name in COLLECTIONS:
+    for name in ("cranfield", "qmsum", "turns", "utterances"):
         found = load_set(name, vectors, directory)
         assert found is not None, f"no {name} in {directory}"
         corpus, questions = found

@@ -43,16 +43,23 @@ def read_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
 
 
 def read_turn_questions(name: str, folder: Path) -> list[tuple[str, str, dict[str, float]]]:
-    """Return the questions of `turns.toml` or `utterances.toml`: the place of the turn, the text, and the turn with its gain.
+    """Return the questions of `turns.toml`, `utterances.toml` or `exchanges.toml`.
 
-    `name` has no extension.
+    Each question has a name (the places of its turns), its text, and its turns with their gains. `name` has
+    no extension.
     """
     numbers = [number for number, _ in _read_meetings(folder)]
     questions = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text("utf-8"))
     return [
-        (place, text, {f"jp-c{numbers[int(meeting)]}:{turn}": 1.0})
-        for text, place in questions.items()
-        for meeting, turn in [place.split(":")]
+        (
+            places,
+            text,
+            {
+                f"jp-c{numbers[int(meeting)]}:{turn}": 1.0
+                for meeting, turn in (place.split(":") for place in places.split())
+            },
+        )
+        for text, places in questions.items()
     ]
 
 
