@@ -195,7 +195,7 @@ class EngineWorkspace:
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
         self._pace = PaceEstimator()
-        self._log_swept_at = self._schedule_checked_at = self._pull_checked_at = -math.inf
+        self._log_swept_at = self._schedule_checked_at = self._pull_check_due_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
         with client_environment.use():
             self._embedding_worker = EmbeddingWorker(
@@ -302,10 +302,11 @@ class EngineWorkspace:
             if time.monotonic() - self._schedule_checked_at > pause:
                 self._schedule_checked_at = time.monotonic()
                 await self._run_in_thread(self._run_due_sources)
-            if time.monotonic() - self._pull_checked_at > PULL_CHECK_SECONDS:
-                self._pull_checked_at = time.monotonic()
+            if time.monotonic() > self._pull_check_due_at:
+                pause = PULL_CHECK_SECONDS
                 if find_mirror(self.workspace) is not None:
-                    await self._run_in_thread(self._pull_library_if_due)
+                    pause = await self._run_in_thread(self._pull_library_if_due)
+                self._pull_check_due_at = time.monotonic() + pause
         self._search_service.close_index_if_idle()
 
     def check_files_soon(self) -> None:
@@ -325,9 +326,13 @@ class EngineWorkspace:
         except KbtuiError as error:
             self._log(f"sources: {error}")
 
-    def _pull_library_if_due(self) -> None:
-        """Fetch the current version of the published library if a pull is due. Log errors."""
-        from kbtui.publishing.published_library_pull import is_pull_due, pull_subscribed_library
+    def _pull_library_if_due(self) -> float:
+        """Fetch the current version of the published library if a pull is due. Log errors. Return when to check again, in seconds."""
+        from kbtui.publishing.published_library_pull import (
+            get_subscription_settings,
+            is_pull_due,
+            pull_subscribed_library,
+        )
 
         try:
             if (
@@ -335,8 +340,11 @@ class EngineWorkspace:
                 and not pull_subscribed_library(self.workspace).is_unchanged
             ):
                 self._index_worker.request_index_refresh()
+            if minutes := get_subscription_settings(self.workspace).refresh_minutes:
+                return min(PULL_CHECK_SECONDS, minutes * 60)
         except (KbtuiError, OSError, sqlite3.Error) as error:
             self._log(f"the published library was not refreshed: {error}")
+        return PULL_CHECK_SECONDS
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be closed and opened again, or None if it can stay open."""

@@ -48,7 +48,7 @@ from tests.publishing.team_workspaces import (
     subscribe,
     vector_of,
 )
-from tests.support import Builder, asked, called, said
+from tests.support import Builder, asked, called, kill_engine, said
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -139,6 +139,34 @@ def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
     assert not is_pull_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = true\n")
     assert not is_pull_due(reader.workspace)
+
+
+def test_a_running_engine_finds_what_was_published_without_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    uri = str(tmp_path / "share")
+    ours = make_team_workspace(tmp_path / "ours")
+    publish(ours, uri)
+    reader = make_team_workspace(tmp_path / "reader", subjects=0)
+    subscribe(reader, uri, "refresh_minutes = 0.005\n")
+    pull(reader)
+    try:
+        with open_workspace(reader.root) as library:
+            assert library.search("plan", mode="lexical", wait=20).hits
+            assert not library.search("harbour", mode="lexical", wait=5).hits
+            ours.subject("notes/note1.md", "# Note 1\n\nThe plan leads to the harbour.\n")
+            publish(ours, uri)
+            end = time.monotonic() + 60
+            while not (found := library.search("harbour", mode="lexical", wait=5).hits):
+                assert time.monotonic() < end, "the engine has not fetched the new version"
+                time.sleep(0.1)
+        assert [hit.ref.partition(":")[0] for hit in found] == ["notes/note1"]
+        status = describe_subscription(reader.workspace)
+        assert status is not None
+        assert (status.version, status.problem) == (2, None)
+    finally:
+        kill_engine(reader)
 
 
 def test_vectors_are_fetched_when_the_setting_allows_more_megabytes(tmp_path: Path) -> None:
