@@ -50,58 +50,50 @@ def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
         os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
         author, member = base / "author", base / "member"
         scale.write_subjects(author, passages // scale.SECTIONS)
-        result = _report(proxy, "publish", lambda: _publish(author))
+        what = "publish, with a table of vectors"
+        result = _report(proxy, what, lambda: _publish(author))
         count = result.entries.passages
         print(f"  {count:,} passages in {len(result.entries.texts):,} subjects")
-        _report(proxy, "publish the table of vectors, too", lambda: _publish(author, table=True))
-        index, found = _measure_remote_vectors(proxy, member)
-        _measure_update(proxy, author, member, index)
-        _measure_mirrored_vectors(proxy, member, index, found)
+        workspace = _subscribe(member, mirror_megabytes=0)
+        proxy.delay = LINK_SECONDS
+        _report(proxy, "fetch without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
+        _report(proxy, "look for a version, 20 ms", lambda: pull_subscribed_library(workspace))
+        _measure_queries(proxy, "by URI, 20 ms", _open_table(workspace))
+        _measure_update(proxy, author, workspace)
+        _measure_queries(proxy, "by URI, after it", _open_table(workspace))
         proxy.delay = 0.0
-        _report(proxy, "publish again, nothing changed", lambda: _publish(author, table=True))
-        index.close()
+        _report(proxy, "publish again, nothing changed", lambda: _publish(author))
+        proxy.delay = LINK_SECONDS
+        _measure_indexes(proxy, member)
         proxy.close()
     yield from ()
 
 
-def _measure_remote_vectors(
-    proxy: Proxy, member: Path
-) -> tuple[WorkspaceIndexWriter, list[set[int]]]:
-    """Subscribe without mirroring the vectors, and query them by URI; gives the index and what was found."""
-    workspace = _subscribe(member, mirror_megabytes=0)
-    proxy.delay = LINK_SECONDS
-    _report(proxy, "fetch without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
-    _report(proxy, "look for a new version, 20 ms", lambda: pull_subscribed_library(workspace))
-    index = WorkspaceIndexWriter(workspace, Settings(model="off"))
-    _report(proxy, "keyword index of the member", index.refresh_index)
-    remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
-    return index, _measure_queries(proxy, "by URI, 20 ms", remote)
-
-
-def _measure_update(proxy: Proxy, author: Path, member: Path, index: WorkspaceIndexWriter) -> None:
-    """Change 1,000 passages, publish them, and fetch them without and with vectors."""
+def _measure_update(proxy: Proxy, author: Path, workspace: Workspace) -> None:
+    """Change 1,000 passages, publish them, and fetch them without vectors."""
     proxy.delay = 0.0
     own = _change_subjects(author)
     before = proxy.received
-    update = _report(proxy, "publish 1,000 changed passages", lambda: _publish(author, table=True))
+    update = _report(proxy, "publish 1,000 changed passages", lambda: _publish(author))
     _report_update("sent, parts alone", update.sent_bytes, own)
     _report_update("sent, with the table", proxy.received - before, own)
-    workspace = _subscribe(member, mirror_megabytes=0)
     proxy.delay, before = LINK_SECONDS, proxy.sent
     _report(proxy, "fetch them without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
     _report_update("fetched, vectors remote", proxy.sent - before, own)
-    _report(proxy, "keyword index of the update", index.refresh_index)
-    _measure_queries(proxy, "by URI, after the update", _open_remote(index))
 
 
-def _measure_mirrored_vectors(
-    proxy: Proxy, member: Path, index: WorkspaceIndexWriter, remote: list[set[int]]
-) -> None:
-    """Mirror the vectors, too; compare queries of a local table with queries by URI."""
+def _measure_indexes(proxy: Proxy, member: Path) -> None:
+    """Index what was fetched, mirror the vectors, too, and compare what both tables find."""
+    workspace = _subscribe(member, mirror_megabytes=0)
+    index = WorkspaceIndexWriter(workspace, Settings(model="off"))
+    _report(proxy, "keyword index of the member", index.refresh_index)
+    remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
+    found = _measure_queries(proxy, "by URI, by chunk", remote)
     workspace = _subscribe(member, mirror_megabytes=100_000)
     _report(proxy, "fetch all vectors, 20 ms", lambda: pull_subscribed_library(workspace))
     store = _report(proxy, "vectors of the member, no model runs", lambda: _embed(index))
-    _report_recall(store, remote, _measure_queries(proxy, "local table", store))
+    _report_recall(store, found, _measure_queries(proxy, "local table", store))
+    index.close()
 
 
 def _subscribe(member: Path, *, mirror_megabytes: int) -> Workspace:
@@ -135,7 +127,7 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
     return result
 
 
-def _publish(root: Path, *, table: bool = False) -> LibraryPublishResult:
+def _publish(root: Path) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
     embedder = TextEmbedder(workspace, MODEL, print)
@@ -152,7 +144,7 @@ def _publish(root: Path, *, table: bool = False) -> LibraryPublishResult:
     print(f"  of the next time, {time.perf_counter() - began:.0f} s make up vectors", flush=True)
     try:
         store = LibraryStore(URI)
-        return LibraryPublisher(workspace, store, entries, embedder, has_table=table).publish()
+        return LibraryPublisher(workspace, store, entries, embedder, has_table=True).publish()
     finally:
         embedder.close()
 
@@ -200,6 +192,17 @@ def _change_subjects(root: Path) -> int:
         own += len(text.encode())
         path.write_text(text)
     return own
+
+
+def _open_table(workspace: Workspace) -> VectorStore:
+    """Open the published table by its URI, in the version of the mirror."""
+    mirror = get_subscribed_mirror(workspace)
+    assert mirror is not None
+    table = find_published_table(mirror)
+    assert table is not None
+    store = VectorStore(table.place, table.model, table.dimension)
+    store.open_version(table.version)
+    return store
 
 
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
