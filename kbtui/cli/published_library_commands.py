@@ -215,6 +215,10 @@ def _format_dry_run(result: LibraryPublishResult) -> str:
     for id_, reasons in result.entries.withheld.items():
         reason = sanitize_to_one_line("; ".join(reasons))
         lines.append(f"{id_}: results of calls would be left out: {reason}\n")
+    for id_, counts in result.entries.quoted.items():
+        for reason, count in counts.items():
+            quoted = format_counted_noun(count, "quoted line")
+            lines.append(f"{id_}: {quoted} would be left out: {sanitize_to_one_line(reason)}\n")
     return "".join(lines)
 
 
@@ -259,6 +263,7 @@ def _make_publish_json(
         "unmatched": result.entries.unmatched,
         "refusal": removal,
         "withheld": result.entries.withheld,
+        "quoted": result.entries.quoted,
         "hidden": result.entries.hidden,
         "vectors": result.vectors,
         "computed_vectors": result.computed,

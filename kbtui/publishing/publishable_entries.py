@@ -45,7 +45,7 @@ from kbtui.publishing.library_parts import (
 from kbtui.secret_detection import find_secrets, mask_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
     from kbtui.index.entries_and_chunks import Chunk
@@ -84,6 +84,8 @@ class PublishableEntries:
     left_out: list[UnpublishedEntry] = field(default_factory=list)
     masked: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, list[str]] = field(default_factory=dict)
+    quoted: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Conversation id -> reason -> number of lines that quote a subject that is not published."""
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
@@ -146,7 +148,8 @@ def collect_publishable_entries(
                 found.hidden += 1
             else:
                 _add_subject(found, subject)
-    given = _UnpublishedTextFinder(workspace, knowledge, {topic.id for topic in found.topics})
+    topics = {topic.id for topic in found.topics}
+    given = _UnpublishedTextFinder(workspace, knowledge, topics, found.texts)
     for info in _select_conversations(workspace, publish, found):
         _add_conversation(found, info, settings, given)
     return found
@@ -155,8 +158,17 @@ def collect_publishable_entries(
 class _UnpublishedTextFinder:
     """Finds the results of tool calls that contain the text of a subject that must not be published."""
 
-    def __init__(self, workspace: Workspace, knowledge: KnowledgeBase, topics: set[str]) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        knowledge: KnowledgeBase,
+        topics: set[str],
+        published: Mapping[EntryKey, PublishedEntryText],
+    ) -> None:
+        """Prepare to look into conversations. `topics` and `published` are the published topics and entries."""
         self._knowledge, self._topics = knowledge, topics
+        self._published = {key: text for key, text in published.items() if key[0] == "subject"}
+        self._unpublished_lines: dict[str, str] | None = None
         directories = list_project_directories(workspace)
         self._targets = CitationTargetLookup(knowledge, {}, make_subject_id, directories)
 
@@ -186,6 +198,36 @@ class _UnpublishedTextFinder:
             return f"{ref} is disabled"
         return None if topic in self._topics else f"{ref} is not published"
 
+    def _list_unpublished_lines(self) -> dict[str, str]:
+        """Return line -> reference, for the lines that only subjects which must not be published have."""
+        if self._unpublished_lines is None:
+            lines = {
+                line: ref
+                for ref, text in self._unpublished_texts.items()
+                for line in map(_strip_quotation_marks, text.splitlines())
+                if len(line) >= MIN_RECOGNIZED_TEXT
+            }
+            for published in self._published.values() if lines else ():
+                for line in published.data.decode().splitlines():
+                    lines.pop(_strip_quotation_marks(line), None)
+            self._unpublished_lines = lines
+        return self._unpublished_lines
+
+    def mask_unpublished_lines(self, text: str) -> tuple[str, list[str]]:
+        """Replace the lines that quote a subject that must not be published; return the text and the reasons."""
+        quoted = self._list_unpublished_lines()
+        lines: list[str] = []
+        reasons: list[str] = []
+        for line in text.split("\n") if quoted else ():
+            ref = quoted.get(_strip_quotation_marks(line))
+            if ref is None or (reason := self._explain_absence(ref)) is None:
+                lines.append(line)
+                continue
+            reasons.append(reason)
+            if not lines or lines[-1] != _format_left_out(reason):
+                lines.append(_format_left_out(reason))
+        return ("\n".join(lines), reasons) if reasons else (text, reasons)
+
     def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
         """Return the reasons why texts of events must be left out, by the position of the event (turn, event)."""
         places = {
@@ -211,8 +253,20 @@ class _UnpublishedTextFinder:
         return found
 
 
-def _leave_out_text(event: ConversationEvent, reason: str) -> ConversationEvent:
-    text = f"[left out: {reason}]"
+_QUOTATION_MARKS = " \t>-*+#|`\"'\u201c\u201d"
+
+
+def _strip_quotation_marks(line: str) -> str:
+    """Return a line without what surrounds it in a quotation, a list, a table or code."""
+    return line.strip(_QUOTATION_MARKS)
+
+
+def _format_left_out(reason: str) -> str:
+    return f"[left out: {reason}]"
+
+
+def _replace_text(event: ConversationEvent, text: str) -> ConversationEvent:
+    """Return the event with another text, and without the values that could contain the old one."""
     return replace(
         event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
     )
@@ -310,7 +364,14 @@ def _add_conversation(
     withheld = given.find_unpublished_texts(original)
     for (turn_at, at), reason in withheld.items():
         events = masked.turns[turn_at].events
-        events[at] = _leave_out_text(events[at], reason)
+        events[at] = _replace_text(events[at], _format_left_out(reason))
+    quoted: list[str] = []
+    for turn in masked.turns:
+        for at, event in enumerate(turn.events):
+            text, reasons = given.mask_unpublished_lines(event.text)
+            if reasons:
+                turn.events[at] = _replace_text(event, text)
+                quoted += reasons
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:
         detail = f"it is larger than {MAX_FILE_BYTES:,} bytes"
@@ -328,6 +389,8 @@ def _add_conversation(
         found.masked[info.id] = counts.total()
     if withheld:
         found.withheld[info.id] = list(dict.fromkeys(withheld.values()))
+    if quoted:
+        found.quoted[info.id] = dict(Counter(quoted))
     entry = CatalogEntry(
         info.id,
         "conversation",

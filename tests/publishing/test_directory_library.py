@@ -610,7 +610,22 @@ def test_published_conversations_do_not_have_the_text_of_unpublished_subjects(
         )
     ]  # fmt: skip
     own = called("d", "learn", "The plan of service 0.", topic="notes", subjects=["note0"])
-    ours.conversation(1, [[asked("Tell me."), *calls, *own, said("Done.")]], title="Told")
+    # Messages quote lines of a disabled subject, and results have a part of it; a line that is published stays.
+    line = "The words of notes/off are for a few people only."
+    ours.subject(
+        "notes/off.md", f"{texts['notes/off']}\nThe plan of service 0, as everybody may know it.\n"
+    )
+    ours.subject(
+        "notes/note0.md",
+        "The plan of service 0.\n\nThe plan of service 0, as everybody may know it.\n",
+    )
+    quoting = said(
+        f"It says:\n\n> {line}\n> {line}\n\n* The plan of service 0, as everybody may know it."
+    )
+    part = called("e", "shell", f"$ grep words x\n3:\n{line}\nend", command="grep words x")
+    ours.conversation(
+        1, [[asked(f"Is this right?\n{line}"), *calls, *own, *part, quoting]], title="Told"
+    )
     (ours.root / ".jp/kb-library.toml").write_text(
         '[publish]\nconversations = ["*"]\ntopics = ["notes", "closed"]\n'
     )
@@ -618,13 +633,18 @@ def test_published_conversations_do_not_have_the_text_of_unpublished_subjects(
     assert len(result.new) == 2
     published = read_all_texts(uri)
     assert b"for a few people only" not in published
-    assert published.count(b"[left out: ") == 12
-    assert published.count(b"[left out: notes/off is disabled]") == 3
+    assert published.count(b"[left out: ") == 15
+    assert published.count(b"[left out: notes/off is disabled]") == 6
     assert b"The plan of service 0." in published
+    assert b"Is this right?" in published
+    assert b"It says:" in published
+    assert b"* The plan of service 0, as everybody may know it." in published
     assert not any("few people" in text for text in result.entries.embedded.values())
     command = ["-w", str(ours.root), "publish", str(uri), "--no-vectors", "--dry-run"]
     assert main(command) == 0
-    assert "results of calls would be left out: notes/off is disabled" in capfd.readouterr().out
+    listed = capfd.readouterr().out
+    assert "results of calls would be left out: notes/off is disabled" in listed
+    assert "6 quoted lines would be left out: notes/off is disabled" in listed
 
 
 def test_a_destination_that_is_not_what_it_seems_is_refused(
