@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbtui.refs import make_conversation_ref, make_subject_ref
 
@@ -121,6 +121,8 @@ def hash_embedded_text(text: str) -> bytes:
     return sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
+Row = TypeVar("Row", bound="tuple[Any, ...]")
+
 SCORE_TOLERANCE = 5e-6
 """The largest relative difference between scores that count as equal. Rounding causes such differences."""
 
@@ -169,11 +171,14 @@ def sort_ranked_chunks(
     return ordered[:start]
 
 
-def drop_chunks_tied_with_last(ordered: list[RankedChunk]) -> list[RankedChunk]:
-    """Return sorted chunks without the last one and all others that have the same score as the last one."""
+def drop_rows_tied_with_last(ordered: list[Row]) -> list[Row]:
+    """Return sorted rows without the last one and all others that have the same score as the last one.
+
+    A row is a tuple whose second value is its score.
+    """
     end = len(ordered) - 1
-    while end > 0 and ordered[end - 1].score - ordered[end].score <= SCORE_TOLERANCE * abs(
-        ordered[end].score
+    while end > 0 and ordered[end - 1][1] - ordered[end][1] <= SCORE_TOLERANCE * abs(
+        ordered[end][1]
     ):
         end -= 1
     return ordered[: max(0, end)]

@@ -91,19 +91,22 @@ def find_windows_around(place: int) -> WindowsAroundPassage:
     return WindowsAroundPassage(place - position, place - position + step, share)
 
 
-def score_text_around(place: int, scores: Mapping[int, float]) -> float:
-    """Return the score of the text around the passage at `place`; `scores` maps window ids to scores.
+def score_texts_around(places: Iterable[int], scores: Mapping[int, float]) -> list[float]:
+    """Return the score of the text around the passage at each place; `scores` maps window ids to scores.
 
     At the edge of a window, a part of the adjacent window's score counts, if that score is higher.
     The result is never less than the score of the passage's own window, so that an entry with a
     single passage has no disadvantage.
     """
-    # A search calls this for hundreds of passages, so it makes no `WindowsAroundPassage`.
-    position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
-    step, share = _STEPS_AND_SHARES[position]
-    own = scores.get(place - position, 0.0)
-    adjacent = scores.get(place - position + step, 0.0)
-    return own + share * (adjacent - own) if adjacent > own else own
+    # A search scores hundreds of passages, so this makes no `WindowsAroundPassage`.
+    found = []
+    for place in places:
+        position = (place & _MAX_ORDINAL) % WINDOW_CHUNKS
+        step, share = _STEPS_AND_SHARES[position]
+        own = scores.get(place - position, 0.0)
+        adjacent = scores.get(place - position + step, 0.0)
+        found.append(own + share * (adjacent - own) if adjacent > own else own)
+    return found
 
 
 def find_changed_windows(

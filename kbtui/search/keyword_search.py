@@ -17,7 +17,7 @@ from kbtui.index.entries_and_chunks import (
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
-    drop_chunks_tied_with_last,
+    drop_rows_tied_with_last,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -34,7 +34,7 @@ from kbtui.index.passage_windows import (
     find_windows_around,
     get_entry_number_of_place,
     get_place_limits,
-    score_text_around,
+    score_texts_around,
 )
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.query_word_analysis import (
@@ -302,6 +302,8 @@ MAX_SCORED_PASSAGES = 100
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
+_ChunkRow = tuple[int, float, int, int]
+"""The values of a `RankedChunk`. A search makes hundreds of rows, and a `RankedChunk` takes six times as long."""
 TermScores = tuple[QueryTerm, dict[int, float]]
 """A term, and the score that the term adds to each matching chunk or window, by number."""
 
@@ -602,34 +604,37 @@ class _KeywordIndexQuery:
         all_found = len(found) < limit
         cut = whole_ties and not all_found
         if not self.ranks_by_score:
-            return sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut), all_found
+            ranked = map(RankedChunk._make, found)
+            return sort_ranked_chunks(ranked, tolerance=self.tolerance, cut=cut), all_found
         if all_found and wanted is self._wanted and not without:
-            self.chunks_with_words = frozenset(row.number for row in found)
-        found = drop_chunks_tied_with_last(found) if cut else found
+            self.chunks_with_words = frozenset([row[0] for row in found])
+        found = drop_rows_tied_with_last(found) if cut else found
         best = self.windows.rank_windows(without)
         members, more_places = self._search_chunks_of_windows(best.first, wanted)
         places |= more_places
-        held = {row.number for row in found}
-        found += [row for row in members if row.number not in held]
-        found = self._add_scores(found, self.windows.score_passages(found, places, best))
-        more = self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
-        return self._add_scores(found, more) if more else found, all_found
-
-    def _add_scores(self, rows: list[RankedChunk], more: Mapping[int, float]) -> list[RankedChunk]:
-        """Add `more`, which maps chunk numbers to scores, to the scores of the rows; return the rows in their new order."""
-        return sort_ranked_chunks(
-            [
-                RankedChunk(row[0], row[1] + more[row[0]], row[2], row[3])
-                if row[0] in more
-                else row
-                for row in rows
-            ],
-            tolerance=self.tolerance,
-        )
+        held = {row[0] for row in found}
+        found += [row for row in members if row[0] not in held]
+        around = self.windows.score_passages([places[row[0]] for row in found], best)
+        rows = [
+            RankedChunk(number, score + more, owner, tie)
+            for (number, score, owner, tie), more in zip(found, around, strict=True)
+        ]
+        rows = sort_ranked_chunks(rows, tolerance=self.tolerance)
+        if of_pairs := self._score_word_pairs([row.number for row in rows[:MAX_PAIRED_CHUNKS]]):
+            rows = sort_ranked_chunks(
+                [
+                    RankedChunk(row[0], row[1] + of_pairs[row[0]], row[2], row[3])
+                    if row[0] in of_pairs
+                    else row
+                    for row in rows
+                ],
+                tolerance=self.tolerance,
+            )
+        return rows, all_found
 
     def _search_chunks(
         self, query: Any, limit: int, **order: str
-    ) -> tuple[list[RankedChunk], dict[int, int]]:
+    ) -> tuple[list[_ChunkRow], dict[int, int]]:
         """Return the best chunks that match a query, and a mapping from their numbers to their places."""
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
@@ -639,12 +644,11 @@ class _KeywordIndexQuery:
         owners = [place and get_entry_number_of_place(place) for place in places]
         rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
         # The watermark, a document that is not a chunk, has no number.
-        found = [RankedChunk._make(row) for row in rows if row[0] is not None]
-        return found, dict(zip(numbers, places, strict=True))
+        return [row for row in rows if row[0] is not None], dict(zip(numbers, places, strict=True))
 
     def _search_chunks_of_windows(
         self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
-    ) -> tuple[list[RankedChunk], dict[int, int]]:
+    ) -> tuple[list[_ChunkRow], dict[int, int]]:
         """Return the chunks in `windows` that match the filters, scored by their own texts, and their places."""
         if not windows:
             return [], {}
@@ -774,31 +778,27 @@ class WindowQuery:
         wanted = [(Occur.Should, part.query) for part in self.parts]
         if any(occur != Occur.MustNot for occur, _ in limits):
             wanted = [(Occur.Must, Query.boolean_query(wanted))]
-        rows = self._search_windows(Query.boolean_query([*wanted, *limits]), MAX_FETCHED_WINDOWS)
+        query = Query.boolean_query([*wanted, *limits])
+        rows = [*_find_scores_by_number(self.searcher, query, "id", MAX_FETCHED_WINDOWS).items()]
         is_complete = len(rows) < MAX_FETCHED_WINDOWS
         if not is_complete:
-            rows = drop_chunks_tied_with_last(rows)
-        first = (
-            drop_chunks_tied_with_last(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
-        )
-        scores = {row.number: row.score for row in rows}
-        return RankedWindows(scores, [row.number for row in first], is_complete)
+            rows = drop_rows_tied_with_last(rows)
+        first = drop_rows_tied_with_last(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
+        return RankedWindows(dict(rows), [window for window, _ in first], is_complete)
 
-    def score_passages(
-        self, rows: Sequence[RankedChunk], places: Mapping[int, int], best: RankedWindows
-    ) -> dict[int, float]:
-        """Return the scores of the texts around the chunks in `rows`, by chunk number.
+    def score_passages(self, places: Sequence[int], best: RankedWindows) -> list[float]:
+        """Return the score of the text around the passage at each place.
 
-        The windows of the first `MAX_SCORED_PASSAGES` rows are scored even if they are not among
-        the best. All other windows count as 0.
+        The windows of the first `MAX_SCORED_PASSAGES` passages are scored even if they are not
+        among the best. All other windows count as 0.
         """
         scores = best.scores
         if not best.is_complete:
-            first = [find_windows_around(places[row.number]) for row in rows[:MAX_SCORED_PASSAGES]]
+            first = [find_windows_around(place) for place in places[:MAX_SCORED_PASSAGES]]
             # If the passage's own window is one of the best, an adjacent window outside the best scores lower.
             low = {id_ for one in first if one.own not in scores for id_ in one[:2]}
             scores = scores | self._score_windows(low - scores.keys())
-        return {row.number: score_text_around(places[row.number], scores) for row in rows}
+        return score_texts_around(places, scores)
 
     def _score_windows(self, windows: Collection[int]) -> dict[int, float]:
         """Return the scores of windows, by window id; windows that do not match are left out."""
@@ -806,15 +806,7 @@ class WindowQuery:
         for part in self.parts:
             # Nest the queries: with one flat query, tantivy would score many more windows.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, part.query)])
-        return {row.number: row.score for row in self._search_windows(query, len(windows))}
-
-    def _search_windows(self, query: Any, limit: int) -> list[RankedChunk]:
-        hits = self.searcher.search(query, limit=max(1, limit), count=False).hits
-        ids = self.searcher.fast_field_values("id", [address for _, address in hits])
-        return [
-            RankedChunk._make((number, score, None, number))
-            for number, (score, _) in zip(ids, hits, strict=True)
-        ]
+        return _find_scores_by_number(self.searcher, query, "id", len(windows))
 
     def score_terms(self, windows: Collection[int]) -> list[TermScores]:
         """Return the score that each term of the query adds to each of these windows."""
@@ -847,7 +839,7 @@ def _score_each_term(
 
 
 def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
-    """Return the scores of the best `count` documents, by the documents' values of `field`."""
+    """Return the scores of the best `count` documents, best first, by the documents' values of `field`."""
     hits = searcher.search(query, limit=max(1, count), count=False).hits
     numbers = searcher.fast_field_values(field, [address for _, address in hits]) if hits else ()
     return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}

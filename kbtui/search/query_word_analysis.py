@@ -307,7 +307,8 @@ class QueryMatchFinder:
         self._literal = _compile_any_word_pattern(literal, flags=re.IGNORECASE)
         # This pattern finds `subject` in `readSubject`.
         self._humps = {part.capitalize() for part in parts if len(part) > 2}
-        self._hump_pattern = _compile_any_word_pattern(self._humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
+        # The word comes before the lookbehind: `re` finds a literal beginning of a pattern quickly.
+        self._hump_pattern = _compile_any_word_pattern(self._humps, "{0}(?<=[a-z0-9]{0})(?![a-z])")
         self._language = language
 
     def find_matches(self, text: str) -> list[CharacterSpan]:
@@ -329,16 +330,17 @@ class QueryMatchFinder:
 
 
 def _compile_any_word_pattern(
-    words: Iterable[str], around: str = "{}", flags: int = 0
+    words: Iterable[str], around: str = "{0}", flags: int = 0
 ) -> re.Pattern[str] | None:
     """Return a pattern that matches any of the words, longer ones first; None if there are no words.
 
-    `around` is a regular expression in which `{}` stands for the words.
+    `around` is a regular expression in which `{0}` stands for a word.
     """
     longest_first = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not longest_first:
         return None
-    return re.compile(around.replace("{}", "|".join(map(re.escape, longest_first))), flags)
+    patterns = [around.replace("{0}", re.escape(word)) for word in longest_first]
+    return re.compile("|".join(patterns), flags)
 
 
 def merge_overlapping_spans(spans: list[CharacterSpan]) -> list[CharacterSpan]:

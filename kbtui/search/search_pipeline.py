@@ -651,6 +651,9 @@ class SearchLegScoreFusion:
 
     def fuse_leg_scores(self) -> dict[int, float]:
         """Return the fused score of each ranked chunk, by chunk number."""
+        if len(self.ranks) == 1:
+            (ranks,) = self.ranks.values()
+            return {number: round(1.0 / rank, SCORE_DIGITS) for number, rank in ranks.items()}
         return {
             number: round(
                 sum(self.score_chunk_in_leg(name, number) for name in self.ranks), SCORE_DIGITS

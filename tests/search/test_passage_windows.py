@@ -14,7 +14,7 @@ from kbtui.index.passage_windows import (
     find_windows_around,
     make_chunk_place,
     make_entry_place,
-    score_text_around,
+    score_texts_around,
 )
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -76,8 +76,9 @@ def test_the_adjacent_window_is_the_nearer_one_and_of_the_same_entry(
     assert abs(own - other) == 1
     assert 0 <= around.share < 0.5
     place = make_chunk_place(first, ordinal)
-    assert score_text_around(place, {around.own: 2.0, around.adjacent: 1.0}) == 2.0
-    assert 2.0 <= score_text_around(place, {around.own: 2.0, around.adjacent: 4.0}) < 3.0
+    assert score_texts_around([place], {around.own: 2.0, around.adjacent: 1.0}) == [2.0]
+    (score,) = score_texts_around([place], {around.own: 2.0, around.adjacent: 4.0})
+    assert 2.0 <= score < 3.0
 
 
 IDS = st.lists(st.text("abc", min_size=1, max_size=2), max_size=30)
