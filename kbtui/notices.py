@@ -69,7 +69,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "query_cut": "the query was cut at {characters} characters",
     "query_mistake": "{detail}",
     "search_not_logged": "the search is not logged: {detail}",
-    "unknown_filter": "unknown filter {word}:; did you mean {suggestion}:?",
+    "unknown_filter": "there is no filter {word}:; did you mean {suggestion}:?",
     "workspace_left_out": "{workspace} was not searched: {detail}",
     "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine is updating it",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
@@ -125,6 +125,7 @@ class NoticeValues(TypedDict, total=False):
     filters: list[str]
     inputs: list[Literal["search", "library", "entries"]]
     suggestion: str
+    nearest: str
     done: int
     total: int
     characters: int
@@ -191,7 +192,9 @@ def format_notice(notice: Notice) -> str:
         case "filter_of_other_input":
             values = {**values, "inputs": " and the ".join(values["inputs"])}
         case "unknown_filter" if not values["suggestion"]:
-            return f"{values['word']}: is not a filter; it was searched for as a word"
+            nearest = values.get("nearest")
+            near = f"; the nearest is {nearest}:" if nearest else ""
+            return f"there is no filter {values['word']}:{near}. It is searched for as a word."
         case "near_spellings":
             return _format_near_spellings(values)
         case "filters_leave_nothing":

@@ -137,7 +137,9 @@ def parse_query(
         # A filter key without a value is a word in a search; other inputs ignore it.
         if filter_input == "search" or not (part.endswith(":") and part[:-1].lower() in known):
             words.append(part)
-        if not typing and (notice := _make_filter_like_word_notice(part, known)):
+        notice = _make_filter_like_word_notice(part, known)
+        # A key is complete as soon as a value follows, even if the user is still typing the value.
+        if notice and not (typing and notice.code == "filter_without_value"):
             almost_filters.append(FilterLikeWord(start, end, notice))
     return ParsedQuery(
         text,
@@ -163,7 +165,11 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
         if match[1] not in known and not match[2].isdigit():
-            return Notice("unknown_filter", {"word": match[1], "suggestion": ""})
+            alike = [key for key in known if key[0] == match[1][0]]
+            nearest = "".join(get_close_matches(match[1], alike, n=1, cutoff=0.6))
+            return Notice(
+                "unknown_filter", {"word": match[1], "suggestion": "", "nearest": nearest}
+            )
     return None
 
 

@@ -61,7 +61,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("fold", "h,left", "fold", "Fold the topic, folder or conversation, or go to the parent.", action="fold_row_or_select_parent"),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic, folder or conversation.", action="toggle_selected_fold", palette=False),
         define_command("filter", "f", "filter", f"Filter by words in the title or slug, or by {format_filter_keys('library')}.", 7, action="show_filter_input"),
-        define_command("sort", "m", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
+        define_command("sort", "m", "sort", "Sort the conversations by activity, created, updated, title or turns (asks which).", 6, action="ask_for_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
     *add_scope_to_commands(
@@ -112,7 +112,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 11, needs="visit", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
         define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 8, needs="turns", about="item", action="show_outline"),
-        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
+        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn, line or hit by its number, or to any reference.", about="item", action="ask_where_to_go"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history.", action="history(1)"),

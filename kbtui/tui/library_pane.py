@@ -224,6 +224,16 @@ WORKTREE_WIDTH = 12
 """The maximum width in cells of a worktree's name in a row."""
 
 
+SORT_ORDERS = {
+    "activity": ("a", "latest event first"),
+    "created": ("c", "newest first"),
+    "updated": ("u", "latest change of a file first"),
+    "title": ("n", "name, A to Z"),
+    "turns": ("t", "most turns first"),
+}
+"""Sort order of conversations -> its key in the dialog, and what comes first."""
+
+
 @dataclass
 class LibraryPaneChoices:
     """The user's choices in the pane: unfolded rows, hidden subjects, filter and sort order."""
@@ -710,13 +720,22 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._look_up_filter_again()
         return self.state.hidden
 
-    def action_switch_sort_order(self) -> None:
-        from kbtui.conversations.models import TIME_SORTS
+    def action_ask_for_sort_order(self) -> None:
+        """Ask in which order to show the conversations."""
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
-        # Titles are sorted ascending, times and numbers of turns descending.
-        sorts = (*TIME_SORTS, "title", "turns")
-        self.state.sort = sorts[(sorts.index(self.state.sort) + 1) % len(sorts)]
-        self.update_library_rows()
+        def sort_conversations(sort: str | None) -> None:
+            if sort is not None:
+                self.state.sort = sort
+                self.update_library_rows()
+
+        options = [
+            DialogOption(key, sort, f"{what}{' · now' if sort == self.state.sort else ''}", sort)
+            for sort, (key, what) in SORT_ORDERS.items()
+        ]
+        self.app.push_screen(
+            OptionsDialog("Sort the conversations by", options), sort_conversations
+        )
 
     def action_show_filter_input(self) -> None:
         self.filter.show_input()

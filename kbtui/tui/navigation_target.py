@@ -33,13 +33,16 @@ class ReadingPosition(NamedTuple):
 
     `key` and `block` are the key and the index of a block. `line` is the index of a line in this
     block. `letters` is the number of letters and digits before this line in the block, which a
-    resize does not change.
+    resize does not change. `top` is the position of the first visible line, and `folds` are the folds that
+    the user has opened or closed, if they are known.
     """
 
     key: str
     block: int
     line: int
     letters: int
+    top: ReadingPosition | None = None
+    folds: frozenset[str] = frozenset()
 
 
 class NavigationTarget(NamedTuple):

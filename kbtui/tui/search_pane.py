@@ -30,6 +30,7 @@ from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     add_style_role,
+    capitalize_first_word_unless_name,
     measure_cell_width,
     slice_spans,
     truncate_spans,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
+    from kbtui.notices import Notice
     from kbtui.search.search_request_and_answer import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.userdata.user_data_store import SavedSearch, UserData
@@ -69,6 +71,11 @@ MODES: dict[Mode, str] = {
 
 MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
 """The codes of the notices about how well the hits match the query, which are shown above the hits."""
+FILTER_NOTICES = ("unknown_filter", "filter_of_other_input", "filter_without_value")
+"""The codes of the notices about words that look like filters.
+
+They are shown above the hits while the user types, before there is an answer.
+"""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
@@ -78,8 +85,10 @@ class SearchInput(CompletingInput):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_results")]
 
-    recalled = ""
-    """The earlier query that the user recalled last, or "" if there is none."""
+    recalled: str | None = None
+    """The query of the history that the user has recalled; None after an edit or a move in the results."""
+    moved_with: str | None = None
+    """The query with which the user has last selected another hit; None if the user has not."""
 
     def __init__(self) -> None:
         self.errors = QueryErrorHighlighter()
@@ -89,20 +98,30 @@ class SearchInput(CompletingInput):
 
     def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
-        self.recalled = text
-        self.value = text
+        self.recalled = self.value = text
+        self.action_end()
+
+    def show_typed_query(self, text: str) -> None:
+        """Put back what the user had typed before the first earlier query was recalled."""
+        self.recalled, self.value = None, text
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
         """Select another hit in the list; `move` is a direction such as "up" or "down".
 
-        If the first hit is selected and the user has not edited the query, "up" recalls an earlier
-        query.
+        Like in a shell, "up" recalls an earlier query, unless a hit other than the first was selected
+        for this query. Then "up" and "down" walk through the history, until the user edits the query or
+        selects another hit.
         """
         results = self.screen.query_one("#results", SearchResultsPane).list
-        if move == "up" and self.value == self.recalled and results.is_at_list_start:
-            await self.screen.run_action("recall_earlier_query")
-            return
+        is_in_history = self.recalled is not None and self.value == self.recalled
+        is_in_list = self.moved_with == self.value and not results.is_at_list_start
+        if is_in_history or not is_in_list:
+            step = {"up": 1, "down": -1}.get(move, 0)
+            if step > 0 or (step and is_in_history):
+                await self.screen.run_action(f"walk_query_history({step})")
+                return
+        self.recalled, self.moved_with = None, self.value
         getattr(results, f"action_{move}")(*pages)
 
 
@@ -142,6 +161,16 @@ class SearchBar(Horizontal):
         yield name
 
 
+class HitList(RowList):
+    """The list of hits. Going to its end loads all hits first."""
+
+    class LastHitRequested(Message):
+        """The user wants to go to the last hit."""
+
+    def action_bottom(self) -> None:
+        self.post_message(self.LastHitRequested())
+
+
 class SearchResultsPane(BorderOnlyPane, Vertical):
     """The pane with the hits of the last query."""
 
@@ -171,9 +200,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         super().__init__(id="results", classes="pane")
         self._clock = clock
         self.border_title = "Results"
-        self.list = RowList("results-list")
+        self.list = HitList("results-list")
         self._summary = LeftAndRightTextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
+        self._remarks: list[str] = []
+        self._filter_remarks: list[str] = []
         self.answer: SearchAnswer | None = None
         self._unfolded: set[tuple[str | None, str]] = set()
         """The entries (by project and id) whose hits are all shown.
@@ -197,7 +228,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
         self._summary.set_edge_texts([])
-        self._notice.set_paragraphs([])
+        self._remarks = []
+        self._show_remarks()
 
     def show_suggestions(self, loaded: LoadedSuggestions) -> None:
         """Show earlier searches and other suggestions instead of hits.
@@ -234,11 +266,23 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         empty = self._explain_empty_results(answer)
         if refining and not answer.mistakes:
             empty = [("No keyword hits; searching by meaning …", "dim")]
-        remarks = [format_notice(one) for one in answer.notices if one.code in MATCH_NOTICES]
-        self._notice.set_paragraphs(
-            [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
-        )
+        # Without hits, the list says what is wrong with the query.
+        shown = (*MATCH_NOTICES, "query_mistake") if answer.hits else MATCH_NOTICES
+        self._remarks = [format_notice(one) for one in answer.notices if one.code in shown]
+        self._show_remarks()
         self._show_hits(empty, select=answer.hits[0].chunk_id if select_first else None)
+
+    def show_filter_remarks(self, notices: Sequence[Notice]) -> None:
+        """Show what is wrong with the words of the query that look like filters."""
+        self._filter_remarks = [format_notice(one) for one in notices]
+        self._show_remarks()
+
+    def _show_remarks(self) -> None:
+        """Show the remarks on the query and its answer above the list."""
+        remarks = [*self._filter_remarks, *self._remarks]
+        self._notice.set_paragraphs(
+            [[(capitalize_first_word_unless_name(text), "warning")] for text in remarks]
+        )
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:
@@ -248,15 +292,38 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self._request_more_hits_at_end()
         self._show_hit_position()
 
+    @property
+    def hit_total(self) -> int:
+        """The number of hits that the search would show without a limit, one for each entry."""
+        if self.answer is None:
+            return 0
+        entries = {_identify_entry(hit) for hit in self.answer.hits}
+        return max(len(entries), self.answer.total - len(self.answer.hits) + len(entries))
+
+    def _list_rows_of_hits(self) -> list[ListRow]:
+        """Return the row of the best hit of each entry."""
+        rows = {_identify_entry(row.data): row for row in self.list.rows[::-1] if row.selectable}
+        return [*rows.values()][::-1]
+
+    def select_hit(self, number: int) -> bool:
+        """Select a hit by its number, counted from 1; return whether the list contains it."""
+        rows = [] if self.answer is None or self.has_suggestions else self._list_rows_of_hits()
+        return 1 <= number <= len(rows) and self.list.select_row(rows[number - 1].key)
+
+    def select_last_hit(self) -> int:
+        """Select the last row; return the number of its hit."""
+        RowList.action_bottom(self.list)
+        return len(self._list_rows_of_hits())
+
     def _show_hit_position(self) -> None:
         """Show in the border which hit is selected, such as "hit 30 of 103"."""
         text = ""
         if self.answer and self.answer.hits and not self.has_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
-            entries = [_identify_entry(hit) for hit in self.answer.hits]
-            total = max(len({*entries}), self.answer.total - len(entries) + len({*entries}))
-            text = f"hit {len({*map(_identify_entry, above)}):,} of {total:,}"
-        self.border_subtitle = text
+            text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total:,}"
+            if key := find_key_label_of_command("go", get_configured_keys(self)):
+                text += f" · {key} goes to a hit"
+        self.border_subtitle = make_label_without_markup(text)
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
         """Yield a row for the best hit of each entry. If the entry is unfolded, yield rows for its other hits next."""
@@ -264,7 +331,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         for hit in _group_by_project(answer.hits):
             groups.setdefault(_identify_entry(hit), []).append(hit)
         project = workspace = None
-        for entry, hits in groups.items():
+        digits = len(str(len(groups)))
+        for number, (entry, hits) in enumerate(groups.items(), 1):
             if hits[0].project != project:
                 project, workspace = hits[0].project, hits[0].workspace
                 yield _make_project_row(hits[0])
@@ -272,7 +340,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             is_unfolded = entry in self._unfolded
             more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
             other = hits[0].workspace if hits[0].workspace != workspace else None
-            yield self._make_hit_row(hits[0], refs[0], more, other)
+            row = self._make_hit_row(hits[0], refs[0], more, other)
+            row.left.insert(0, (f"{number:>{digits}} ", "dim"))
+            yield row
             if is_unfolded:
                 for hit, ref in zip(hits[1:], refs[1:], strict=True):
                     yield self._make_further_hit_row(hit, ref)
@@ -312,7 +382,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.answer, self._is_refining = answer, False
         self._unfolded.clear()
         self.border_title = make_label_without_markup(f"Similar to {name}")
-        self._notice.set_paragraphs([])
+        self._remarks, self._filter_remarks = [], []
+        self._show_remarks()
         self._show_hits([("Nothing similar.", "dim")])
         self.list.action_top()
 
@@ -359,7 +430,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
             return left, [("searching by meaning …", "dim")]
-        shown_below = {*MATCH_NOTICES, "query_mistake"}
+        shown_below = {*MATCH_NOTICES, *FILTER_NOTICES, "query_mistake"}
         others = [notice for notice in answer.notices if notice.code not in shown_below]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4
@@ -469,7 +540,11 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
 
     All matches are highlighted, and Markdown marks are removed.
     """
-    text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
+    text = hit.text
+    if hit.role == "tool-call":
+        # Arguments are JSON: its line breaks become spaces, as those of other texts do.
+        text = re.sub(r"\\[nrt]", "  ", text)
+    text, matches = sanitize_text_and_move_ranges(text, sorted(hit.matches))
     text, matches = skip_repeated_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.

@@ -242,15 +242,18 @@ async def test_a_key_changes_what_conversations_are_sorted_by_and_the_heading_sa
             return rows[first:]
 
         for key in ("created", "updated", "title"):
-            await tui.press("m")
+            await tui.press("m", {"title": "n"}.get(key, key[0]))
             await tui.until(lambda key=key: order()[0] == f"CONVERSATIONSby {key}")
         titles = [row.removesuffix(DAY_OF_TALKS) for row in order() if row.endswith(DAY_OF_TALKS)]
         assert titles[1:4] == ["! Broken talk", "First steps", "Retries"]
         await tui.press("m")
+        await tui.until("most turns first")
+        assert "name, A to Z · now" in tui.text
+        await tui.press("t")
         await tui.until(lambda: "First steps3 turns" in order())
         turns = [row for row in order() if row.endswith(("turn", "turns"))]
         assert turns[1:4] == ["Pinned talk1 turn", "By number of turns", "First steps3 turns"]
-        await tui.press("m")
+        await tui.press("m", "a")
         await tui.until(lambda: order()[0] == "CONVERSATIONSby activity")
         assert pane.state.sort == "activity"
 

@@ -132,8 +132,8 @@ async def test_every_sort_order_keeps_subagents_under_their_session(
     async with running(book.root) as tui:
         tui.main.library_pane.state.unfolded.add(ONE)
         tui.main.library_pane.list.focus()
-        for _ in range(5):
-            await tui.press("m")
+        for key in "cunta":
+            await tui.press("m", key)
             keys = list_keys(tui)
             place = keys.index(ONE)
             assert set(keys[place + 1 : place + 3]) == {EXPLORER, PLANNER}

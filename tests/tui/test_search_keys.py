@@ -115,12 +115,67 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.press("up", "up")
         await tui.pilot.pause()
         assert asked(tui) == "second thing"
-        # Once the query is changed, the arrow keys move in its results.
+        # What was typed comes back after the newest search, as in a shell.
         await tui.type("s")
         await tui.press("up")
-        assert asked(tui) == "second things"
+        await tui.until(lambda: asked(tui) == "First  Thing")
+        await tui.press("up", "down")
+        await tui.until(lambda: asked(tui) == "First  Thing")
+        await tui.press("down")
+        await tui.until(lambda: asked(tui) == "second things")
     userdata.query_log.delete_all_logged_searches()
     assert userdata.query_log.list_recent_queries() == []
+
+
+async def test_after_another_hit_was_selected_up_goes_back_in_the_results(book: Builder) -> None:
+    UserData(book.workspace).query_log.log_search("first thing", "hybrid", 1, "dashboard")
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("the")
+        await tui.until_hits()
+        await tui.press("down", "down", "up", "up")
+        assert asked(tui) == "the"
+        await tui.press("up")
+        await tui.until(lambda: asked(tui) == "first thing")
+        await tui.press("down")
+        await tui.until(lambda: asked(tui) == "the")
+
+
+async def test_a_mistyped_filter_is_named_above_the_results_while_it_is_typed(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("the tilte:x")
+        await tui.until("There is no filter tilte:; did you mean title:?")
+        await tui.press("ctrl+u")
+        await tui.type("the tiel:x")
+        await tui.until("There is no filter tiel:; the nearest is title:. It is")
+        await tui.press("ctrl+u")
+        await tui.type("the")
+        await tui.until(lambda: "There is no filter" not in tui.text)
+
+
+async def test_a_number_or_the_end_of_the_list_leads_to_any_hit_of_a_broad_query(
+    book: Builder,
+) -> None:
+    for number in range(45):
+        book.subject(f"project/page-{number:02}.md", f"# Page {number}\n\nlighthouse\n")
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("lighthouse")
+        await tui.until("of 45")
+        await tui.press("escape", "number_sign")
+        await tui.type("30")
+        await tui.press("enter")
+        await tui.until("hit 30 of 45")
+        assert "▎30 ◆ " in tui.text
+        await tui.press("g", "G")
+        await tui.until("hit 45 of 45")
+        await tui.press("number_sign")
+        await tui.type("77")
+        await tui.press("enter")
+        await tui.until("There is no hit 77; this is the last one.")
 
 
 async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_filters(

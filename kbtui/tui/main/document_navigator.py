@@ -165,7 +165,7 @@ class DocumentNavigator:
         if self._is_previewing or current is None:
             return
         if current.shows_same_document(self.shown):
-            mark = self._pane.document_view.viewport.make_reading_position()
+            mark = self._pane.document_view.viewport.make_view_position()
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:

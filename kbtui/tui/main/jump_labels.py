@@ -22,18 +22,23 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document_view import LinePosition
     from kbtui.tui.search_pane import SearchResultsPane
 
-    JumpTarget = tuple[int, int, Callable[[], object]]
+    JumpTarget = tuple[int, int, int, Callable[[], object]]
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class JumpLabel(NamedTuple):
-    """A label: its position on the screen, its letters, and the function to call when they are typed."""
+    """A label: its position on the screen, its letters, and the function to call when they are typed.
+
+    The text between the label and the column `right` moves to the right, so that all of its beginning can
+    be read. If `right` is 0, the label covers the text.
+    """
 
     x: int
     y: int
     label: str
     go: Callable[[], object]
+    right: int = 0
 
 
 def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list[JumpLabel]:
@@ -49,7 +54,7 @@ def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list
     if len(targets) > len(letters):
         letters = [one + other for one in LETTERS for other in LETTERS]
     pairs = zip(targets, letters, strict=False)
-    return [*found, *(JumpLabel(x, y, label, go) for (x, y, go), label in pairs)]
+    return [*found, *(JumpLabel(x, y, label, go, right) for (x, y, right, go), label in pairs)]
 
 
 def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
@@ -64,7 +69,8 @@ def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
                 pane.list.select_row(key)
                 pane.action_open_selected_row()
 
-            yield pane.list.region.x, pane.list.region.y + line, open_row
+            region = pane.list.scrollable_content_region
+            yield pane.list.region.x, pane.list.region.y + line, region.right, open_row
 
 
 def _find_visible_link_targets(
@@ -87,7 +93,8 @@ def _find_visible_link_targets(
                 open_link()
 
         if is_head or any("link" in roles.split() for _, roles in line.spans):
-            yield reader.region.x, reader.region.y + y, go_to_link
+            right = reader.scrollable_content_region.right
+            yield reader.region.x, reader.region.y + y, right, go_to_link
 
 
 class JumpLabelScreen(StyledScreen):
@@ -108,10 +115,14 @@ class JumpLabelScreen(StyledScreen):
     def render_line(self, y: int) -> Strip:
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         style = self.visual_style.rich_style + self.get_role_style("found-here")
-        for x, row, label, _ in self.labels:
+        for x, row, label, _, right in self.labels:
             if row == y and label.startswith(self._typed):
                 left = label.removeprefix(self._typed)
                 before, after = strip.crop(0, x), strip.crop(x + len(left))
+                if right:
+                    # The first column of a row has no text.
+                    moved, after = strip.crop(x + 1, right - len(left)), strip.crop(right)
+                    after = Strip.join([Strip([Segment(" ")]), moved, after])
                 strip = Strip.join([before, Strip([Segment(left, style)]), after])
         return strip
 

@@ -14,6 +14,7 @@ from textual.widgets import Input
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.refs import Ref, parse_ref
+from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.command_table import (
     COMMANDS_BY_ID,
@@ -44,7 +45,7 @@ from kbtui.tui.navigation_target import (
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS
 from kbtui.tui.reader.reader_pane import ReaderPane
-from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
+from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -178,7 +179,7 @@ class MainScreen(StyledScreen):
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = partial(self.search.focus_search_input, all_projects=False)
         self.action_search_all_projects = partial(self.search.focus_search_input, all_projects=True)
-        self.action_recall_earlier_query = self.search.recall_earlier_query
+        self.action_walk_query_history = self.search.walk_query_history
         self.action_similar = self.search.show_similar_to_selected_item
         self.action_explain_hit = self.search.explain_selected_hit
         self.action_explain_missing = self.search.ask_which_missing_hit_to_explain
@@ -459,6 +460,9 @@ class MainScreen(StyledScreen):
     def action_ask_where_to_go(self) -> None:
         from kbtui.tui.framework.dialogs import TextInputDialog
 
+        if self.panes.focused_pane_id == "results":
+            self.search.ask_for_hit_number()
+            return
         dialog = TextInputDialog(
             "Go to turn, line or reference", placeholder="turn number, line number or reference"
         )
@@ -512,6 +516,10 @@ class MainScreen(StyledScreen):
     @on(SearchResultsPane.MoreHitsRequested)
     def _load_more_hits(self) -> None:
         self.search.load_more_hits()
+
+    @on(HitList.LastHitRequested)
+    def _go_to_last_hit(self) -> None:
+        self.search.go_to_hit(MAX_HITS)
 
     @on(SearchResultsPane.AllPassagesRequested)
     def _load_all_passages(self) -> None:

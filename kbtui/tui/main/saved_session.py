@@ -93,7 +93,7 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, object]:
         "key": target.key,
         "view": "read" if target.cite else target.view,
         "ref": str(target.ref) if target.ref else None,
-        "mark": target.mark,
+        "mark": target.mark[:4] if target.mark else None,
     }
 
 

@@ -83,6 +83,8 @@ class SearchController:
         self._limit = FIRST_HITS
         self._per_entry = 1
         """The number of hits requested for each entry: 1 or, once the user has unfolded an entry, 0 (all)."""
+        self._wanted_hit = 0
+        """The number of the hit to select as soon as it is loaded; 0 if there is none."""
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
@@ -100,8 +102,12 @@ class SearchController:
         """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
-        self._recent_index = -1
-        """The index in `_recent_queries` of the query that is recalled; -1 if no query is recalled."""
+        self._walked_queries: list[str] = []
+        """The history through which the user walks, newest first."""
+        self._walked_index = -1
+        """The index in `_walked_queries` of the query that is recalled; -1 if no query is recalled."""
+        self._typed_query = ""
+        """What the input contained before the user recalled a query."""
         self._suggestions_worker = LatestOnlyWorker(pane)
         self._saved: SavedSearch | None = None
         """The saved search that is shown; None as soon as the user changes its query."""
@@ -119,9 +125,9 @@ class SearchController:
     def is_opening_hit(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one.
 
-        Also true while suggestions are being read.
+        Also true while suggestions are being read, and before a hit that must be loaded is selected.
         """
-        if self._suggestions_worker.has_pending_result:
+        if self._wanted_hit or self._suggestions_worker.has_pending_result:
             return True
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
@@ -213,9 +219,9 @@ class SearchController:
         self.query = query
         if self._saved is not None and self._saved.query != query:
             self._saved = None
-        at = self._recent_index
-        if at >= 0 and query != sanitize_to_one_line(self._recent_queries[at], "strip"):
-            self._recent_index = -1
+        at = self._walked_index
+        if at >= 0 and query != sanitize_to_one_line(self._walked_queries[at], "strip"):
+            self._walked_index = -1
         self._unlogged, self._is_logged = None, False
         self._start_search()
 
@@ -244,6 +250,46 @@ class SearchController:
             self._limit = min(MAX_HITS, 2 * self._limit)
             self.repeat_search()
 
+    def go_to_hit(self, number: int) -> None:
+        """Select a hit by its number, after loading it if necessary. A number that is too large means the last hit."""
+        answer = self._pane.answer
+        if answer is None or self._pane.has_suggestions:
+            self._pane.select_last_hit()
+        elif not self._pane.select_hit(number):
+            can_load = len(answer.hits) < answer.total and self._limit < MAX_HITS
+            if can_load and self.query and self._answered_query == self.query:
+                self._wanted_hit, self._limit = number, MAX_HITS
+                self.repeat_search()
+            else:
+                self._select_last_hit(number)
+
+    def _select_last_hit(self, wanted: int) -> None:
+        last, total = self._pane.select_last_hit(), self._pane.hit_total
+        show = self._main.status.show_unavailable_key_message
+        if last < total:
+            show(f"The list ends at hit {last:,} of {total:,}. Add words or a filter to the query.")
+        elif wanted < MAX_HITS:
+            show(f"There is no hit {wanted:,}; this is the last one.")
+
+    def ask_for_hit_number(self) -> None:
+        """Ask for the number of a hit, and select this hit."""
+        from kbtui.tui.framework.dialogs import TextInputDialog
+
+        def go_to_entered_hit(text: str | None) -> None:
+            if text and text.isdecimal() and int(text):
+                self.go_to_hit(int(text))
+            elif text:
+                self._main.status.show_unavailable_key_message(
+                    f"{text} is not the number of a hit."
+                )
+
+        total = self._pane.hit_total
+        if not total or self._pane.has_suggestions:
+            self._main.status.show_unavailable_key_message("There are no hits to go to.")
+            return
+        dialog = TextInputDialog("Go to hit", placeholder=f"1 to {total:,}", hint="number of a hit")
+        self._main.screen.app.push_screen(dialog, go_to_entered_hit)
+
     def load_all_passages(self) -> None:
         """Request all passages of all entries, because the user has unfolded an entry."""
         self._limit, self._per_entry = MAX_HITS, 0
@@ -258,7 +304,7 @@ class SearchController:
     def _start_search(self) -> None:
         self._stop_search()
         self._must_open_first = self._has_failed = False
-        self._limit, self._per_entry = FIRST_HITS, 1
+        self._limit, self._per_entry, self._wanted_hit = FIRST_HITS, 1, 0
         if not self.query:
             self._answered_query = ""
             self._load_suggestions()
@@ -363,11 +409,15 @@ class SearchController:
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         if self._expression is not None:
             self._answered_request = None  # a matching line has no rank to explain
+        if self._wanted_hit and not refining:
+            wanted, self._wanted_hit = self._wanted_hit, 0
+            if not self._pane.select_hit(wanted):
+                self._select_last_hit(wanted)
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 
     def _report_search_failure(self, error: Exception) -> None:
-        self._answered_query = ""
+        self._answered_query, self._wanted_hit = "", 0
         self._has_failed = True
         self._must_open_first = False
         self._pane.show_text_instead_of_hits(
@@ -387,7 +437,7 @@ class SearchController:
         before, self._unused = self._unused, answer.query
         is_longer = answer.query.startswith(before) and answer.query != before
         replaces = before if is_longer else ""
-        if self._recent_index < 0:
+        if self._walked_index < 0:
             others = (query for query in self._recent_queries if query != replaces)
             self._recent_queries = list(dict.fromkeys([answer.query, *others]))
         self._log_worker.submit_call(
@@ -404,33 +454,49 @@ class SearchController:
                 "warning",
             )
 
-    def recall_earlier_query(self) -> None:
-        """Put an earlier query into the input: first the latest one in the query log, then older ones."""
-        if self._recent_index >= 0:
-            self._recall_older_query()
+    def walk_query_history(self, step: int) -> None:
+        """Put the next older query into the input if `step` is 1, or the next newer one if it is -1.
+
+        After the newest query of the history comes the query that the user had typed before.
+        """
+        if self._walked_index >= 0:
+            self._show_query_of_history(self._walked_index + step)
             return
         from kbtui.userdata.user_data_store import UserData
 
-        def add_recent_queries(found: list[str]) -> None:
+        typed = self._search_input.value
+
+        def start_at_latest_query(found: list[str]) -> None:
+            if self._search_input.value != typed:
+                return
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
-            self._recall_older_query()
+            # The query in the input is often the latest of the history.
+            here = sanitize_to_one_line(typed, "strip")
+            others = [query for query in self._recent_queries if query != here]
+            self._walked_queries, self._typed_query = others, typed
+            self._show_query_of_history(0)
 
         def report_unreadable_log(error: Exception) -> None:
-            add_recent_queries([])
+            start_at_latest_query([])
             self._main.status.flash_message(
                 format_error_on_one_line(error, self._library.workspace.root), "warning"
             )
 
         self._recent_worker.submit_call(
             lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
-            add_recent_queries,
+            start_at_latest_query,
             report_unreadable_log,
         )
 
-    def _recall_older_query(self) -> None:
-        if self._recent_queries:
-            self._recent_index = min(self._recent_index + 1, len(self._recent_queries) - 1)
-            self._search_input.show_recalled_query(self._recent_queries[self._recent_index])
+    def _show_query_of_history(self, index: int) -> None:
+        if index < 0:
+            self._walked_index = -1
+            self._search_input.show_typed_query(self._typed_query)
+        elif index < len(self._walked_queries):
+            self._walked_index = index
+            self._search_input.show_recalled_query(self._walked_queries[index])
+        else:
+            self._main.status.show_unavailable_key_message("No earlier searches.", "dim")
 
     # suggestions and saved searches
 
@@ -726,11 +792,13 @@ class SearchController:
         return [*dict.fromkeys(names)]
 
     def mark_unknown_filters(self, entry: SearchInput) -> None:
-        """Underline invalid filters in the query, and words that only look like filters."""
+        """Underline invalid filters in the query, and words that only look like filters; say what is wrong."""
         from kbtui.search.query_parser import parse_query
 
         text = entry.value
-        spans = [(word.start, word.end) for word in parse_query(text, partial=True).almost_filters]
+        almost_filters = parse_query(text, partial=True).almost_filters
+        self._pane.show_filter_remarks([word.notice for word in almost_filters])
+        spans = [(word.start, word.end) for word in almost_filters]
         answer = self._pane.answer
         if answer is not None and answer.query == text:
             spans += [(one.start, one.end) for one in answer.mistakes if one.start >= 0]

@@ -26,6 +26,7 @@ from kbtui.tui.framework.tui_command import (
     format_command_hints,
     format_key_hints,
 )
+from kbtui.tui.reader.reader_document import CHANGES_VIEW_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -285,10 +286,6 @@ CALL_HINTS = {
 """The labels and priorities of key hints while the reader shows a conversation's changes, by command id."""
 
 
-VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""The names of views in key hints, by view. For other views, the key hints show the id of the view."""
-
-
 class KeyHintLine(StyledWidget):
     """A line with as many key hints for the focused widget as fit."""
 
@@ -381,7 +378,7 @@ class KeyHintLine(StyledWidget):
     def _get_state_of_command(self, command_id: str) -> str:
         """Return the next view or the current search mode, if the command switches it; otherwise ""."""
         states = {
-            "reader.view": VIEW_NAMES.get(self.next_view, self.next_view),
+            "reader.view": CHANGES_VIEW_NAMES.get(self.next_view, self.next_view),
             "results.mode": self.search_mode,
         }
         return states.get(command_id, "")

@@ -431,6 +431,8 @@ class _ConversationReaderDocumentBuilder:
         None if this time is unknown, or if the line before the new turns has already been added.
         """
         self.speaker = ""
+        self.changes_by_tool: dict[str, tuple[int | None, list[TurnFileAction]]] = {}
+        """The number and the changes of the last call of each tool in this turn."""
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
@@ -482,6 +484,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_turn_blocks(self, turn: Turn) -> None:
         self._add_line_before_new_turns(turn)
         self.turn, self.speaker, self.attachments_added = turn.number, "", 0
+        self.changes_by_tool = {}
         for number, compaction in enumerate(self.conversation.compactions):
             if compaction.first == turn.number:
                 self._add_compaction_note(f"compaction:{number}", compaction)
@@ -755,6 +758,8 @@ class _ConversationReaderDocumentBuilder:
         ]
         directory = self.conversation.info.working_directory
         changes = list_proposed_changes(event)
+        if event.name:
+            self.changes_by_tool[event.name] = (event.call, changes)
         summary = (
             _summarize_changed_paths(changes, directory)
             or summarize_tool_arguments(event.arguments, directory)
@@ -949,7 +954,24 @@ class _ConversationReaderDocumentBuilder:
         self._add_source_text_blocks(key, event.text, language="json")
 
     def _add_question_fold(self, key: str, event: ConversationEvent) -> None:
-        self._add_event_text_fold(key, event, "asks")
+        """Add a question of a tool. A patch that the tool's call has already shown is not shown again."""
+        call, changes = self.changes_by_tool.get(event.name or "", (None, []))
+        text = format_event_text(event, format_json_value_as_text)
+        found = list(find_unified_diffs(text))
+        shown = [one.hunks for one in changes]
+        if not found or call is None or any(one.patch.hunks not in shown for one in found):
+            self._add_event_text_fold(key, event, "asks")
+            return
+        said = text
+        for one in reversed(found):
+            said = said[: one.start] + said[one.end :]
+        said = "\n".join(line for line in said.split("\n") if line.strip())
+        words: Spans = [("asks  ", "tool"), (sanitize_to_one_line(said[:400]), "dim")]
+        patch = "patch" if len(found) == 1 else "patches"
+        self._add_fold_heading(key, "tool", words, [(f"{patch} of call {self.turn}.{call}", "dim")])
+        self._add_tool_text_blocks(key, said)
+        note = f"Call {self.turn}.{call} above shows the {patch}."
+        self._add_note_paragraph(f"{key}:patch", note, "dim")
 
     def _add_event_text_fold(self, key: str, event: ConversationEvent, word: str = "") -> None:
         """Add a fold with an event's text; its heading starts with `word`, by default the event's kind."""

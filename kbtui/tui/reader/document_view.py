@@ -227,6 +227,17 @@ class DocumentViewport:
         letters = _count_letters_before_lines(self.get_block_lines(block)[:line])[-1]
         return ReadingPosition(self.document.blocks[block].key, block, line, letters)
 
+    def make_view_position(self) -> ReadingPosition:
+        """Return the reading position of the cursor, with the first visible line and the folds.
+
+        If the user has not moved since the last resize, these are the lines from before the resize.
+        """
+        kept = self._resize_reading_positions
+        if kept is None or self._resize_positions != (self.top, self.cursor):
+            kept = self.make_reading_position(self.top), self.make_reading_position()
+        top, cursor = kept
+        return cursor._replace(top=top, folds=frozenset(self._toggled_folds))
+
     def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
         """Return the position of the line in the current layout that corresponds to a reading position."""
         block, line = self.document.find_block_index(reading_position.key), reading_position.line
@@ -243,14 +254,20 @@ class DocumentViewport:
         """Show a document from the reading position `at`, or from its top if `at` is None."""
         self.document = document
         self._resize_reading_positions = None
-        self._toggled_folds = set()
+        self._toggled_folds = set(at.folds & document.fold_kinds.keys()) if at else set()
         self.current_match = None
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
         self._discard_block_layouts()
         if at is not None:
-            self.top = self.cursor = self.locate_reading_position(at)
+            self.cursor = self.locate_reading_position(at)
+            self.top = self.locate_reading_position(at.top) if at.top else self.cursor
         self.update_visible_lines()
+        if at is not None and at.top:
+            self.keep_cursor_visible()
+            # The panes may be about to get back the widths that they had at this position.
+            self._resize_reading_positions = at.top, at
+            self._resize_positions = self.top, self.cursor
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
@@ -302,7 +319,8 @@ class DocumentViewport:
         if reading_positions:
             self.top, self.cursor = map(self.locate_reading_position, reading_positions)
         self.update_visible_lines()
-        self.keep_cursor_visible(1)
+        if all(at != self.cursor for at, _ in self.rows):
+            self.keep_cursor_visible(1)
         self._resize_reading_positions, self._resize_positions = (
             reading_positions,
             (self.top, self.cursor),

@@ -37,6 +37,8 @@ MANY_BLOCKS = 4_000
 
 CHANGES_VIEWS = ("changes", "by-file")
 """The views of the file changes made in a conversation: in the order of its calls, and file by file."""
+CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
+"""View of the file changes -> its name on the screen."""
 
 
 @dataclass(eq=False)
@@ -260,11 +262,14 @@ def find_start_block_and_match(
         first, last = map(document.find_block_index_of_line, ref.lines)
         span = list(range(first, last + 1))
     elif place.text and not place.words:
-        return _find_passage_block(document, place.text), -1
+        return _find_passage_block(document, place.text, range(len(blocks))) or 0, -1
     else:
         first, span = 0, list(range(len(blocks)))
     pattern = compile_pattern_for_terms(place.words)
     best = _find_best_matching_block(document, span, pattern, place.text) if pattern else None
+    if best is None and place.text and ref.turn is not None:
+        # A hit that was found by its meaning has no words to look for.
+        first = _find_passage_block(document, place.text, span) or first
     return best or (first, -1)
 
 
@@ -315,35 +320,38 @@ def _find_best_matching_block(
     """Return the indices of the best block in `span` and of a match in this block; None if there is no match.
 
     Only blocks with a match of `pattern` are considered. The best block is the one that contains
-    the beginning of the passage, or else the one with the greatest number of distinct matches.
+    the beginning of the passage, or else the one with the greatest number of distinct matches. The
+    content of a fold is better than its heading.
     """
     probe = _compile_passage_start_pattern(passage)
-    best_score, best = 0, None
+    best_score, best = 0.0, None
     for index in span:
         block = document.blocks[index]
         text = block.get_searchable_text()
-        score = len({match[0].lower() for match in pattern.finditer(text)})
+        score: float = len({match[0].lower() for match in pattern.finditer(text)})
         near = probe.search(text) if score and probe and isinstance(block, TextRangeBlock) else None
         if near:
             score += 1000
+        elif score and block.key in document.fold_kinds:
+            score -= 0.5
         if score > best_score:
             best_score = score
             best = index, len(pattern.findall(text, 0, near.start())) if near else 0
     return best
 
 
-def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Return the index of the block that contains the beginning of a passage, or 0.
+def _find_passage_block(document: ReaderDocument, passage: str, span: Sequence[int]) -> int | None:
+    """Return the index of the block in `span` that contains the beginning of a passage, or None.
 
     If the first line of the passage is not found, the next lines are tried.
     """
     texts = [
-        (index, block.get_searchable_text())
-        for index, block in enumerate(document.blocks)
-        if isinstance(block, TextRangeBlock)
+        (index, document.blocks[index].get_searchable_text())
+        for index in span
+        if isinstance(document.blocks[index], TextRangeBlock)
     ]
     probes = filter(None, map(_compile_passage_start_pattern, passage.split("\n")))
-    return next((index for probe in probes for index, text in texts if probe.search(text)), 0)
+    return next((index for probe in probes for index, text in texts if probe.search(text)), None)
 
 
 def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:

@@ -35,6 +35,7 @@ from kbtui.tui.navigation_target import (
 )
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
+    CHANGES_VIEW_NAMES,
     CHANGES_VIEWS,
     compile_pattern_for_terms,
     describe_missing_line,
@@ -268,6 +269,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             block = document.blocks[index]
             if match >= 0:
                 viewport.go_to_match_in_block(index, match)
+                if block.key in document.fold_kinds and not viewport.is_fold_open(block.key):
+                    # The heading shows only the beginning of what was found.
+                    viewport.toggle_fold(block.key)
             elif ref and ref.lines:
                 viewport.go_to_source_line(ref.lines[0])
             else:
@@ -303,12 +307,16 @@ class ReaderPane(BorderOnlyPane, Vertical):
             left.append((self._summarize_turn_request(turn), ""))
         elif document.turns_total:
             left = [(format_turn_count(document.turns_total, document.rewound_turns), "dim")]
+        elif document.view in CHANGES_VIEWS:
+            key = find_key_label_of_command("reader.view", get_configured_keys(self))
+            left = [(f"changes {CHANGES_VIEW_NAMES[document.view]}", "strong"), ("  ", "")]
+            left += [(key, "key"), (" ", "")] if key else []
+            left.append((CHANGES_VIEW_NAMES[document.next_view], "dim"))
+            left += self._make_next_change_hint("  ")
         elif len(document.views) > 1:
             for view in document.views:
                 left += [(" ", "")] if left else []
                 left.append((view, "key" if view == document.view else "dim"))
-            if document.view in CHANGES_VIEWS:
-                left += self._make_next_change_hint("  ")
         elif document.block_indices_by_kind.get("change"):
             left = self._make_next_change_hint()
         elif document.view in ("learn", "prompt"):
@@ -354,8 +362,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     @on(ReaderHeader.HeaderPartClicked)
     def _request_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
         event.stop()
-        if event.text in self.viewport.document.views:
-            self.post_message(self.ViewChangeRequested(event.text))
+        names = {CHANGES_VIEW_NAMES.get(view, view): view for view in self.viewport.document.views}
+        if view := names.get(event.text):
+            self.post_message(self.ViewChangeRequested(view))
 
     def _summarize_turn_request(self, turn: int) -> str:
         document = self.viewport.document

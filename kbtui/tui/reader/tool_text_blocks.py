@@ -51,6 +51,14 @@ HEAD_LINES, TAIL_LINES = 30, 12
 """
 MAX_JSON_CHARACTERS = 400_000
 """The maximum number of characters of a text that is parsed as JSON."""
+MAX_XML_CHARACTERS = 100_000
+"""The maximum number of characters of a text that is parsed as XML."""
+LONG_LINE = 240
+"""XML is laid out if one of its lines has more characters than this."""
+MAX_CHARACTERS = 9_000
+"""A part of a text with at most `MAX_LINES` lines is shown as a whole if it has at most this many characters."""
+HEAD_CHARACTERS, TAIL_CHARACTERS = 3_000, 1_200
+"""How many characters at the start and at the end of a longer part with few lines are shown."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$", re.MULTILINE)
 _NUMBERED_LINE = re.compile(r"[ \t]*(\d{1,7})(?:→|\t)")
@@ -269,7 +277,7 @@ def make_tool_text_blocks(
             return ColouredTextBlock(name, plain, start, end, colours=ranges)
 
         return _make_blocks_with_fold(key, plain, 0, len(plain), make_coloured_block)
-    if path is None and (laid_out := _lay_out_json(text)):
+    if path is None and (laid_out := _lay_out_json(text) or _lay_out_xml(text)):
         text = laid_out
     blocks: list[ReaderBlock] = []
     for number, part in enumerate(_split_at_fences(text, path is not None)):
@@ -318,6 +326,25 @@ def _lay_out_json(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return format_json_value_as_text(value) if value else None
+
+
+def _lay_out_xml(text: str) -> str | None:
+    """Lay out XML with long lines, one element on each line. Return None for any other text."""
+    from xml.dom.minidom import parseString
+    from xml.parsers.expat import ExpatError
+
+    stripped = text.strip()
+    is_candidate = re.match(r"<[A-Za-z_?]", stripped) and stripped.endswith(">")
+    # A document type can define entities that expand to a huge text.
+    is_small = len(stripped) <= MAX_XML_CHARACTERS and "<!DOCTYPE" not in stripped
+    if not is_candidate or not is_small or max(map(len, stripped.split("\n"))) <= LONG_LINE:
+        return None
+    try:
+        root = parseString(stripped).documentElement
+        lines = root.toprettyxml(indent="  ").split("\n") if root else []
+    except (ExpatError, ValueError, RecursionError):
+        return None
+    return "\n".join(line for line in lines if line.strip()) or None
 
 
 def _remove_line_numbers(text: str) -> tuple[str, int] | None:
@@ -371,11 +398,17 @@ def _make_blocks_with_fold(
             yield make_block(f"{name}:{number}", left + section.start, left + section.end)
 
     count = text.count("\n", start, end) + 1
-    if count <= MAX_LINES:
+    if count <= MAX_LINES and end - start <= MAX_CHARACTERS:
         return list(make_section_blocks(key, start, end))
-    middle = _find_line_start(text, start, HEAD_LINES)
-    tail = _find_line_start(text, middle, count - HEAD_LINES - TAIL_LINES)
-    hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
+    if count > MAX_LINES:
+        middle = _find_line_start(text, start, HEAD_LINES)
+        tail = _find_line_start(text, middle, count - HEAD_LINES - TAIL_LINES)
+        hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
+    else:
+        # The lines are long: there may be only one.
+        middle = _find_word_start(text, start, start + HEAD_CHARACTERS)
+        tail = _find_word_start(text, middle, end - TAIL_CHARACTERS)
+        hidden = format_counted_noun(tail - middle, "more character")
     heading = HiddenLinesBlock(f"{key}:more", [(hidden, "dim")], kind="more")
     inside = list(make_section_blocks(f"{key}:middle", middle, tail))
     for block in inside:
@@ -383,6 +416,12 @@ def _make_blocks_with_fold(
     return [
         *make_section_blocks(key, start, middle), heading, *inside, *make_section_blocks(f"{key}:tail", tail, end)
     ]  # fmt: skip
+
+
+def _find_word_start(text: str, start: int, end: int) -> int:
+    """Return the start of the last line or word that begins between `start` and `end`; `end` if there is none."""
+    cut = text.rfind("\n", (start + end) // 2, end) + 1
+    return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
 
 
 def _find_line_start(text: str, start: int, lines: int) -> int:
