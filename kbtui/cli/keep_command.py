@@ -1,4 +1,4 @@
-"""The command `keep`: copies sessions into the archive, and lists, checks and forgets the copies."""
+"""The command `keep`: copies sessions into the archive, and lists, checks and deletes the copies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_keep_command(args: Namespace) -> int:
     if action == "check":
         return _check_kept_sessions(args, ids)
     if action == "rm":
-        return _forget_kept_sessions(args, ids)
+        return _delete_kept_sessions(args, ids)
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library:
@@ -236,10 +236,10 @@ def _check_kept_sessions(args: Namespace, ids: list[str]) -> int:
     return 3 if damaged else 0
 
 
-def _forget_kept_sessions(args: Namespace, names: list[str]) -> int:
+def _delete_kept_sessions(args: Namespace, names: list[str]) -> int:
     from urllib.parse import unquote
 
-    from kbtui.conversations.session_archive import forget_kept_sessions, list_kept_sessions
+    from kbtui.conversations.session_archive import delete_kept_sessions, list_kept_sessions
 
     kept, damaged = list_kept_sessions()
     known = {one.id: one for one in kept}
@@ -264,10 +264,10 @@ def _forget_kept_sessions(args: Namespace, names: list[str]) -> int:
         noun = format_counted_noun(
             lost, "session whose original is gone", "sessions whose originals are gone"
         )
-        if not ask_for_confirmation(f"forget {noun}?"):
-            print_to_stderr("nothing was forgotten")
+        if not ask_for_confirmation(f"delete the kept {noun}?"):
+            print_to_stderr("nothing was deleted")
             return 1
-    freed = forget_kept_sessions(ids)
-    text = f"forgot {format_counted_noun(len(ids), 'kept session')}, {freed:,} bytes freed\n"
+    freed = delete_kept_sessions(ids)
+    text = f"deleted {format_counted_noun(len(ids), 'kept session')}, {freed:,} bytes freed\n"
     print_text_or_json(text, {"forgotten": ids, "bytes": freed}, args.json)
     return 0

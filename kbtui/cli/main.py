@@ -59,7 +59,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "publish": ("published_library_commands", "publish subjects and their vectors for a team"),
     "library": (
         "published_library_commands",
-        "show or fetch the library that this workspace subscribes to",
+        "show or fetch the published library that this workspace subscribes to",
     ),
     "engine": ("engine_commands", "show or stop the engine"),
     "workspaces": (

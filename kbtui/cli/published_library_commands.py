@@ -32,9 +32,7 @@ def declare_publish_command_arguments(parser: ArgumentParser) -> None:
     text = "list exactly what would leave this machine, and write nothing"
     add("--dry-run", action="store_true", help=text)
     add("--no-vectors", action="store_true", help="do not embed anything, and send no vectors")
-    text = (
-        "publish even if all entries of the library, or of a topic without a directory, are removed"
-    )
+    text = "publish even if all entries of the published library, or of a topic without a directory, are removed"
     add("--allow-empty", action="store_true", help=text)
     text = "verify the checksums of all parts in the store first, and replace damaged ones"
     add("--verify", action="store_true", help=text)
@@ -277,7 +275,7 @@ def _make_publish_json(
 
 def declare_library_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "status (the default) shows the library, pull fetches the current version, forget deletes the mirror"
+    text = "status (the default) shows the published library, pull fetches the current version, forget deletes the mirror"
     add("action", nargs="?", choices=["status", "pull", "forget"], default="status", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
@@ -363,7 +361,7 @@ def _format_subscription(status: SubscriptionStatus, has_own_files: bool) -> str
         lines.append(
             f"your files {format_counted_noun(status.differing, 'subject')} in another version, "
             f"{status.only_here:,} not published; "
-            f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the library"
+            f"{format_counted_noun(status.only_published, 'entry', 'entries')} only in the published library"
         )
     if status.problem:
         text = PROBLEM_TEXTS[status.problem].format(detail=status.detail)

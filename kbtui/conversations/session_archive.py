@@ -252,7 +252,7 @@ def keep_conversation(
     return "replaced" if earlier.file_name != session.file_name else "unchanged"
 
 
-def forget_kept_sessions(ids: list[str]) -> int:
+def delete_kept_sessions(ids: list[str]) -> int:
     """Remove conversations from the archive, and return the number of bytes freed.
 
     A conversation whose record is damaged can also be removed. If one of the ids is not in the

@@ -152,7 +152,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
         define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark"),
-        define_command("reload", "ctrl+r", "reload", "Reload the library and the document from disk."),
+        define_command("reload", "ctrl+r", "reload", "Reload the topics, the conversations and the open document from disk."),
         define_command("help", "question_mark", "help", "Show the keys that work here.", 11, action="show_key_help"),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
@@ -322,16 +322,42 @@ _TASKS: dict[str, tuple[str, ...]] = {
         "pane.wider", "pane.narrower", "pane.usual", "pane.zoom",
     ),
 }  # fmt: skip
-"""The ids of each task's commands. The help page groups the commands of the scope "everywhere" by task."""
+"""The ids of each task's commands. These are commands of the scope "everywhere"."""
 _OTHER_TASK = "kbtui itself"
+
+_TASKS_IN_PANES_AND_SCREENS: dict[str, tuple[str, ...]] = {
+    "move and open": (
+        "open", "enter", "read", "unfold", "fold", "toggle", "next", "previous", "next_request", "previous_request",
+        "next_error", "previous_error", "follow", "link", "address",
+    ),
+    "find and filter": (
+        "filter", "find", "sort", "type", "status", "hidden", "archived", "days", "mode", "try", "clear",
+    ),
+    "show": (
+        "reader.tools", "reasoning", "compacted", "facts", "view", "changes", "difference", "wrap",
+        "code_right", "code_left", "results.unfold", "explain", "why",
+    ),
+    "change": (
+        "new", "edit", "remove", "undo", "learn", "disable", "switch", "write", "drop", "retry", "run", "stop",
+        "approve", "agree", "tools", "delete",
+    ),
+    "copy and save": ("copy", "markdown", "json", "save"),
+    "this screen": ("reload", "look", "theme", "help", "back", "leave", "close"),
+}  # fmt: skip
+"""The commands of each task in a pane or screen: their ids, or their ids without the scope."""
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Return a mapping from task to commands. `commands` are those of the scope "everywhere"."""
-    tasks = {name: task for task, names in _TASKS.items() for name in names}
-    groups: dict[str, list[TuiCommand]] = {task: [] for task in (*_TASKS, _OTHER_TASK)}
+    """Return a mapping from task to commands. `commands` are those of one scope."""
+    groups: dict[str, list[TuiCommand]] = {
+        task: [] for task in (*_TASKS, _OTHER_TASK, *_TASKS_IN_PANES_AND_SCREENS)
+    }
     for command in commands:
-        groups[tasks.get(command.id, _OTHER_TASK)].append(command)
+        is_everywhere = command.scope == "everywhere"
+        names = _TASKS if is_everywhere else _TASKS_IN_PANES_AND_SCREENS
+        tasks = {name: task for task, listed in names.items() for name in listed}
+        short = command.id if is_everywhere else command.id.partition(".")[2]
+        groups[tasks.get(command.id) or tasks.get(short, _OTHER_TASK)].append(command)
     return {task: members for task, members in groups.items() if members}
 
 

@@ -361,13 +361,7 @@ def build_main_help_document(
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[ReaderBlock] = []
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
-        commands = list_commands_of_scopes(scope, keymap=keymap)
-        tasks = (
-            group_commands_by_task(commands) if scope == "everywhere" else {SCOPES[scope]: commands}
-        )
-        for number, (task, members) in enumerate(tasks.items()):
-            heading = _make_heading(f"head:{scope}:{number}", task, above=int(bool(blocks)))
-            blocks += [heading, _make_key_table(f"keys:{scope}:{number}", members)]
+        blocks += _make_key_tables(scope, SCOPES[scope], keymap, above=int(bool(blocks)))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
     text = (
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
@@ -384,10 +378,26 @@ def build_screen_help_document(
     scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[ReaderBlock]
 ) -> ReaderDocument:
     """Return the help page of a secondary screen: its keys, the blocks in `more`, then `notes`."""
-    heading = _make_heading("head", SCREENS[scope], above=0)
-    keys = _make_key_table("keys", list_commands_of_scopes(scope, keymap=keymap))
+    keys = _make_key_tables(scope, SCREENS[scope], keymap, above=0)
     last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]
-    return ReaderDocument("help", "Help", [heading, keys, *more, *last])
+    return ReaderDocument("help", "Help", [*keys, *more, *last])
+
+
+def _make_key_tables(
+    scope: Scope, where: str, keymap: Mapping[str, str], above: int
+) -> list[ReaderBlock]:
+    """Return a heading and a table of keys for each task in a scope; `where` is the heading of the scope."""
+    blocks: list[ReaderBlock] = []
+    commands = list_commands_of_scopes(scope, keymap=keymap)
+    # Keys that move work everywhere in the same way, so they are one task.
+    tasks = {"": commands} if scope == "moving" else group_commands_by_task(commands)
+    for number, (task, members) in enumerate(tasks.items()):
+        heading = task if scope == "everywhere" else f"{where}: {task}" if task else where
+        blocks += [
+            _make_heading(f"head:{scope}:{number}", heading, above=1 if blocks else above),
+            _make_key_table(f"keys:{scope}:{number}", members),
+        ]
+    return blocks
 
 
 def _make_key_table(key: str, commands: Iterable[TuiCommand]) -> FactTableBlock:

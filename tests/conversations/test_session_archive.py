@@ -20,8 +20,8 @@ from kbtui.conversations.conversation_repository import (
 )
 from kbtui.conversations.models import Conversation
 from kbtui.conversations.session_archive import (
+    delete_kept_sessions,
     find_kept_session,
-    forget_kept_sessions,
     keep_conversation,
     list_kept_sessions,
     measure_session_archive,
@@ -140,9 +140,9 @@ def test_equal_sessions_share_a_copy_until_both_are_forgotten(
     assert [keep(workspace, one) for one in (ID, other)] == ["kept", "kept"]
     kept, _ = list_kept_sessions()
     assert len({one.path for one in kept}) == 1
-    assert forget_kept_sessions([ID]) > 0
+    assert delete_kept_sessions([ID]) > 0
     assert original_bytes(other) == first.read_bytes()
-    forget_kept_sessions([other])
+    delete_kept_sessions([other])
     assert measure_session_archive() == 0
     assert load(workspace, other).turns
 
@@ -204,7 +204,7 @@ def test_any_bytes_are_kept(workspace: Workspace, home: Path, end: bytes) -> Non
     before = texts(load(workspace))
     forget = find_kept_session(ID) is not None
     if forget:
-        forget_kept_sessions([ID])
+        delete_kept_sessions([ID])
     keep(workspace)
     path.unlink()
     assert original_bytes() == data
@@ -234,7 +234,7 @@ def test_the_command_keeps_searches_and_forgets(
     assert "only the copy is left" in kbtui("keep", "ls")[1]
     assert kbtui("conversation", "resume", short)[0] == 1
     assert kbtui("keep", "rm", short)[0] == 2
-    assert kbtui("keep", "rm", "--yes", short)[1].startswith("forgot 2 kept sessions")
+    assert kbtui("keep", "rm", "--yes", short)[1].startswith("deleted 2 kept sessions")
     assert kbtui("keep", "ls")[0] == 1
     assert short not in kbtui("search", "walrus", "sleeps")[1]
 

@@ -87,3 +87,63 @@ def test_every_line_of_a_hunk_is_shown_with_its_number(lines: list[str], numbere
         number += line[0] != "-"
     pairs = zip(shown, lines, strict=True)
     assert [row.split()[0] for row, line in pairs if line == "+new x"] == wanted
+
+
+async def test_a_question_refers_to_the_call_that_shows_its_patch(workspace_root: Path) -> None:
+    patch = QUESTION.partition("?")[2]
+    call, result = called("b", "fs_modify_file", patch, path="src/a.py")
+    inquiry = {
+        "type": "inquiry_request",
+        "id": "b.apply_changes",
+        "source": {"source": "tool", "name": "fs_modify_file"},
+        "question": {"text": QUESTION, "answer_type": {"type": "boolean"}},
+    }
+    Builder(workspace_root).conversation(
+        1, [[asked("Change"), call, inquiry, result, said("Done")]]
+    )
+    async with running(workspace_root, size=(160, 60)) as tui:
+        await tui.open("jp-c17800000001")
+        # The call, and what the turn did.
+        await tui.until(lambda: tui.text.count("+2 −1") == 2)
+        heading = next(line for line in tui.text.split("\n") if "▸ asks" in line)
+        assert "Do you want to apply the following patch?" in heading
+        assert "patch of call 1.1" in heading
+        await tui.press("2", "t", "t")
+        await tui.until("Call 1.1 above shows the patch.")
+        assert tui.text.count("```") == 0
+        assert tui.text.count("+2 −1") == 2
+
+
+async def test_the_header_names_the_view_of_the_changes(workspace_root: Path) -> None:
+    turn = [
+        asked("Change"),
+        *called("c", "fs_create_file", "created", path="src/b.py", content="one\ntwo\n"),
+        said("Done"),
+    ]
+    Builder(workspace_root).conversation(1, [turn])
+    async with running(workspace_root, size=(120, 40)) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.press("2", "C")
+        await tui.until("changes in order")
+        assert "view: by file" in tui.text
+        await tui.press("v")
+        await tui.until("changes by file")
+        assert "changes in order" not in tui.text
+
+
+async def test_a_hit_is_unfolded_after_the_calls_were_folded(workspace_root: Path) -> None:
+    turn = [
+        asked("Look"),
+        *called("a", "fs_read_file", "the lighthouse keeper\nsleeps\n", path="src/lighthouse.txt"),
+        *called("b", "fs_create_file", "created", path="src/b.py", content="one\ntwo\n"),
+    ]
+    Builder(workspace_root).conversation(1, [turn])
+    async with running(workspace_root, size=(120, 40)) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.press("2", "t")
+        await tui.until("Tool calls with diffs are unfolded")
+        await tui.press("slash")
+        await tui.type("lighthouse")
+        await tui.until_hits()
+        await tui.press("enter")
+        await tui.until("│ the lighthouse keeper")

@@ -395,6 +395,14 @@ def test_every_command_is_in_one_group_of_the_help() -> None:
         one.id for one in commands
     )
     assert len(groups["kbtui itself"]) < 10
+    for scope in {one.scope for one in ALL_COMMANDS} - {"everywhere", "moving"}:
+        commands = [command for command in ALL_COMMANDS if command.scope == scope]
+        groups = group_commands_by_task(commands)
+        assert sorted(one.id for group in groups.values() for one in group) == sorted(
+            one.id for one in commands
+        )
+        # A command without a task of its own would be among those of kbtui itself.
+        assert "kbtui itself" not in groups
 
 
 async def test_the_help_is_filtered_and_the_hints_can_be_clicked(book: Builder) -> None:

@@ -101,3 +101,29 @@ def test_languages_by_name() -> None:
     names = ["src/lib.rs", "C:\\a\\b.PY", "x/Makefile", "notes.txt", "LICENSE", "a.yml"]
     assert [find_language_of_path(one) for one in names] == ["rs", "py", "make", "", "", "yaml"]
     assert HiddenLinesBlock("k", [("3 more lines", "")]).get_searchable_text() == ""
+
+
+def test_xml_in_one_line_is_laid_out_and_keeps_its_prefixes() -> None:
+    items = "".join(f'<x:item n="{n}">word {n}</x:item>' for n in range(12))
+    text = f'<x:list xmlns:x="urn:x"><!-- all -->{items}</x:list>'
+    (block,) = make_tool_text_blocks("k", text)
+    rows = [join_span_texts(line.spans) for line in block.lay_out_whole_block(100)]
+    assert rows[0] == '<x:list xmlns:x="urn:x">'
+    assert rows[1:3] == ["  <!-- all -->", '  <x:item n="0">word 0</x:item>']
+    assert len(rows) == 15
+    broken = text.replace("</x:list>", "</x:lost>")
+    assert (
+        "".join(block.get_searchable_text() for block in make_tool_text_blocks("k", broken))
+        == broken
+    )
+
+
+def test_one_long_line_shows_its_head_and_its_tail() -> None:
+    text = " ".join(f"word{n}" for n in range(4_000))
+    blocks = make_tool_text_blocks("k", text)
+    heading = next(block for block in blocks if isinstance(block, HiddenLinesBlock))
+    hidden = [block for block in blocks if block.fold == heading.key]
+    size = sum(len(block.get_searchable_text()) for block in hidden)
+    assert join_span_texts(heading.left) == f"{size:,} more characters"
+    assert size > 20_000
+    assert "".join(block.get_searchable_text() for block in blocks) == text

@@ -25,8 +25,8 @@ from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import find_conversation, list_conversations
 from kbtui.conversations.session_archive import (
     KeptSession,
+    delete_kept_sessions,
     find_kept_session,
-    forget_kept_sessions,
     keep_conversation,
     list_kept_sessions,
     plan_session_archive_merge,
@@ -196,7 +196,7 @@ def test_a_removal_is_merged_and_a_later_change_wins_over_it(
         other.data.forget_source_data("pages")
         store = MarkStore(other.workspace)
         store.remove_mark(store.list_marks()[0].id)
-        forget_kept_sessions([ID])
+        delete_kept_sessions([ID])
     other.kbtui("import", str(one.file), "--approvals")  # an old file brings nothing back
     with one.use():
         one.data.save_search(SavedSearch("sleep", "later"))

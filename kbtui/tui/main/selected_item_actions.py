@@ -488,7 +488,7 @@ class SelectedItemActions:
         contents = main.navigator.contents
         reason = ""
         if contents is None:
-            reason = "the library is still being read"
+            reason = "the topics and conversations are still being read"
         elif contents.listings:
             reason = "the workspace already has topics"
         elif contents.problems:

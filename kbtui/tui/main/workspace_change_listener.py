@@ -165,7 +165,7 @@ class WorkspaceChangeListener:
 
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a background thread, and show them."""
-        self._main.status.set_activity_text("lists", "reading the library …")
+        self._main.status.set_activity_text("lists", "reading the topics and conversations …")
         self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
@@ -215,4 +215,6 @@ class WorkspaceChangeListener:
 
     def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity_text("lists", None)
-        self._main.status.flash_message(f"cannot read the library: {error}", "error")
+        self._main.status.flash_message(
+            f"cannot read the topics and conversations: {error}", "error"
+        )

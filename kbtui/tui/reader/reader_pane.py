@@ -308,10 +308,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.turns_total:
             left = [(format_turn_count(document.turns_total, document.rewound_turns), "dim")]
         elif document.view in CHANGES_VIEWS:
-            key = find_key_label_of_command("reader.view", get_configured_keys(self))
-            left = [(f"changes {CHANGES_VIEW_NAMES[document.view]}", "strong"), ("  ", "")]
-            left += [(key, "key"), (" ", "")] if key else []
-            left.append((CHANGES_VIEW_NAMES[document.next_view], "dim"))
+            # Only the present view is named; the key hints name the other one.
+            left = [(f"changes {CHANGES_VIEW_NAMES[document.view]}", "strong")]
             left += self._make_next_change_hint("  ")
         elif len(document.views) > 1:
             for view in document.views:
@@ -362,9 +360,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
     @on(ReaderHeader.HeaderPartClicked)
     def _request_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
         event.stop()
-        names = {CHANGES_VIEW_NAMES.get(view, view): view for view in self.viewport.document.views}
-        if view := names.get(event.text):
-            self.post_message(self.ViewChangeRequested(view))
+        document = self.viewport.document
+        if event.text in document.views:
+            self.post_message(self.ViewChangeRequested(event.text))
+        elif event.text == f"changes {CHANGES_VIEW_NAMES.get(document.view)}":
+            self.action_request_next_view()
 
     def _summarize_turn_request(self, turn: int) -> str:
         document = self.viewport.document
