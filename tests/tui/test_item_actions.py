@@ -499,3 +499,20 @@ def test_no_two_commands_of_a_place_say_the_same() -> None:
     for scope in SCOPES:
         said = [command.help for command in list_commands_of_scopes(scope) if command.palette]
         assert len(said) == len(set(said))
+
+
+async def test_jump_labels_leave_titles_and_dates_readable(book: Builder) -> None:
+    async with running(book.root, size=(120, 40)) as tui:
+        await tui.until("First steps")
+
+        def list_rows() -> list[list[str]]:
+            rows = [
+                row.split("│")[1].split() for row in tui.text.split("\n") if row.startswith("│")
+            ]
+            return [row for row in rows if "First" in row]
+
+        (before,) = list_rows()
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
+        ((label, *title),) = list_rows()
+        assert (set(label) <= set(LETTERS), title) == (True, before)

@@ -97,6 +97,15 @@ def _find_visible_link_targets(
             yield reader.region.x, reader.region.y + y, right, go_to_link
 
 
+def _remove_gap(strip: Strip, cells: int) -> Strip:
+    """Return a row without `cells` spaces of its last gap; without such a gap, cut the end of the row."""
+    width = strip.cell_length
+    for at in range(width - cells, -1, -1):
+        if strip.crop(at, at + cells + 1).text == " " * (cells + 1):
+            return Strip.join([strip.crop(0, at), strip.crop(at + cells)])
+    return Strip.join([strip.crop(0, width - cells - 1), Strip([Segment("…")])])
+
+
 class JumpLabelScreen(StyledScreen):
     """A screen that shows a copy of the screen below it, with jump labels.
 
@@ -121,8 +130,8 @@ class JumpLabelScreen(StyledScreen):
                 before, after = strip.crop(0, x), strip.crop(x + len(left))
                 if right:
                     # The first column of a row has no text.
-                    moved, after = strip.crop(x + 1, right - len(left)), strip.crop(right)
-                    after = Strip.join([Strip([Segment(" ")]), moved, after])
+                    row_text = _remove_gap(strip.crop(x + 1, right), len(left))
+                    after = Strip.join([Strip([Segment(" ")]), row_text, strip.crop(right)])
                 strip = Strip.join([before, Strip([Segment(left, style)]), after])
         return strip
 
