@@ -197,6 +197,7 @@ class SearchController:
         if self._preview_timer:
             self._preview_timer.stop()
         self._must_open_first = self._is_opening_hit = False
+        self._wait_for_hit(0)
         self._main.panes.update_layout_classes({"searching": False})
 
     # searching
@@ -258,10 +259,16 @@ class SearchController:
         elif not self._pane.select_hit(number):
             can_load = len(answer.hits) < answer.total and self._limit < MAX_HITS
             if can_load and self.query and self._answered_query == self.query:
-                self._wanted_hit, self._limit = number, MAX_HITS
+                self._limit = MAX_HITS
+                self._wait_for_hit(number)
                 self.repeat_search()
             else:
                 self._select_last_hit(number)
+
+    def _wait_for_hit(self, number: int) -> None:
+        """Select the hit with this number when it is loaded; 0 means none."""
+        self._wanted_hit = number
+        self._main.status.set_activity_text("hits", "loading all hits …" if number else None)
 
     def _select_last_hit(self, wanted: int) -> None:
         last, total = self._pane.select_last_hit(), self._pane.hit_total
@@ -304,7 +311,8 @@ class SearchController:
     def _start_search(self) -> None:
         self._stop_search()
         self._must_open_first = self._has_failed = False
-        self._limit, self._per_entry, self._wanted_hit = FIRST_HITS, 1, 0
+        self._limit, self._per_entry = FIRST_HITS, 1
+        self._wait_for_hit(0)
         if not self.query:
             self._answered_query = ""
             self._load_suggestions()
@@ -410,14 +418,16 @@ class SearchController:
         if self._expression is not None:
             self._answered_request = None  # a matching line has no rank to explain
         if self._wanted_hit and not refining:
-            wanted, self._wanted_hit = self._wanted_hit, 0
+            wanted = self._wanted_hit
+            self._wait_for_hit(0)
             if not self._pane.select_hit(wanted):
                 self._select_last_hit(wanted)
         if self._must_open_first and answer.hits:
             self._open_selected_hit()
 
     def _report_search_failure(self, error: Exception) -> None:
-        self._answered_query, self._wanted_hit = "", 0
+        self._answered_query = ""
+        self._wait_for_hit(0)
         self._has_failed = True
         self._must_open_first = False
         self._pane.show_text_instead_of_hits(
