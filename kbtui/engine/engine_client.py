@@ -10,7 +10,7 @@ from _thread import allocate_lock
 
 from kbtui.engine.engine_protocol import (
     ANSWER_BYTES_MAX,
-    FRAME_HEADER,
+    FRAME_HEADER_BYTES,
     PROTOCOL_VERSION,
     InvalidProtocolFrame,
     decode_frame_body,
@@ -228,7 +228,7 @@ class EngineClient:
         self._socket.sendall(encode_message_as_frame(message))
 
     def _receive_message(self) -> Any:
-        header = self._receive_bytes(FRAME_HEADER.size)
+        header = self._receive_bytes(FRAME_HEADER_BYTES)
         return decode_frame_body(self._receive_bytes(parse_frame_length(header, ANSWER_BYTES_MAX)))
 
     def _receive_bytes(self, size: int) -> bytes:

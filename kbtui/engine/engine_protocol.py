@@ -11,7 +11,6 @@ This module imports little, so that short commands start fast.
 from __future__ import annotations
 
 import json
-import struct
 
 from kbtui.workspace.paths import get_time_zone_variable
 
@@ -256,7 +255,8 @@ WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
 * A client waits at most `WAIT_SECONDS` + `SEARCH_SECONDS` for the answer to a search.
 """
 MAX_WAIT_SECONDS = 86_400
-FRAME_HEADER = struct.Struct(">I")
+FRAME_HEADER_BYTES = 4
+"""The size of a frame's header: the length of the frame's body, big-endian."""
 
 
 class InvalidProtocolFrame(Exception):
@@ -295,15 +295,15 @@ def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRe
 def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
     """Return a message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-    return FRAME_HEADER.pack(len(body)) + body
+    return len(body).to_bytes(FRAME_HEADER_BYTES, "big") + body
 
 
 def parse_frame_length(header: bytes, max_bytes: int) -> int:
     """Return the length in a frame's header. Raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
-    (size,) = FRAME_HEADER.unpack(header)
+    size = int.from_bytes(header, "big")
     if size > max_bytes:
         raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
-    return int(size)
+    return size
 
 
 def decode_frame_body(body: bytes) -> Any:

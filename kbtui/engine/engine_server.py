@@ -38,7 +38,7 @@ async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
 
     Raises `InvalidProtocolFrame`, or `IncompleteReadError` if the connection has ended.
     """
-    header = await reader.readexactly(engine_protocol.FRAME_HEADER.size)
+    header = await reader.readexactly(engine_protocol.FRAME_HEADER_BYTES)
     size = engine_protocol.parse_frame_length(header, engine_protocol.REQUEST_BYTES_MAX)
     return engine_protocol.decode_frame_body(await reader.readexactly(size))
 

@@ -46,7 +46,7 @@ class SlowEngine:
         with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
             frames.read(
                 engine_protocol.parse_frame_length(
-                    frames.read(engine_protocol.FRAME_HEADER.size), MOST
+                    frames.read(engine_protocol.FRAME_HEADER_BYTES), MOST
                 )
             )
             guest.sendall(
@@ -56,7 +56,7 @@ class SlowEngine:
                     )
                 )
             )
-            size = frames.read(engine_protocol.FRAME_HEADER.size)
+            size = frames.read(engine_protocol.FRAME_HEADER_BYTES)
             if (
                 engine_protocol.decode_frame_body(
                     frames.read(engine_protocol.parse_frame_length(size, MOST))
