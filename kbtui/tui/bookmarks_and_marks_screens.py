@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.user_data_store import Bookmark
 
-ItemT = TypeVar("ItemT")
+ItemT = TypeVar("ItemT", "Bookmark", "PlacedMark")
 
 _REMOVE = "remove"
 _COPY = "copy"
@@ -135,43 +135,41 @@ def _make_mark_form(
 class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
-    When such a screen closes, it returns the place to open, or None.
+    When such a screen closes, it returns the place to open, or None. `ADD_COMMAND` is the command that
+    adds an item; `ADD_HINT` says when to press its key.
     """
 
     SCOPE: ClassVar[Scope]
     TITLE: ClassVar[str]
+    ADD_COMMAND: ClassVar[str]
+    ADD_HINT: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:
         cls.BINDINGS = [*make_key_bindings_of_scopes(cls.SCOPE)]
         super().__init_subclass__(**options)
 
-    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+    def __init__(
+        self,
+        library: Library,
+        contents: LibrarySnapshot,
+        read_rows: Callable[[], list[ListRow]],
+        remove_item: Callable[[ItemT], object],
+        restore_item: Callable[[ItemT], object],
+    ) -> None:
+        """Create the screen. The functions run in a background thread.
+
+        `read_rows` returns a row for each item, with the item in `data`. `remove_item` removes an
+        item from the user's data, and `restore_item` stores it again.
+        """
         super().__init__()
         self._library, self._contents = library, contents
+        self._read_rows = read_rows
+        self._remove_item: Callable[[ItemT], object] = remove_item
+        self._restore_item: Callable[[ItemT], object] = restore_item
         self._worker = LatestOnlyWorker(self)
         self._removed: ItemT | None = None
         self.list = RowList(f"{self.TITLE.lower()}-list")
         self._hints = ClickableHintLine()
-
-    def read_rows(self) -> list[ListRow]:
-        """Return a row for each item, with the item in `data`. Runs in a background thread."""
-        raise NotImplementedError
-
-    def get_empty_text(self) -> str:
-        """Return the text that replaces the list if there are no items."""
-        raise NotImplementedError
-
-    def get_reference(self, item: ItemT) -> str:
-        """Return the reference to which an item (a bookmark or mark) points."""
-        raise NotImplementedError
-
-    def remove_item(self, item: ItemT) -> None:
-        """Remove an item from the user's data. Runs in a background thread."""
-        raise NotImplementedError
-
-    def restore_item(self, item: ItemT) -> None:
-        """Store a removed item again. Runs in a background thread."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         with Vertical(id="palette", classes="pane") as pane:
@@ -188,7 +186,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     def update_key_hints(self, message: str = "") -> None:
         """Show the keys and a message below the list."""
         if self._removed is not None and not message:
-            ref = self._contents.shorten_reference(self.get_reference(self._removed))
+            ref = self._contents.shorten_reference(self._removed.ref)
             message = f"removed {ref}"
         width = self._hints.content_size.width or self.app.size.width
         commands = list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
@@ -206,12 +204,14 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
                 change()
-            return self.read_rows()
+            return self._read_rows()
 
         self._worker.submit_call(change_and_read_rows, self._show_rows, self._show_error)
 
     def _show_rows(self, rows: list[ListRow]) -> None:
-        self.list.set_rows(rows, [(self.get_empty_text(), "dim")])
+        key = find_key_label_of_command(self.ADD_COMMAND, self.configured_keys)
+        how = f" Press {key} {self.ADD_HINT}." if key else ""
+        self.list.set_rows(rows, [(f"No {self.TITLE.lower()} yet.{how}", "dim")])
 
     def _show_error(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
@@ -227,13 +227,13 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         if row := self.list.selected_row:
             self._removed = row.data
             self.update_key_hints()
-            self.read_rows_after(partial(self.remove_item, row.data))
+            self.read_rows_after(partial(self._remove_item, row.data))
 
     def action_undo_removal(self) -> None:
         item, self._removed = self._removed, None
         if item is not None:
             self.update_key_hints()
-            self.read_rows_after(partial(self.restore_item, item))
+            self.read_rows_after(partial(self._restore_item, item))
 
 
 class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
@@ -241,12 +241,20 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
 
     SCOPE = "bookmarks"
     TITLE = "Bookmarks"
+    ADD_COMMAND = "bookmark"
+    ADD_HINT = "to bookmark the selected or open item"
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
-        super().__init__(library, contents)
-        self._userdata = UserData(library.workspace)
+        self._userdata = userdata = UserData(library.workspace)
+        super().__init__(
+            library,
+            contents,
+            self._read_bookmark_rows,
+            lambda bookmark: userdata.remove_bookmark(bookmark.ref),
+            lambda bookmark: userdata.save_bookmark(bookmark.ref, bookmark.title, bookmark.note),
+        )
 
-    def read_rows(self) -> list[ListRow]:
+    def _read_bookmark_rows(self) -> list[ListRow]:
         bookmarks = BookmarkAnchors(self._library.workspace, self._userdata).list_bookmarks()
         marks = self._library.find_marks_of_turns(one.ref for one in bookmarks)
         return [self._make_row(bookmark, marks) for bookmark in bookmarks]
@@ -261,20 +269,6 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
         ]
         return ListRow(bookmark.ref, left, [(ref, "dim")], below, data=bookmark)
 
-    def get_empty_text(self) -> str:
-        key = find_key_label_of_command("bookmark", self.configured_keys)
-        how = f" Press {key} to bookmark the selected or open item." if key else ""
-        return f"No bookmarks yet.{how}"
-
-    def get_reference(self, item: Bookmark) -> str:
-        return item.ref
-
-    def remove_item(self, item: Bookmark) -> None:
-        self._userdata.remove_bookmark(item.ref)
-
-    def restore_item(self, item: Bookmark) -> None:
-        self._userdata.save_bookmark(item.ref, item.title, item.note)
-
     @on(RowList.RowClicked)
     def action_open_item(self) -> None:
         if row := self.list.selected_row:
@@ -286,7 +280,7 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
 
             def save_bookmark_note(note: str | None) -> None:
                 if note is not None:
-                    self.read_rows_after(partial(self.restore_item, bookmark._replace(note=note)))
+                    self.read_rows_after(partial(self._restore_item, bookmark._replace(note=note)))
 
             title = f"Note on {self._contents.shorten_reference(bookmark.ref)}"
             self.app.push_screen(TextInputDialog(title, bookmark.note), save_bookmark_note)
@@ -297,12 +291,20 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
 
     SCOPE = "marks"
     TITLE = "Marks"
+    ADD_COMMAND = "mark"
+    ADD_HINT = "on a turn to mark it"
 
     def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
-        super().__init__(library, contents)
-        self._store = MarkStore(library.workspace)
+        self._store = store = MarkStore(library.workspace)
+        super().__init__(
+            library,
+            contents,
+            self._read_mark_rows,
+            lambda placed: store.remove_mark(placed.mark.id),
+            lambda placed: store.restore_mark(placed.mark),
+        )
 
-    def read_rows(self) -> list[ListRow]:
+    def _read_mark_rows(self) -> list[ListRow]:
         return [self._make_row(placed) for placed in self._store.list_placed_marks()]
 
     def _make_row(self, placed: PlacedMark) -> ListRow:
@@ -314,19 +316,6 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
             below.append([(f"  {_PROBLEM_TEXTS[placed.problem]}", "warning")])
         left: Spans = [sign, (placed.label, "strong")]
         return ListRow(mark.id, left, [(ref, "dim")], below, data=placed)
-
-    def get_empty_text(self) -> str:
-        key = find_key_label_of_command("mark", self.configured_keys)
-        return f"No marks yet.{f' Press {key} on a turn to mark it.' if key else ''}"
-
-    def get_reference(self, item: PlacedMark) -> str:
-        return item.ref
-
-    def remove_item(self, item: PlacedMark) -> None:
-        self._store.remove_mark(item.mark.id)
-
-    def restore_item(self, item: PlacedMark) -> None:
-        self._store.restore_mark(item.mark)
 
     @on(RowList.RowClicked)
     def action_open_item(self) -> None:
