@@ -2,7 +2,6 @@
 
 import contextlib
 import socket
-import struct
 import threading
 from collections.abc import Iterator
 
@@ -43,7 +42,10 @@ class SlowEngine:
                 threading.Thread(target=self._meet, args=(guest,), daemon=True).start()
 
     def _meet(self, guest: socket.socket) -> None:
-        with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
+        with (
+            contextlib.suppress(OSError, engine_protocol.InvalidProtocolFrame),
+            guest.makefile("rb") as frames,
+        ):
             frames.read(
                 engine_protocol.parse_frame_length(
                     frames.read(engine_protocol.FRAME_HEADER_BYTES), MOST

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import struct
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -248,7 +247,7 @@ def message(data: bytes) -> None:
     from kbtui.errors import UsageError
     from kbtui.search.search_request_and_answer import parse_search_request
 
-    with contextlib.suppress(engine_protocol.InvalidProtocolFrame, struct.error):
+    with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
         engine_protocol.parse_frame_length(data[:4], engine_protocol.REQUEST_BYTES_MAX)
     with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
         found = engine_protocol.decode_frame_body(data)
