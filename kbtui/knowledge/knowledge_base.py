@@ -570,10 +570,13 @@ class KnowledgeBase:
                 root = Path(folder)
             file = f"{folder}/{relative}"
             size = mtime_ns = inode = 0
-            with suppress(OSError):
-                # os.stat is faster than Path.stat, which matters for up to 20,000 calls in a row.
+            # os.stat is faster than Path.stat, and `try` than `suppress`, which matters for up to 20,000
+            # calls in a row.
+            try:
                 status = os.stat(file)  # noqa: PTH116
                 size, mtime_ns, inode = status.st_size, status.st_mtime_ns, status.st_ino
+            except OSError:
+                pass
             records[slug] = Subject(
                 topic=topic,
                 slug=slug,

@@ -34,7 +34,7 @@ class Topic:
         return self.title or self.id
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)  # a frozen one takes three times as long to create
 class Subject:
     """One text file of a topic. `relative` is its path in the topic's directory.
 
