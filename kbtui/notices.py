@@ -194,6 +194,8 @@ def format_notice(notice: Notice) -> str:
         case "unknown_filter" if not values["suggestion"]:
             nearest = values.get("nearest")
             near = f"; the nearest is {nearest}:" if nearest else ""
+            if inputs := values.get("inputs"):
+                near = f"; {nearest}: is a filter of the {' and the '.join(inputs)}"
             return f"there is no filter {values['word']}:{near}. It is searched for as a word."
         case "near_spellings":
             return _format_near_spellings(values)

@@ -167,8 +167,14 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
         if match[1] not in known and not match[2].isdigit():
             alike = [key for key in known if key[0] == match[1][0]]
             nearest = "".join(get_close_matches(match[1], alike, n=1, cutoff=0.6))
+            others = {*map_filters_by_key("library"), *map_filters_by_key("entries")} - {*known}
+            elsewhere = get_close_matches(match[1], sorted(others), n=1, cutoff=0.79)
+            if elsewhere:
+                nearest = elsewhere[0]
+            inputs = list_inputs_with_filter(nearest) if elsewhere else []
             return Notice(
-                "unknown_filter", {"word": match[1], "suggestion": "", "nearest": nearest}
+                "unknown_filter",
+                {"word": match[1], "suggestion": "", "nearest": nearest, "inputs": inputs},
             )
     return None
 
