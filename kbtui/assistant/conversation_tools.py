@@ -373,8 +373,10 @@ def answer_conversation_grep(
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
     most = limit if max_chars is None else min(limit, max_chars // _MIN_HIT_LENGTH)
-    compiled = make_grep_pattern(pattern, ignore_case=ignore_case, is_regex=regex)
     deadline = time.monotonic() + REGEX_SECONDS if regex else None
+    compiled = make_grep_pattern(
+        pattern, ignore_case=ignore_case, is_regex=regex, deadline=deadline
+    )
     query = GrepQuery(compiled, resolve_grep_scopes(scopes), context, most, masked, deadline)
     excluded = None if include_current else current
     names = find_agent_names_with_beginnings(agents) if agents else None

@@ -40,11 +40,19 @@ class GrepPattern(Protocol):
 
 
 def make_grep_pattern(
-    pattern: str, *, ignore_case: bool = True, is_regex: bool = False
+    pattern: str,
+    *,
+    ignore_case: bool = True,
+    is_regex: bool = False,
+    deadline: float | None = None,
 ) -> GrepPattern:
-    """Return a literal pattern or a regular expression; raises `UsageError` for an invalid expression."""
-    kind = RegexGrepPattern if is_regex else LiteralGrepPattern
-    return kind(pattern, ignore_case)
+    """Return a literal pattern or a regular expression; raises `UsageError` for an invalid expression.
+
+    For `deadline`, see `RegexGrepPattern`. A literal pattern needs none.
+    """
+    if is_regex:
+        return RegexGrepPattern(pattern, ignore_case, deadline)
+    return LiteralGrepPattern(pattern, ignore_case)
 
 
 def _check_pattern_is_one_line(pattern: str) -> None:
@@ -113,17 +121,27 @@ _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
 """Matches regular expressions whose meaning in a whole text can differ from their meaning in a single line."""
 
 
+PIECE_BYTES = 16 * 1024
+"""A text is searched for a regular expression in pieces of about this size, each made of whole lines."""
+
+
 class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
-    The time that RE2 needs is proportional to the length of the text, whatever the expression is.
-    RE2 has no backreferences and no look-around. Raises `UsageError` if the expression is invalid.
+    The time that RE2 needs is proportional to the length of the text, whatever the expression is. An
+    expression with a large repetition, such as `a.{900}b`, can still take a minute for a megabyte.
+    Therefore, a search ends at the time `deadline` (of `time.monotonic`; None means no deadline). The
+    time is compared between pieces of a text; a single line is never divided. RE2 has no
+    backreferences and no look-around. Raises `UsageError` if the expression is invalid.
     """
 
-    def __init__(self, pattern: str, ignore_case: bool = True) -> None:
+    def __init__(
+        self, pattern: str, ignore_case: bool = True, deadline: float | None = None
+    ) -> None:
         _check_pattern_is_one_line(pattern)
+        self._deadline = deadline
         self._line_regex = self._compile_expression(pattern, ignore_case)
-        self._text_regex = None
+        self._text_regex: Any = None
         if not re.search(_NEEDS_SINGLE_LINES, pattern):
             # Searching a whole text at once is many times as fast as searching line by line.
             self._text_regex = self._compile_expression(f"(?m){pattern}", ignore_case)
@@ -168,25 +186,32 @@ class RegexGrepPattern:
             yield start, start + length, start + _count_characters(data[first_byte:match_byte])
 
     def _find_matching_lines_in_bytes(self, data: bytes) -> Iterator[tuple[int, int, int]]:
+        by_line = self._text_regex is None or b"\r\n" in data
+        size, search = (0, self._search_line) if by_line else (PIECE_BYTES, self._search_lines)
+        # A line break at the end belongs to the last line.
+        last = len(data) - data.endswith(b"\n")
         start = 0
-        if self._text_regex is None or b"\r\n" in data:
-            while start < len(data):
-                end = data.find(b"\n", start)
-                # A carriage return belongs to the line break that follows it.
-                line = data[start:end].removesuffix(b"\r") if end >= 0 else data[start:]
-                end = end if end >= 0 else len(data)
-                if match := self._line_regex.search(line):
-                    yield start, end, start + match.start()
-                start = end + 1
-            return
-        while start < len(data) and (match := self._text_regex.search(data, start)):
-            if match.start() == len(data) and data.endswith(b"\n"):
-                # This is an empty match after the last line.
+        while start < len(data):
+            if self._deadline is not None and time.monotonic() > self._deadline:
                 return
-            start = data.rfind(b"\n", 0, match.start()) + 1
-            end = data.find(b"\n", match.start())
+            end = data.find(b"\n", start + size)
+            end = end if end >= 0 else last
+            for first, after, match in search(data[start:end]):
+                yield start + first, start + after, start + match
+            start = end + 1
+
+    def _search_line(self, line: bytes) -> Iterator[tuple[int, int, int]]:
+        # A carriage return belongs to the line break that follows it.
+        if match := self._line_regex.search(line.removesuffix(b"\r")):
+            yield 0, len(line), match.start()
+
+    def _search_lines(self, lines: bytes) -> Iterator[tuple[int, int, int]]:
+        start = 0
+        while start <= len(lines) and (match := self._text_regex.search(lines, start)):
+            start = lines.rfind(b"\n", 0, match.start()) + 1
+            end = lines.find(b"\n", match.start())
             if end < 0:
-                end = len(data)
+                end = len(lines)
             yield start, end, match.start()
             start = end + 1
 
@@ -360,6 +385,7 @@ def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches
                 return found
             if _is_event_searched(event, query.scopes):
                 _search_event(turn, event, query, found)
+    found.is_complete = not query.is_out_of_time
     return found
 
 

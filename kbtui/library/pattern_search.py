@@ -56,12 +56,12 @@ def search_lines_by_pattern(
     `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
     called before each file is read; it raises `Cancelled` to stop the search.
     """
+    deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     try:
-        pattern = make_grep_pattern(expression, is_regex=True)
+        pattern = make_grep_pattern(expression, is_regex=True, deadline=deadline)
     except UsageError as error:
         mistake = QueryMistake(0, len(query), error.message, error.hint or "")
         return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
-    deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     hits: list[Hit] = []
     left_out = 0
     notices = [Notice("regular_expression")]

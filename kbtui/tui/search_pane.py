@@ -402,6 +402,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         text = "No results. Try fewer words or ask a question."
         if answer.has_notice("regular_expression"):
             text = "No line matches this regular expression."
+            if answer.has_notice("pattern_out_of_time"):
+                # The summary above, which says so, too, may be cut.
+                text = "The search ran out of time; no line that it reached matches."
         if answer.has_notice("filters_leave_nothing"):
             text = "No results. The filter excludes everything that matches."
         if answer.omitted:

@@ -1,11 +1,15 @@
 """The keys of a search: explanations, similar items, earlier queries, completion, pasting, waiting."""
 
+import random
+import time
 from typing import Any
 
+import pytest
 from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
+from kbtui.library import pattern_search
 from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import load_settings
@@ -232,6 +236,32 @@ async def test_an_expression_between_slashes_finds_lines(book: Builder) -> None:
         await tui.press("backspace")
         await tui.type(")/")
         await tui.until("invalid regular expression")
+
+
+async def test_a_slow_expression_ends_at_its_time_limit(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # RE2 needs the same time for each character, so `(a+)+$` is fast. A large repetition makes it slow:
+    # this text takes about 20 seconds.
+    draw = random.Random(17)
+    lines = ["".join(draw.choices("ab", k=1000)) for _ in range(400)]
+    book.subject("project/slow.md", "\n".join(["# Slow", *lines]))
+    monkeypatch.setattr(pattern_search, "PATTERN_SEARCH_SECONDS", 2)
+    async with running(book.root, size=(120, 50)) as tui:
+        await tui.press("slash")
+        await tui.type("/(a+)+$/")
+        await tui.until("matching lines")
+        assert not tui.main.results_pane.answer.has_notice("pattern_out_of_time")  # type: ignore[union-attr]
+        tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
+        began = time.monotonic()
+        await tui.type("/(a[ab]{0,900}){1}c$/")
+        await tui.until("The search ran out of time")
+        assert "the search stopped after 2" in tui.text
+        assert time.monotonic() - began < 10
+        # The thread that searched is free again.
+        tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
+        await tui.type("/^you are/")
+        await tui.until("You are welcome.")
 
 
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
