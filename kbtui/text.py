@@ -242,6 +242,47 @@ def skip_repeated_title(
     return text[end:], [(first - end, last - end) for first, last in matches if first >= end]
 
 
+def remove_heading_and_bold_marks(
+    text: str, matches: Sequence[tuple[int, int]]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text that reads well on one line, and its moved matches.
+
+    The heading `## Hidden` becomes `Hidden:`, and `**C1** is missing` becomes `C1 is missing`. A line with
+    a single `#` is a heading only at the start of the text; elsewhere, it may be a comment in code.
+    """
+    # A search calls this for each hit, and must not wait for `re` to compile patterns.
+    edits: list[tuple[int, int, str]] = []
+    at = 0
+    for line in text.split("\n") if "#" in text else ():
+        level = len(line) - len(line.lstrip("#"))
+        if (2 <= level <= 6 or (level == 1 and at == 0)) and line[level : level + 1] == " ":
+            end = at + len(line)
+            edits.append((at, at + level + 1, ""))
+            if line[-1].isalnum() and text[end:].strip():
+                edits.append((end, end, ":"))
+        at += len(line) + 1
+    first = text.find("**")
+    while first >= 0 and (last := text.find("**", first + 2)) >= 0:
+        inside = text[first + 2 : last]
+        if inside and inside == inside.strip() and "\n\n" not in inside:
+            edits += [(first, first + 2, ""), (last, last + 2, "")]
+            last = text.find("**", last + 2)
+        first = last
+    edits.sort()
+    parts, begin = [], 0
+    for start, end, new in edits:
+        parts += [text[begin:start], new]
+        begin = end
+    parts.append(text[begin:])
+
+    def move(offset: int) -> int:
+        return offset + sum(
+            len(new) + start - min(end, offset) for start, end, new in edits if start < offset
+        )
+
+    return "".join(parts), [(move(first), move(last)) for first, last in matches]
+
+
 def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
     """Return the start of the part of `text` with the most distinct matches; 0 if there are no matches.
 

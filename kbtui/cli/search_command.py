@@ -21,6 +21,7 @@ from kbtui.text import (
     find_densest_match,
     format_counted_noun,
     format_parent_title_suffix,
+    remove_heading_and_bold_marks,
     sanitize,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
@@ -294,8 +295,12 @@ def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
 
 
 DEFAULT_LIMIT = 20
-CONTEXT_CHARACTERS = 60
-"""The maximum number of characters of a hit that are shown before its first match."""
+CONTEXT_CHARACTERS, SENTENCE_CHARACTERS = 60, 120
+"""The maximum number of characters that are shown before a hit's first match, and before one inside a sentence.
+
+The second number applies if the excerpt can start with the sentence of the match.
+"""
+_SENTENCE_ENDS = (". ", "? ", "! ", ".\n", "\n\n")
 EXCERPT_CHARACTERS = 240
 """The maximum number of characters of a hit that are shown in total."""
 MAX_TERMS_SHOWN = 12
@@ -372,10 +377,9 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     text, matches = skip_repeated_title(text, matches, hit["title"])
-    densest = find_densest_match(text, matches, EXCERPT_CHARACTERS - CONTEXT_CHARACTERS)
-    start = max(0, densest - CONTEXT_CHARACTERS)
-    if start and (space := text.find(" ", start, densest)) >= 0:
-        start = space + 1
+    text, matches = remove_heading_and_bold_marks(text, matches)
+    densest = find_densest_match(text, matches, EXCERPT_CHARACTERS - SENTENCE_CHARACTERS)
+    start = _find_excerpt_start(text, densest)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start
     for first, last in matches:
@@ -392,10 +396,38 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     body = "".join(parts).strip()
     lines = [head, f"    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"]
     if answer := hit.get("answer"):
+        answer, _ = remove_heading_and_bold_marks(answer, ())
         shown = sanitize_to_one_line(_join_lines_with_spaces(answer))
         cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
         lines.append(f"    {dim}answer:{off} {cut}")
     return "\n".join(lines)
+
+
+def _find_excerpt_start(text: str, match: int) -> int:
+    """Return where the excerpt that shows the match at `match` starts.
+
+    This is the start of the match's sentence or paragraph, if it is near, or else of a word. If the
+    text ends soon after the match, the excerpt starts with an earlier sentence.
+    """
+    if len(text) <= EXCERPT_CHARACTERS:
+        return 0
+    starts = {
+        at + len(end)
+        for end in _SENTENCE_ENDS
+        if (at := text.rfind(end, max(0, match - SENTENCE_CHARACTERS), match)) >= 0
+    }
+    if starts:
+        start = max(starts)
+    elif match <= SENTENCE_CHARACTERS:
+        start = 0
+    else:
+        start = text.find(" ", match - CONTEXT_CHARACTERS, match) + 1 or match - CONTEXT_CHARACTERS
+    full = len(text) - EXCERPT_CHARACTERS
+    if start > full:
+        start = min(
+            (at for at in range(full, start) if text[at - 2 : at] in _SENTENCE_ENDS), default=start
+        )
+    return start
 
 
 def _format_project(hit: HitJson) -> str:

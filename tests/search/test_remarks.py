@@ -1,8 +1,10 @@
 """Tests of the notices that `kbtui search` prints with its hits."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from support import Builder
 
 from kbtui.assistant.assistant_tools import format_search_answer
@@ -24,7 +26,11 @@ from kbtui.search.search_request_and_answer import (
     SearchRequest,
     SemanticRanking,
 )
-from kbtui.text import find_densest_match, skip_repeated_title
+from kbtui.text import (
+    find_densest_match,
+    remove_heading_and_bold_marks,
+    skip_repeated_title,
+)
 from kbtui.workspace import Settings
 
 
@@ -186,3 +192,42 @@ def test_an_excerpt_begins_after_the_title_where_most_words_of_the_query_are() -
     shown = format_search_hit(hit.as_json(), hit.ref, plain=True)
     assert "sleeps in a holt" in shown
     assert "# Otters" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Rain. " * 60 + "The small otter sleeps here. " + "Wind. " * 60, "…The small otter sleeps here. Wind."),
+        ("rain " * 60 + "the small otter sleeps here, " + "wind " * 60, "…rain rain rain rain rain rain rain rain rain the small otter"),
+        ("Rain. " * 60 + "The small otter sleeps here.", "…Rain. Rain."),  # the excerpt is full
+        ("Rain. The small otter sleeps here.", "Rain. The small otter sleeps here."),
+    ],
+)  # fmt: skip
+def test_an_excerpt_begins_with_a_sentence(text: str, shown: str) -> None:
+    at = text.index("otter")
+    hit = Hit("g/o:1-3", "subject", "s1", "c1", "O", text, 1.0, matches=[(at, at + 5)])
+    _, excerpt = format_search_hit(hit.as_json(), hit.ref, plain=True).split("\n")
+    assert excerpt.strip().startswith(shown)
+    assert "otter sleeps here" in excerpt
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("## Hidden pages\n\nA dot hides.", "Hidden pages:\n\nA dot hides."),
+        ("# Hidden?\nA dot hides.", "Hidden?\nA dot hides."),
+        ("Run:\n# a comment\nmake", "Run:\n# a comment\nmake"),
+        ("## Only a heading", "Only a heading"),
+        ("1. **C1 is missing.** It is **not** C0.", "1. C1 is missing. It is not C0."),
+        ("## A **bold** word\nhere", "A bold word:\nhere"),
+        ("people/** and notes/**", "people/** and notes/**"),
+        ("f(**options)", "f(**options)"),
+        ("#hidden and ####### many", "#hidden and ####### many"),
+    ],
+)
+def test_marks_of_headings_and_bold_words_are_removed_from_excerpts(text: str, plain: str) -> None:
+    words = [match.span() for match in re.finditer(r"[A-Za-z0-9]+", text)]
+    found, matches = remove_heading_and_bold_marks(text, words)
+    assert found == plain
+    # Each match is still the same word.
+    assert [found[a:b] for a, b in matches] == [text[a:b] for a, b in words]
