@@ -182,7 +182,9 @@ def compare_fusion(
     """
     lines, wrong = [], []
     fusion = rows["fusion"]
-    if len(kept) != len(fusion):
+    if not kept:
+        lines.append("  no figures of this set are saved yet; save them with --write")
+    elif len(kept) != len(fusion):
         wrong.append(
             f"{name}: {len(kept)} of {len(fusion)} questions have saved figures; save them with --write"
         )
