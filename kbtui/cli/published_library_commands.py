@@ -166,13 +166,23 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | N
 
 @contextmanager
 def _convert_cache_errors(workspace: Workspace) -> Iterator[None]:
-    """Turn errors of the cache of vectors into `IndexUnavailable`."""
+    """Turn errors of the cache of vectors into `IndexUnavailable`.
+
+    An `OSError` about another place, such as the pipe of the model's process, is raised as it is.
+    """
     import sqlite3
+
+    from kbtui.workspace.paths import get_cache_home
 
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else None
+        name = error.filename if isinstance(error, OSError) else workspace.cache_dir
+        place, home = Path(os.fsdecode(name or "")), Path(get_cache_home())
+        # The directory above can be the one that cannot be written.
+        if not name or not (place.is_relative_to(home) or home.is_relative_to(place)):
+            raise
         raise IndexUnavailable(
             f"the cache of vectors cannot be written: {(reason or str(error)).lower()}",
             where=str(workspace.cache_dir),
