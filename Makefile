@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-# Names of temporary directories that reveal assumptions about short or ASCII paths; CI runs the tests in both.
-LONG := a-directory-name-that-leaves-no-room-for-the-path-of-a-socket-and-that-wraps-every-line-in-which-it-is-printed
-UNICODE := Ünïcödé 空間
+# The name of a temporary directory that reveals assumptions about paths: it has spaces and non-ASCII letters, leaves no room for the
+# path of a socket, and wraps every line in which it is printed.
+ODD := Ünïcödé 空間 a-directory-name-that-leaves-no-room-for-the-path-of-a-socket-and-that-wraps-every-line-in-which-it-is-printed
 
 # Where `make test` has its temporary files: in memory, if a gigabyte is free and programs may run there.
 MEMORY := $(shell grep -s ' /dev/shm tmpfs rw' /proc/mounts | grep -qv noexec && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 1000000 { print $$6 }')
@@ -37,13 +37,9 @@ test: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
 test: $(STAMP)  ## run the tests (five to six minutes)
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
-test-long-path: $(STAMP)  ## run the tests in a directory with a long name, with HOME unset
-	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(LONG)" && \
-	env -u HOME TMPDIR="$$base/$(LONG)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
-
-test-unicode-path: $(STAMP)  ## run the tests in a directory with spaces and non-ASCII letters, with HOME empty
-	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(UNICODE)" && \
-	HOME= TMPDIR="$$base/$(UNICODE)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+test-odd-path: $(STAMP)  ## run the tests in a directory with a long name, spaces and non-ASCII letters, without HOME
+	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(ODD)" && \
+	env -u HOME TMPDIR="$$base/$(ODD)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## run the slow tests (about half an hour)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
@@ -87,4 +83,4 @@ format: $(STAMP)  ## format the code and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-long-path test-unicode-path test-slow man docs screenshots eval bench fuzz soak audit check format clean
+.PHONY: help setup run test test-odd-path test-slow man docs screenshots eval bench fuzz soak audit check format clean

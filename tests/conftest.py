@@ -22,6 +22,9 @@ settings.register_profile("quick", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
+LONGEST_BASE = 70
+"""The length of a temporary directory's path, in bytes, up to which sockets fit below it."""
+
 # A job in the background, or below `nohup`, ignores these, and so would the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -40,8 +43,12 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home of its own with a short path: a socket's path has 104 bytes at most."""
+    """A home of its own, and a runtime directory with a short path: a socket's path has 104 bytes at most."""
     base = Path(tempfile.mkdtemp(prefix="kb-"))
+    runtime = base
+    if len(os.fsencode(base)) > LONGEST_BASE:
+        # What such a directory reveals besides its length, this one reveals for sockets.
+        runtime = Path(tempfile.mkdtemp(prefix="kb Ü-", dir="/tmp"))
     for variable, name in {
         "HOME": "home",
         "XDG_CACHE_HOME": "cache",
@@ -51,8 +58,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "XDG_RUNTIME_DIR": "run",
         "JP_USER_DATA_DIR": "jp",
     }.items():
-        (base / name).mkdir(mode=0o700)
-        monkeypatch.setenv(variable, str(base / name))
+        path = (runtime if name == "run" else base) / name
+        path.mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(path))
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "5")
     # Exporting the model takes a core for seconds; the test of it allows it.
     monkeypatch.setenv("KBTUI_EXPORT", "off")
@@ -63,7 +71,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(variable, raising=False)
     assert os.environ["HOME"].startswith(str(base))
     yield base
-    shutil.rmtree(base, ignore_errors=True)
+    for path in {base, runtime}:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Going on with a conversation in its agent: nothing runs before a yes, and the terminal comes back."""
 
+import base64
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +60,11 @@ def test_a_key_copies_the_command_and_another_runs_it_after_a_yes(
     terminal.keys("R")
     terminal.until("fork after turn 2")
     terminal.keys("f")
-    terminal.until(lambda shown: "Copied cd" in shown and "jp c fork jp-c17800000001" in shown)
+    terminal.until("Copied cd")
+    copied = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)", terminal.raw)
+    fork = ["c", "fork", "jp-c17800000001", "--first", "2", "--activate"]
+    command = f"cd {shlex.quote(str(built.root))} && {shlex.join(['jp', *fork])}"
+    assert [base64.b64decode(one).decode() for one in copied] == [command]
     for answer in ("\x1b", "y"):
         terminal.keys("R")
         terminal.until("fork after turn 2")
@@ -70,9 +76,7 @@ def test_a_key_copies_the_command_and_another_runs_it_after_a_yes(
         terminal.until("AGENT READY" if answer == "y" else lambda shown: "run it" not in shown)
     terminal.keys("bye\r")
     terminal.until("has ended")
-    root = str(built.root)
-    fork = ["c", "fork", "jp-c17800000001", "--first", "2", "--activate"]
-    assert agents.runs == ["jp", root, *fork]
+    assert agents.runs == ["jp", str(built.root), *fork]
     assert "Two." in terminal.read()
     terminal.keys("q")
     assert terminal.leave() == 0
