@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.conversations.models import Conversation, add_up_usage
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import join_span_texts
@@ -422,6 +421,8 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
 
     The function reads the whole document, so call it in a thread.
     """
+    from kbtui.conversations.models import Conversation
+
     if isinstance(document.record, Conversation) and document.view == "read":
         return [_make_turn_entry(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
@@ -452,6 +453,7 @@ def find_outline_entry_at(
 
 
 def _make_turn_entry(turn: Turn) -> OutlineEntry:
+    from kbtui.conversations.models import add_up_usage
     from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
     calls = [event for event in turn.events if event.kind == "tool_call_request"]
