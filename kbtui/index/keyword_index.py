@@ -182,13 +182,17 @@ def open_tantivy_index(
 
 
 class _TantivyWriter:
-    """Writes one tantivy index. `has_changes` says whether there is something to commit."""
+    """Writes one tantivy index.
+
+    `has_changes` says whether there is something to commit, and `has_deletions` whether documents that
+    readers can still find are among it.
+    """
 
     def __init__(self, index: Any, folder: Path, heap_bytes: int) -> None:
         self.index, self._folder = index, folder
         self.schema = index.schema
         self.searcher = index.searcher()
-        self.has_changes = False
+        self.has_changes = self.has_deletions = False
         self._added: set[str] = set()
         try:
             self._writer = index.writer(heap_size=heap_bytes, num_threads=1)
@@ -221,12 +225,12 @@ class _TantivyWriter:
         if values:
             query = tantivy.Query.term_set_query(self.schema, field, list(values))
             self._writer.delete_documents_by_query(query)
-            self.has_changes = True
+            self.has_changes = self.has_deletions = True
 
     def delete_all_documents(self) -> None:
         """Delete all documents."""
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
-        self.has_changes = True
+        self.has_changes = self.has_deletions = True
 
     def has_entry(self, entry_id: str) -> bool:
         """Return whether the index has documents of an entry, committed or not."""
@@ -244,6 +248,7 @@ class _TantivyWriter:
         """
         self._writer.delete_documents_by_term("entry", entry_id)
         self.has_changes = self.has_changes or must_commit
+        self.has_deletions = self.has_deletions or must_commit
 
     def write_watermark(self, watermark: int) -> None:
         """Replace the watermark document, which contains the catalog's sequence number."""
@@ -257,14 +262,14 @@ class _TantivyWriter:
         """Commit the changes. `searcher` shows them only after `reload`."""
         self._writer.commit()
         self._added.clear()
-        self.has_changes = False
+        self.has_changes = self.has_deletions = False
 
     def rollback(self) -> None:
         """Discard uncommitted changes."""
         self._writer.rollback()
         self._write_dummy_first_operation()
         self._added.clear()
-        self.has_changes = False
+        self.has_changes = self.has_deletions = False
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
@@ -317,7 +322,7 @@ class KeywordIndexWriter:
             window_watermark = 0
         if window_watermark < watermark:
             # A writer was killed between its two commits, so windows of removed entries may remain.
-            self._windows.has_changes = True
+            self._windows.has_changes = self._windows.has_deletions = True
         return min(watermark, window_watermark)
 
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
@@ -362,9 +367,12 @@ class KeywordIndexWriter:
 
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
-        # The passages come first, because a search finds a saved text as soon as they are committed. The
-        # watermark of the windows is a file of its own. If the process is killed between the two commits,
-        # this watermark is old, and the entries that changed after it are written again.
+        # The watermark of the windows is a file of its own. If the process is killed between the two
+        # commits, one of the two watermarks is old, and the entries that changed after it are written again.
+        # Passages of new entries come first, because a search finds them without their windows. Deleted
+        # windows go before the passages: a window finds its passages by words that they no longer have.
+        if self._windows.has_deletions:
+            self._windows.commit()
         self._passages.write_watermark(watermark)
         self._passages.commit()
         self._passages.reload()
