@@ -37,7 +37,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "decided, rejected or superseded"
     add.add_argument("state", choices=MARK_STATES, help=text)
     add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
-    text = "a reference to what applies instead; required with superseded"
+    text = "a reference to the text that applies instead; required with superseded"
     add.add_argument("--by", metavar="REF", help=text)
     text = "mark only this passage of the turn; white space may differ"
     add.add_argument("--passage", metavar="TEXT", help=text)
@@ -89,7 +89,9 @@ def _add_mark(library: Library, args: Namespace) -> int:
     if args.by is None and args.state == "superseded":
         hint = "write --by REF, such as --by jp-c17457886043:3 or --by topic/slug; if nothing applies instead, use `rejected`"
         raise UsageError(
-            "`superseded` needs a reference to what applies instead", where="--by", hint=hint
+            "`superseded` needs a reference to the text that applies instead",
+            where="--by",
+            hint=hint,
         )
     if args.passage is not None and not args.passage.strip():
         raise UsageError("the passage is empty", where="--passage")
@@ -214,7 +216,7 @@ def _import_marks(library: Library, args: Namespace) -> int:
             raise ValueError("it has no list of marks")
         marks = [parse_exported_mark(one) for one in shape["marks"]]
     except (ValueError, RecursionError) as error:
-        hint = "give a file that `kbtui mark export` wrote"
+        hint = "pass a file that `kbtui mark export` wrote"
         raise UsageError(
             f"the file does not contain exported marks: {error}", where=args.file, hint=hint
         ) from error

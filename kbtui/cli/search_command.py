@@ -249,7 +249,9 @@ def _check_search_arguments(args: Namespace) -> None:
     if args.save is not None and args.like:
         raise UsageError("cannot be combined with --like", where="--save")
     if not args.query and not args.like:
-        raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
+        raise UsageError(
+            "the following arguments are required: QUERY", hint="enter words to search for"
+        )
     if args.like and (args.query or args.explain or args.why):
         raise UsageError("cannot be combined with a query, --explain or --why", where="--like")
     if args.all and (args.like or args.explain or args.why):
