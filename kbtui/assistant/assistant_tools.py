@@ -360,7 +360,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether the setting `mask_secrets` demands that answers over `protocol` are masked.
+    """Return whether the setting `mask_secrets` requires that secrets in answers over `protocol` are masked.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -413,14 +413,14 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class ToolReply:
-    """The reply to a tool call: a text for the assistant. `is_error` marks an error message."""
+    """The reply to a tool call: a text for the assistant. `is_error` is true for an error message."""
 
     text: str
     is_error: bool = False
 
 
 class UnknownToolError(NothingFound):
-    """There is no tool with this name."""
+    """A call names a tool that does not exist."""
 
 
 def answer_tool_call(
@@ -663,7 +663,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
-    """Return a remark that names subjects which have changed since a hit's turn was given them, or ""."""
+    """Return a remark that names the subjects that have changed since a hit's turn used them, or ""."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:

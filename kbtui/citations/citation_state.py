@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationEvent
 
 CitationState = Literal["unchanged", "changed", "gone", "unknown"]
-"""Whether a subject still has the text that a turn was given.
+"""The state of a cited subject: whether it still has the text that the turn was given.
 
 * "unchanged": the subject still has exactly this text.
 * "changed": the subject has another text now.
@@ -30,7 +30,7 @@ CitationState = Literal["unchanged", "changed", "gone", "unknown"]
 """
 
 UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
-"""Why kbtui cannot find out whether a subject has changed.
+"""The reason why kbtui cannot find out whether a subject has changed.
 
 * "cut", "masked", "part": the turn was given a shortened text, a text with masked secrets, or only a
   part of the subject. The given text is still in the subject, but the rest may have changed.
@@ -67,7 +67,7 @@ DIGEST_LENGTH = 32
 class GivenText(NamedTuple):
     """The text of a subject in the result of a tool call.
 
-    `result` is the returned text. `text` is the part of it that comes from the subject.
+    `result` is the returned text. `text` is the part of `result` that comes from the subject.
     """
 
     result: str

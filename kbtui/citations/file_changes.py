@@ -93,8 +93,8 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 class TurnFileAction(NamedTuple):
     """An action of one event on one file: the file was read, changed, created, moved or deleted.
 
-    - `path` is the path that the parameter `shorten_path` of `list_file_actions` returned. After a move, it
-      is the new path, and `old_path` is the earlier path.
+    - `path` is the shortened path, as `shorten_path` of `list_file_actions` returns it. After a move, it is
+      the new path, and `old_path` is the earlier path.
     - `call` is the number of the tool call in its turn. It is None for agents that change files
       without calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""If only some lines of an edit are found, they count only with at least this many letters and digits in total.
+"""If only some lines of an edit are found, these lines must have at least this many letters and digits in total.
 
 Without this limit, a line such as `return None` would belong to every edit with the same line.
 """

@@ -187,7 +187,7 @@ def format_time_left(seconds: float) -> str:
 
 
 class WaitingLine:
-    """Shows on stderr what a command is waiting for, and for how many seconds it has waited."""
+    """Shows on stderr what a command is waiting for, and the seconds since the wait began."""
 
     def __init__(self, what: str) -> None:
         self._what = what

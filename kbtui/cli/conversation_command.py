@@ -532,7 +532,7 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_usage(usage: ConversationUsage) -> str:
-    """Format tokens on one line: 3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)."""
+    """Format token counts as one line, such as `3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)`."""
     total = "-" if usage.total_tokens is None else f"{usage.total_tokens:,}"
     counts = {
         "input": usage.input_tokens,

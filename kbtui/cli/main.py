@@ -280,7 +280,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser that completes a command line, and the number of first words to skip."""
+    """Return the parser that completes a command line, and the number of leading words to skip."""
     from kbtui.cli.command_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

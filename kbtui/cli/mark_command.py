@@ -175,7 +175,7 @@ def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
 
 
 def report_unreadable_marks(library: Library) -> None:
-    """Print the reason on stderr if the marks cannot be read, so that a conversation is shown without them."""
+    """If the marks cannot be read, print on stderr that they are not shown, and the reason."""
     from kbtui.userdata.mark_store import MarkStore
 
     try:

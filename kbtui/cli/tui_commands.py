@@ -35,7 +35,7 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at `reference`. If it is None, restore the last session.
+    """Open the TUI at `reference`. If `reference` is None, restore the last session.
 
     If there is no session either, open `default_reference`.
     """
