@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.models import EventJson
     from kbtui.conversations.turn_marks import MarkFactsJson
-    from kbtui.library.turns_touching_files import UnexplainedLinesJson
+    from kbtui.library.file_turn_history import UnexplainedLinesJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
 
     class ConversationInfoJson(TypedDict):

@@ -56,7 +56,7 @@ from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.refs import make_conversation_ref
+from kbtui.references import make_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
 from kbtui.userdata.mark_lookup import find_marks_of_conversations
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.turn_marks import ConversationMarks
-    from kbtui.library.turns_touching_files import FileTurnHistory
+    from kbtui.library.file_turn_history import FileTurnHistory
     from kbtui.notices import Notice
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
     from kbtui.workspace import Workspace
 
@@ -215,7 +215,7 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 
     Errors name the argument `file`.
     """
-    from kbtui.library.turns_touching_files import blame_file_or_subject
+    from kbtui.library.file_turn_history import blame_file_or_subject
 
     try:
         return blame_file_or_subject(workspace, name, is_limited_to_workspace=True)
@@ -258,7 +258,7 @@ def _list_file_notices(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
-    from kbtui.library.turns_touching_files import (
+    from kbtui.library.file_turn_history import (
         describe_conversation_problems,
         describe_unexplained_lines,
     )

@@ -442,7 +442,7 @@ def _open_library(root: Any) -> Library:
 
 def _parse_current_conversation_id(context: dict[str, Any], workspace: str | None) -> str | None:
     """Return the id of the calling conversation, or None if it is unknown. JP writes ids in several forms."""
-    from kbtui.refs import parse_conversation_id
+    from kbtui.references import parse_conversation_id
 
     found = context.get("conversation_id")
     if isinstance(found, int) and not isinstance(found, bool):

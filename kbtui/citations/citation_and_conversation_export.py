@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
-from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
+from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
     format_json,
     make_backtick_fence,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.citation_state import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")

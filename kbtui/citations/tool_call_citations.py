@@ -20,7 +20,7 @@ from kbtui.citations.citation_state import (
 from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
-from kbtui.refs import (
+from kbtui.references import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
     make_conversation_ref,

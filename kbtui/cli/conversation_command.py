@@ -335,7 +335,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
 
 
 def _are_all_ids(words: list[str]) -> bool:
-    from kbtui.refs import parse_conversation_ref
+    from kbtui.references import parse_conversation_ref
 
     try:
         return all(map(parse_conversation_ref, words))

@@ -16,7 +16,7 @@ from kbtui.cli.command_output import (
     write_output_file,
 )
 from kbtui.errors import ConfigError, UsageError, WorkspaceError, suggest_similar_key
-from kbtui.refs import CONVERSATION_ID
+from kbtui.references import CONVERSATION_ID
 from kbtui.text import format_counted_noun, sanitize
 from kbtui.version import __version__
 from kbtui.workspace import Settings, find_workspace, load_settings, paths, user_settings

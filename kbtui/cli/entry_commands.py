@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.library.subject_versions import SubjectVersion
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.userdata.mark_lookup import MarksOfTurns
 
 _COLUMN_HEADINGS = (
@@ -571,7 +571,7 @@ def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.cli.mark_command import report_unreadable_marks
     from kbtui.library import open_workspace
-    from kbtui.refs import parse_conversation_ref
+    from kbtui.references import parse_conversation_ref
 
     library = open_workspace(args.workspace)
     text = library.read(args.ref)

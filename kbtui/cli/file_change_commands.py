@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import TurnActivity, TurnFileAction
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library import Library
-    from kbtui.library.turns_touching_files import TurnTouchingFile
+    from kbtui.library.file_turn_history import TurnTouchingFile
     from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
@@ -56,7 +56,7 @@ def run_blame_command(args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
-    from kbtui.library.turns_touching_files import (
+    from kbtui.library.file_turn_history import (
         describe_conversation_problems,
         describe_unexplained_lines,
     )
@@ -144,8 +144,8 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         parse_entered_conversation_reference,
     )
     from kbtui.conversations.turn_marks import make_mark_json_fields
-    from kbtui.library.turns_touching_files import collect_turn_activities, resolve_file_name
-    from kbtui.refs import make_conversation_ref
+    from kbtui.library.file_turn_history import collect_turn_activities, resolve_file_name
+    from kbtui.references import make_conversation_ref
 
     ref = parse_entered_conversation_reference(library.workspace, args.id)
     path = None

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
 
-    from kbtui.publishing.library_parts import EntryKey
     from kbtui.publishing.library_publisher import LibraryPublishResult, TextEmbedder
     from kbtui.publishing.published_library_pull import LibraryPullResult, SubscriptionStatus
+    from kbtui.publishing.published_part_format import EntryKey
     from kbtui.workspace import Settings, Workspace
 
 

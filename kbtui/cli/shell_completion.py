@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kbtui.cli.command_output import print_result
 from kbtui.errors import KbtuiError
-from kbtui.refs import JP_ID_PREFIX
+from kbtui.references import JP_ID_PREFIX
 from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.workspace import find_workspace
 

@@ -273,7 +273,7 @@ def run_mcp_command(args: Namespace) -> int:
     """
     from kbtui.conversations.conversation_repository import expand_conversation_reference
     from kbtui.library import open_workspace
-    from kbtui.refs import parse_conversation_ref
+    from kbtui.references import parse_conversation_ref
 
     current = None
     if args.current:

@@ -21,7 +21,7 @@ from kbtui.conversations.session_archive import (
     get_session_records_directory,
 )
 from kbtui.errors import ConfigError, NothingFound, UsageError
-from kbtui.refs import (
+from kbtui.references import (
     JP_ID_PREFIX,
     make_conversation_ref,
     parse_conversation_ref,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         UnlistedConversationPath,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.workspace import Workspace
 
 FORMATS: tuple[ConversationFormat, ...] = (

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import orjson
 
 from kbtui.conversations.formats.jp.json_reader import open_regular_file
-from kbtui.conversations.formats.kept_file import (
+from kbtui.conversations.formats.kept_session_file import (
     compress_file,
     is_kept_file,
     iterate_kept_file_blocks,

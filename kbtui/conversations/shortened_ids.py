@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kbtui.refs import get_agent_prefix_of_id, is_other_agents_conversation_ref
+from kbtui.references import get_agent_prefix_of_id, is_other_agents_conversation_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import make_conversation_ref, parse_conversation_ref, parse_ref
+from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
     from kbtui.notices import Notice
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
 
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from kbtui.index.chunk_embedder import ChunkEmbedder
     from kbtui.index.embedding_model import EmbeddingModelSource, Matrix, OnnxEmbedder
     from kbtui.index.embedding_process import EmbeddingProcess
-    from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorStore
@@ -450,7 +450,7 @@ class EmbeddingWorker:
         self._open_folder: Path | None = None
         """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
-        self._queue: EmbeddingQueue | None = None
+        self._chunk_embedder: ChunkEmbedder | None = None
         self._entry_to_embed_first = ""
         self._has_catalog_changed = False
         """Whether the catalog has changed since the vectors and the catalog were last compared."""
@@ -509,8 +509,8 @@ class EmbeddingWorker:
     def embed_entry_first(self, entry_id: str) -> None:
         """Embed the chunks of this entry before all others, because the user is reading it."""
         self._entry_to_embed_first = entry_id
-        if (queue := self._queue) is not None:
-            queue.embed_entries_first([entry_id])
+        if (chunk_embedder := self._chunk_embedder) is not None:
+            chunk_embedder.embed_entries_first([entry_id])
 
     def set_embedding_paused(self, is_paused: bool) -> None:
         """Pause the embedding of passages, or continue it. Raises `OSError` if the change cannot be recorded.
@@ -603,16 +603,20 @@ class EmbeddingWorker:
                 self._is_damaged = True
                 self._wake.set()
             return SemanticRanking(None, make_keywords_only_notice("vectors_replaced"))
-        queue = self._queue
-        left, total = queue.count_missing_vectors(hidden=question.hidden) if queue else (0, 0)
-        if queue is None or not left:
+        chunk_embedder = self._chunk_embedder
+        left, total = (
+            chunk_embedder.count_missing_vectors(hidden=question.hidden)
+            if chunk_embedder
+            else (0, 0)
+        )
+        if chunk_embedder is None or not left:
             return SemanticRanking(ranked)
-        queue.embed_entries_of_chunks_first(question.worded[:PREFERRED_HITS])
+        chunk_embedder.embed_entries_of_chunks_first(question.worded[:PREFERRED_HITS])
         return SemanticRanking(
             ranked,
             Notice("passages_pending", {"total": left}),
             max(1, total - left) / max(1, total),
-            frozenset(queue.filter_chunks_without_vector(question.worded)),
+            frozenset(chunk_embedder.filter_chunks_without_vector(question.worded)),
         )
 
     def _add_remote_chunks(
@@ -697,7 +701,7 @@ class EmbeddingWorker:
             "model_off" if self._settings.model == "off" else "error", reason, hint
         )
         self._log(f"no search by meaning: {details}")
-        self._store = self._open_folder = self._queue = None
+        self._store = self._open_folder = self._chunk_embedder = None
         self._model.end_bulk_process()
         self._failed_at = time.monotonic()
         self._failures += 1
@@ -758,46 +762,50 @@ class EmbeddingWorker:
         from kbtui.index.vector_store import remove_vector_directory
 
         self.keywords_only_notice = make_keywords_only_notice("vectors_replaced")
-        self._store = self._open_folder = self._queue = None
+        self._store = self._open_folder = self._chunk_embedder = None
         self._is_damaged, self._rebuilt_folder = False, folder
         remove_vector_directory(folder / "vectors")
 
     def _embed_passages_without_vector(self, folder: Path) -> None:
         """Open the vectors of an index generation, and add those that are missing."""
+        from kbtui.index.chunk_embedder import ChunkEmbedder
         from kbtui.index.embedding_cache import EmbeddingCache
-        from kbtui.index.embedding_queue import EmbeddingQueue
-        from kbtui.index.published_vectors import PublishedVectors
+        from kbtui.index.pulled_vector_store import PulledVectorStore
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
-        published = PublishedVectors(
+        published = PulledVectorStore(
             lambda: mirror.database if (mirror := self._find_mirror()) else None
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
             remote = self._open_published_table(folder)
-            if self._open_folder != folder or self._queue is None or remote is not self._remote:
+            if (
+                self._open_folder != folder
+                or self._chunk_embedder is None
+                or remote is not self._remote
+            ):
                 self._remote = remote
                 store = VectorStore(
                     folder / "vectors", self._model_key, self._model.vector_dimension
                 )
                 self._store, self._open_folder = store, folder
-                queue = EmbeddingQueue(
+                chunk_embedder = ChunkEmbedder(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
                     get_embedding_pause_reason=self._find_pause_reason, remote=remote,
                 )  # fmt: skip
-                queue.embed_entries_first([self._entry_to_embed_first])
-                self._queue = queue
+                chunk_embedder.embed_entries_first([self._entry_to_embed_first])
+                self._chunk_embedder = chunk_embedder
             else:
-                self._queue.replace_catalog_and_cache(catalog, cache)
+                self._chunk_embedder.replace_catalog_and_cache(catalog, cache)
             self.keywords_only_notice = None
             self.model_ready.set()
             self._on_change()
             while not self._stop.is_set():
                 self._has_catalog_changed = False
                 work = self._passage_pool.submit(
-                    self._queue.embed_missing_chunks,
+                    self._chunk_embedder.embed_missing_chunks,
                     self._model.get_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
                 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.embedding_model import Matrix
-    from kbtui.index.published_vectors import PublishedVectors
+    from kbtui.index.pulled_vector_store import PulledVectorStore
 
 
 _Result = TypeVar("_Result")
@@ -41,7 +41,7 @@ class EmbeddingCache:
     is not copied into the cache.
     """
 
-    def __init__(self, path: Path, model: str, published: PublishedVectors | None = None) -> None:
+    def __init__(self, path: Path, model: str, published: PulledVectorStore | None = None) -> None:
         self._path, self.model, self._published = path, model, published
         self._retry_with_new_cache_file(self._open_embedding_cache_file)
 

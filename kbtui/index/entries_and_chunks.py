@@ -11,13 +11,13 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from kbtui.refs import make_conversation_ref, make_subject_ref
+from kbtui.references import make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
 
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
 
 
 # This is not in `chunk_splitter`, because a search without an engine must not wait for that import.

@@ -1,7 +1,7 @@
 """Stores vectors in LanceDB, with one table for each model. No other module imports LanceDB.
 
 Each row contains the number and the vector of a chunk, and the values of the search filters, so that
-LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
+LanceDB can apply filters before it ranks chunks. `chunk_embedder` writes rows in batches.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from kbtui.knowledge.subject_files import (
     format_skipped_subject_note,
     read_subject_text,
 )
-from kbtui.refs import make_subject_ref, split_slug_and_line_range
+from kbtui.references import make_subject_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:

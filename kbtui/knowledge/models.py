@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from kbtui.refs import make_subject_ref
+from kbtui.references import make_subject_ref
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
         GivenAndCurrentText,
         SubjectHistory,
     )
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import (
         EntriesOfFilter,
         Hit,

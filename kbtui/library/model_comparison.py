@@ -17,13 +17,13 @@ import numpy as np
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import combine_passage_vector
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     TorchEmbedder,
     find_embedding_model,
 )
-from kbtui.index.embedding_queue import combine_passage_vector
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.search.query_parser import parse_query
 from kbtui.text import extract_line_expression

@@ -19,7 +19,7 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import read_subject_text
 from kbtui.notices import Notice
-from kbtui.refs import make_conversation_ref, make_subject_ref
+from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
 
 if TYPE_CHECKING:

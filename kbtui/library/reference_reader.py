@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
-from kbtui.refs import Ref, make_subject_ref
+from kbtui.references import Ref, make_subject_ref
 from kbtui.text import format_counted_noun, format_knowledge_changes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
-    from kbtui.library.turns_touching_files import FileTurnHistory
+    from kbtui.library.file_turn_history import FileTurnHistory
 
 
 class ReferenceReader(IndexAndEngineAccess):
@@ -204,7 +204,7 @@ class ReferenceReader(IndexAndEngineAccess):
         it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
         Raises the same errors as `blame_file`.
         """
-        from kbtui.library.turns_touching_files import blame_file_or_subject
+        from kbtui.library.file_turn_history import blame_file_or_subject
 
         return blame_file_or_subject(self.workspace, name, directory)
 

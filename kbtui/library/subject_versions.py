@@ -17,7 +17,7 @@ from kbtui.citations.files_read_by_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_reader import open_cited_subject
-from kbtui.refs import make_subject_ref
+from kbtui.references import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
     from kbtui.knowledge.models import Subject
     from kbtui.library.reference_reader import ReferenceReader
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.workspace.git_history import GitHistory
 
 

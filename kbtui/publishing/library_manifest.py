@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.publishing.library_parts import (
+from kbtui.publishing.published_part_format import (
     MAX_CONTENTS_BYTES,
     MAX_PART_BYTES,
     PARTS_PREFIX,

@@ -12,15 +12,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
-from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import (
+from kbtui.index.chunk_embedder import (
     combine_passage_vector,
     list_texts_of_passage_vector,
     make_vector_row,
 )
+from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
 from kbtui.index.published_vector_table import get_table_place, make_published_row_number
-from kbtui.index.published_vectors import LOOKED_UP_HASHES, PublishedVectors
+from kbtui.index.pulled_vector_store import LOOKED_UP_HASHES, PulledVectorStore
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
@@ -34,7 +34,8 @@ from kbtui.publishing.library_manifest import (
     verify_contents,
     verify_part,
 )
-from kbtui.publishing.library_parts import (
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
+from kbtui.publishing.published_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPart,
     EncodedLibraryPart,
@@ -46,7 +47,6 @@ from kbtui.publishing.library_parts import (
     parse_contents,
     read_vectors,
 )
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
 from kbtui.text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import EmbeddingModelSource
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.vector_store import VectorRow
-    from kbtui.publishing.library_parts import EntryKey, PublishedEntryText
     from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
+    from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20
@@ -98,7 +98,7 @@ class TextEmbedder:
         self.model = model
         make_private_directory(workspace.cache_dir)
 
-        published = PublishedVectors(
+        published = PulledVectorStore(
             lambda: mirror.database if (mirror := find_mirror(workspace)) else None
         )
         self._cache = EmbeddingCache(

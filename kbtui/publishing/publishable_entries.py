@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.citations.shared_conversation import prepare_shared_conversation
+from kbtui.citations.masked_conversation_export import prepare_shared_conversation
 from kbtui.citations.tool_call_citations import (
     CitationTargetLookup,
     list_subjects_given_by_event,
@@ -35,7 +35,7 @@ from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.publishing.library_manifest import PublishedTopic
-from kbtui.publishing.library_parts import (
+from kbtui.publishing.published_part_format import (
     MAX_ENTRY_BYTES,
     DamagedLibraryPart,
     EntryKey,

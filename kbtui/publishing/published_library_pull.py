@@ -31,10 +31,10 @@ from kbtui.files import iterate_regular_file_blocks, write_file_atomically
 from kbtui.index.embedding_cache import DAMAGE_CODES
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION
 from kbtui.index.published_vector_table import PUBLISHED_CHUNKS_TABLE, get_table_place
-from kbtui.index.published_vectors import (
+from kbtui.index.pulled_vector_store import (
     VECTORS_TABLE,
     find_known_hashes,
-    write_published_vectors,
+    write_pulled_vectors,
 )
 from kbtui.knowledge import load_knowledge
 from kbtui.publishing.library_manifest import (
@@ -44,7 +44,9 @@ from kbtui.publishing.library_manifest import (
     parse_manifest,
     verify_contents,
 )
-from kbtui.publishing.library_parts import (
+from kbtui.publishing.library_publisher import REPAIR_HINT, read_whole_part
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
+from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     MissingLibraryPart,
     TextPartContents,
@@ -53,8 +55,6 @@ from kbtui.publishing.library_parts import (
     read_entry,
     read_vectors,
 )
-from kbtui.publishing.library_publisher import REPAIR_HINT, read_whole_part
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.publishing.library_manifest import LibraryPartReference
-    from kbtui.publishing.library_parts import EntryKey, LibraryPartEntry
+    from kbtui.publishing.published_part_format import EntryKey, LibraryPartEntry
     from kbtui.workspace import Workspace
     from kbtui.workspace.library_settings import SubscriptionSettings
 
@@ -379,7 +379,7 @@ class _LibraryPull:
                 rows = read_vectors(data, part.contents_bytes, contents)
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
-                    write_published_vectors(self._db, contents.model, contents.hashes, rows)
+                    write_pulled_vectors(self._db, contents.model, contents.hashes, rows)
                     self._db.execute("COMMIT")
                 finally:
                     if self._db.in_transaction:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
     FilterDefinition,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.index.passage_windows import WindowsAroundPassage
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.keyword_search import ChunkRanking, QueryTerm, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
@@ -243,7 +243,7 @@ class SearchExplainer:
         is_compared = "semantic" in self._run.legs and chunk.number not in self._run.pending
         if not chunk.embed or not is_compared:
             return None
-        from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHTS, TITLE_WEIGHT
+        from kbtui.index.chunk_embedder import NEIGHBOUR_WEIGHTS, TITLE_WEIGHT
         from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
 
         first, end = max(0, chunk.ordinal - NEIGHBOURS), chunk.ordinal + NEIGHBOURS + 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from kbtui.errors import UsageError
 from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
-from kbtui.refs import Ref, parse_ref
+from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict

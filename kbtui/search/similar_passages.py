@@ -17,7 +17,7 @@ from kbtui.search.search_request_and_answer import MAX_QUERY_CHARACTERS, SearchR
 if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.query_word_analysis import StemmingAnalyzer
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from kbtui.library import Library
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
 
 
 DOUBLE_PRESS_SECONDS = 2.0

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
 from kbtui.tui.command_table import (

@@ -13,7 +13,7 @@ from textual.message import Message
 
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
+from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -211,7 +211,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         Called in a background thread.
         """
-        from kbtui.library.turns_touching_files import collect_turn_activities
+        from kbtui.library.file_turn_history import collect_turn_activities
 
         activities = collect_turn_activities(self._library.workspace, conversation)
         found = self._library.extract_citations(conversation)

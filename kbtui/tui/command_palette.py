@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
-from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
+from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker

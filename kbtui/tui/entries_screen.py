@@ -24,7 +24,7 @@ from kbtui.index.catalog_query import (
 )
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import (
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.index.catalog_query import EntryChunkJson
     from kbtui.library import Library
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
     from kbtui.tui.reader.reader_blocks import ReaderBlock

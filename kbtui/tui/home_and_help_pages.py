@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_time_or_date, format_time_with_date
 from kbtui.notices import format_notice
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.text import (
     LEG_NAMES,
     describe_missing_words,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_unix_time_as_day
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import KbtuiError
 from kbtui.notices import format_notice
-from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
+from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import EntriesOfFilter, QueryMistake

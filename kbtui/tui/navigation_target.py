@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from kbtui.refs import is_other_agents_conversation_ref, make_subject_ref
+from kbtui.references import is_other_agents_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import CitationKey
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
 
 _REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")

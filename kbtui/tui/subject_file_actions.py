@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
     PlannedSubject = tuple[KnowledgeBase, Topic, subject_editing.SubjectDraft]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, make_target_anchor
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
-from kbtui.refs import make_conversation_ref, parse_conversation_ref
+from kbtui.references import make_conversation_ref, parse_conversation_ref
 from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.userdata.user_data_store import Bookmark, UserData
     from kbtui.workspace import Workspace
 

@@ -15,7 +15,7 @@ from kbtui.index.catalog_query import (
     map_cited_targets_to_entries,
     open_catalog_snapshot,
 )
-from kbtui.refs import make_conversation_ref
+from kbtui.references import make_conversation_ref
 from kbtui.search.hit_freshness import list_outdated_turns
 from kbtui.text import format_counted_noun
 from kbtui.userdata.mark_lookup import MarksOfTurns, find_marks_of_turns

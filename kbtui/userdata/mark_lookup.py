@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.refs import parse_conversation_ref
+from kbtui.references import parse_conversation_ref
 from kbtui.userdata import MARKS_FILE_NAME
 
 if TYPE_CHECKING:

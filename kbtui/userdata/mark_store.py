@@ -20,7 +20,7 @@ from kbtui.conversations.turn_marks import (
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
-from kbtui.refs import make_conversation_ref, parse_conversation_ref, parse_ref
+from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata import MARKS_FILE_NAME
 from kbtui.userdata.sqlite_file import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import Conversation
     from kbtui.conversations.turn_marks import MarkAnchor, MarkProblem, MarkState, TargetProblem
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.workspace import Workspace
 
 _TABLES = f"""

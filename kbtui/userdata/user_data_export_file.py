@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kbtui.conversations.formats.kept_file import is_kept_file, iterate_kept_file_blocks
+from kbtui.conversations.formats.kept_session_file import is_kept_file, iterate_kept_file_blocks
 from kbtui.conversations.session_archive import KeptSession, is_valid_kept_session
 from kbtui.conversations.turn_marks import MarkAnchor
 from kbtui.errors import UsageError, WorkspaceError

@@ -36,7 +36,7 @@ from kbtui.conversations.session_archive import (
 from kbtui.conversations.turn_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
-from kbtui.refs import make_conversation_ref
+from kbtui.references import make_conversation_ref
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.sqlite_file import commit_all_or_none
 from kbtui.userdata.user_data_export_file import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbtui.index.chunk_embedder import make_vector_row
 from kbtui.index.embedding_model import find_embedding_model
-from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import (

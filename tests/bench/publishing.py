@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
-from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entries_and_chunks import select_best_chunks, sort_ranked_chunks
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
-from kbtui.index.published_vectors import PublishedVectors
+from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult, TextEmbedder
 from kbtui.publishing.library_store import LibraryStore
@@ -160,14 +160,14 @@ def _embed(index: WorkspaceIndexWriter) -> VectorStore:
     """Fill the member's table of vectors from the mirror; asking for the model is an error."""
     mirror = get_subscribed_mirror(index.workspace)
     assert mirror is not None
-    published = PublishedVectors(lambda: mirror.database)
+    published = PulledVectorStore(lambda: mirror.database)
     cache = EmbeddingCache(index.cache_dir / "embeddings.sqlite", MODEL.key, published)
     store = VectorStore(index.folder / "vectors", MODEL.key, clusters.DIMENSION)
 
     def refuse(is_bulk: bool) -> Any:
         raise AssertionError("the model was needed")
 
-    left = EmbeddingQueue(index.catalog, store, cache).embed_missing_chunks(refuse)
+    left = ChunkEmbedder(index.catalog, store, cache).embed_missing_chunks(refuse)
     assert left == 0
     store.compact_vector_table(force=True)
     cache.close()

@@ -155,13 +155,13 @@ async def main():
     said = {}
     async with app.run_test(size=(120, 40)) as pilot:
         screen = app.screen
-        navigator, port = screen.navigator, screen.reader_pane.document_view.viewport
+        controller, port = screen.document_controller, screen.reader_pane.document_view.viewport
         async def until(condition, seconds=300):
             end = time.perf_counter() + seconds
             while not condition():
                 assert time.perf_counter() < end, "never"
                 await asyncio.sleep(0.002)
-        await until(lambda: screen.library_pane.contents is not None and navigator.shown is not None)
+        await until(lambda: screen.library_pane.contents is not None and controller.shown is not None)
         await until(lambda: not screen.library_pane.contents.unread)
         await asyncio.sleep(1)
         threading.Thread(target=watch, daemon=True).start()
@@ -171,7 +171,7 @@ async def main():
         said["before"] = memory()
         peak[0] = 0
         from kbtui.tui.navigation_target import make_navigation_target as make_target
-        from kbtui.refs import make_conversation_ref as conversation_ref
+        from kbtui.references import make_conversation_ref as conversation_ref
         place = make_target(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.document_view.document
         work.begin("opening")
@@ -220,7 +220,7 @@ async def main():
         with open(sys.argv[3], "r+b") as file:
             file.seek(-3, 2)
             file.write(f",{json.dumps(more, indent=2)[1:]}\\n".encode())
-        navigator.reload_shown_document()
+        controller.reload_shown_document()
         old = document()
         await until(lambda: document() is not old)
         await asyncio.sleep(2)

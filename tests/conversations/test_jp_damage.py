@@ -383,18 +383,18 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import stored_conversations
+    from kbtui.conversations.formats.jp import conversation_directories
 
-    real = stored_conversations.stat_conversation_directory
+    real = conversation_directories.stat_conversation_directory
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> stored_conversations.ConversationDirectoryCopy:
+    ) -> conversation_directories.ConversationDirectoryCopy:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(stored_conversations, "stat_conversation_directory", slow)
+    monkeypatch.setattr(conversation_directories, "stat_conversation_directory", slow)
     check_the_rest(good)
 
 

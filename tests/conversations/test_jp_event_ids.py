@@ -9,7 +9,7 @@ from jp_files import ID, Stream, jp_id, load, workspace_at, write
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import parse_entered_reference
 from kbtui.errors import NothingFound
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 
 NAME = jp_id()
 

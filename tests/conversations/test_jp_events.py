@@ -12,7 +12,7 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.models import ConversationEvent, Turn
 from kbtui.dates import format_timestamp, parse_timestamp
-from kbtui.refs import get_conversation_creation_time
+from kbtui.references import get_conversation_creation_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:

@@ -28,7 +28,7 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.conversations.models import ConversationInfo
 from kbtui.conversations.project_directories import identify_project
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import make_conversation_ref, parse_conversation_id, parse_conversation_ref
+from kbtui.references import make_conversation_ref, parse_conversation_id, parse_conversation_ref
 from kbtui.workspace.paths import read_jp_pointer_file
 from kbtui.workspace.workspace import check_export_path, find_workspace
 

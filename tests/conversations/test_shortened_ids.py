@@ -12,7 +12,7 @@ from kbtui.conversations.conversation_repository import (
 )
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.errors import UsageError
-from kbtui.refs import parse_conversation_ref
+from kbtui.references import parse_conversation_ref
 from kbtui.workspace import Workspace
 
 

@@ -13,8 +13,8 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
+from kbtui.conversations.formats.jp.conversation_directories import JpStoredConversation
 from kbtui.conversations.formats.jp.conversation_loader import read_conversation_tools_and_models
-from kbtui.conversations.formats.jp.stored_conversations import JpStoredConversation
 from kbtui.conversations.models import ConversationInfo
 
 TIME = "2026-05-01 10:00:00.0"

@@ -14,7 +14,7 @@ from kbtui.conversations.models import Conversation
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.library import open_workspace
-from kbtui.library.turns_touching_files import LineRange, blame_file
+from kbtui.library.file_turn_history import LineRange, blame_file
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 

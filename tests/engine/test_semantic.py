@@ -16,6 +16,7 @@ from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
+from kbtui.index.chunk_embedder import BULK_CHUNKS
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModelSource,
@@ -27,7 +28,6 @@ from kbtui.index.embedding_model import (
     verify_packaged_model,
 )
 from kbtui.index.embedding_process import store_embedding_method
-from kbtui.index.embedding_queue import BULK_CHUNKS
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
-from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -119,7 +119,7 @@ def index_corpus(
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
     if embeds:
-        backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
+        backlog: Any = ChunkEmbedder(catalog, store, vectors.cache)
         left = backlog.embed_missing_chunks(lambda is_bulk: vectors.embedder)
         assert left == 0, f"{left} chunks have no vector"
     catalog.close()

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.published_vectors import VECTORS_TABLE, PublishedVectors, write_published_vectors
+from kbtui.index.pulled_vector_store import VECTORS_TABLE, PulledVectorStore, write_pulled_vectors
 from kbtui.index.vector_store import VectorStore
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.eval.__main__ import load_set
@@ -41,13 +41,13 @@ def make_corpus_with_published_vectors(corpus: IndexedCorpus, directory: Path) -
     with closing(sqlite3.connect(database)) as db:
         db.execute(VECTORS_TABLE)
 
-        class PublishingVectors(PublishedVectors):
-            """Writes each vector that the queue asks for into the mirror first."""
+        class PublishingVectors(PulledVectorStore):
+            """Writes each vector that the chunk embedder asks for into the mirror first."""
 
             def get_vectors(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
                 found = vectors.cache.get_cached_vectors(hashes)
                 halves = [np.frombuffer(one, np.float32).astype("<f2") for one in found.values()]
-                write_published_vectors(db, model, found, [half.tobytes() for half in halves])
+                write_pulled_vectors(db, model, found, [half.tobytes() for half in halves])
                 db.commit()
                 return super().get_vectors(model, hashes)
 
@@ -58,7 +58,7 @@ def make_corpus_with_published_vectors(corpus: IndexedCorpus, directory: Path) -
         def refuse(is_bulk: bool) -> Any:
             raise AssertionError("the model was needed")
 
-        assert EmbeddingQueue(catalog, store, cache).embed_missing_chunks(refuse) == 0
+        assert ChunkEmbedder(catalog, store, cache).embed_missing_chunks(refuse) == 0
         cache.close()
     catalog.close()
     return replace(corpus, store=store)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.embedding_queue import combine_passage_vector
+from kbtui.index.chunk_embedder import combine_passage_vector
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table

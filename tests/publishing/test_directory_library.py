@@ -18,12 +18,17 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import hash_embedded_text
-from kbtui.index.published_vectors import PublishedVectors
+from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
 from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.library_parts import (
+from kbtui.publishing.published_library_pull import (
+    delete_mirror,
+    describe_subscription,
+    is_pull_due,
+)
+from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     PublishedEntryText,
     TextPartContents,
@@ -31,11 +36,6 @@ from kbtui.publishing.library_parts import (
     encode_text_part,
     parse_contents,
     read_entry,
-)
-from kbtui.publishing.published_library_pull import (
-    delete_mirror,
-    describe_subscription,
-    is_pull_due,
 )
 from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
@@ -109,7 +109,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
         assert not library.search("not for all", mode="lexical").hits
 
     # What differs is embedded here; everything else has its published vector.
-    published = PublishedVectors(lambda: PublishedMirror(uri).database)
+    published = PulledVectorStore(lambda: PublishedMirror(uri).database)
     theirs.workspace.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = EmbeddingCache(theirs.root / "cache.sqlite", "m", published)
     keys = [hash_embedded_text(text) for text in ("We move to the harbour.", "Our own words.")]

@@ -12,8 +12,8 @@ import pytest
 from running import on_pipe
 
 from kbtui.errors import KbtuiError
+from kbtui.index.chunk_embedder import ChunkEmbedder, combine_passage_vector
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import EmbeddingQueue, combine_passage_vector
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
@@ -335,8 +335,8 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
                 asked += texts
                 return np.vstack([vector_of(hash_embedded_text(text)) for text in texts])
 
-        queue = EmbeddingQueue(writer.catalog, store, cache, remote=remote)
-        assert queue.embed_missing_chunks(lambda is_bulk: Model()) == 0
+        embedder = ChunkEmbedder(writer.catalog, store, cache, remote=remote)
+        assert embedder.embed_missing_chunks(lambda is_bulk: Model()) == 0
         assert sorted(asked) in ([], ["# Note 3\n\nOur own plan.", "Note 3"]), (
             "only what differs is embedded"
         )
@@ -367,7 +367,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         assert newer.version > table.version
         fresh = PublishedVectorTable(newer, writer.folder)
         assert (
-            EmbeddingQueue(writer.catalog, store, cache, remote=fresh).embed_missing_chunks(
+            ChunkEmbedder(writer.catalog, store, cache, remote=fresh).embed_missing_chunks(
                 lambda is_bulk: Model()
             )
             == 0

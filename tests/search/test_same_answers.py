@@ -17,8 +17,8 @@ from support import Builder, asked, content_of, end_engine, said
 from kbtui.engine import index_worker
 from kbtui.engine.embedding_worker import make_vector_filter_of_request
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
@@ -86,7 +86,7 @@ class Bed:
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (
-            EmbeddingQueue(catalog, self._store, remembered).embed_missing_chunks(
+            ChunkEmbedder(catalog, self._store, remembered).embed_missing_chunks(
                 lambda is_bulk: WordVectors()
             )
             == 0

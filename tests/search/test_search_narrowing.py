@@ -14,7 +14,7 @@ from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.notices import Notice, format_notice
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.search.query_completion import list_query_completions
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index

@@ -229,7 +229,7 @@ async def _show_workshop(tui: Tui, target: ScreenTarget) -> None:
 
 async def _wait_for_citations(tui: Tui) -> None:
     await tui.until(lambda: not tui.main.citations_pane.is_loading_citations)
-    await tui.until(lambda: not tui.main.navigator.is_opening)
+    await tui.until(lambda: not tui.main.document_controller.is_opening)
 
 
 SCENES: dict[str, Callable[[Tui, ScreenTarget], Awaitable[None]]] = {

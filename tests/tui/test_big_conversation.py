@@ -135,7 +135,7 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
 ) -> None:
     import json
 
-    from kbtui.refs import make_conversation_ref
+    from kbtui.references import make_conversation_ref
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader import reader_pane
 
@@ -185,7 +185,7 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
             mock.patch.object(Library, "find_conversation", looking),
             mock.patch.object(Library, "load_conversation", side_effect=AssertionError),
         ):
-            tui.main.navigator.reload_shown_document()
+            tui.main.document_controller.reload_shown_document()
             await tui.until(lambda: bool(looked))
             await tui.pilot.pause(0.1)
         assert "cannot open" not in tui.text.lower()
@@ -193,7 +193,7 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
         (events,) = big.glob(".jp/conversations/*/events.json")
         said = events.read_text()
         events.write_text(said.replace("Question 1?", "Another question?", 1))
-        tui.main.navigator.reload_shown_document()
+        tui.main.document_controller.reload_shown_document()
         await tui.until("Another question?")
         events.write_text(said)
 
@@ -244,7 +244,7 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                 for words in ("Another question?", "A third one?"):
                     events.write_text(said.replace("Question 1?", words, 1))
                     for _ in range(5):
-                        tui.main.navigator.reload_shown_document()
+                        tui.main.document_controller.reload_shown_document()
                 await tui.until("A third one?")
                 await tui.pilot.pause(0.5)
                 assert len(made) <= 2

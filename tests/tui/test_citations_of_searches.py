@@ -11,7 +11,7 @@ import pytest
 from support import Builder, asked, called, kill_engine, said
 from tui_support import Tui, running
 
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.tui.framework.dialogs import FormDialog
 from kbtui.userdata.mark_store import MarkStore
 

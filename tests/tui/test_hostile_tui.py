@@ -61,7 +61,7 @@ async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder
             if row.key.startswith("bad/") or row.key == "topic:bad":
                 place = row.data
                 tui.main.open_target_in_reader(place)
-                await tui.until(lambda place=place: tui.main.navigator.shown == place)
+                await tui.until(lambda place=place: tui.main.document_controller.shown == place)
                 for _ in range(3):
                     assert_harmless(tui)
                     await tui.press("v")

@@ -126,7 +126,7 @@ async def test_keys_typed_after_opening_apply_to_what_was_opened(book: Builder) 
         await at_once(tui, "#", *"project/style", "enter", "y")
         await tui.until("Copied project/style")
         await at_once(tui, "#", *"jp-c17800000001", "enter", "3", "enter")
-        await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
+        await tui.until(lambda: tui.main.document_controller.shown.key == "project/start")
 
 
 async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
@@ -138,7 +138,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
         await tui.open("jp-c17800000001:3")
         await tui.until("No tool calls in")
         await at_once(tui, "N", "N", "3", "enter")
-        await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
+        await tui.until(lambda: tui.main.document_controller.shown.key == "project/start")
 
 
 async def test_a_hit_is_opened_before_the_keys_that_follow(book: Builder) -> None:
@@ -163,7 +163,7 @@ async def test_the_palette_gives_what_was_typed_and_not_what_was_listed_before(
     async with running(book.root) as tui:
         await at_once(tui, ":", *"snippets/retry", "enter")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")
+        await tui.until(lambda: tui.main.document_controller.shown.key == "snippets/retry")
 
 
 async def test_a_note_typed_right_behind_its_key_is_the_bookmarks(book: Builder) -> None:
@@ -180,7 +180,7 @@ async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
         tui.app.library.open_index_reader()
         await at_once(tui, "E", "f", *"times", "enter", "2")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")
+        await tui.until(lambda: tui.main.document_controller.shown.key == "snippets/retry")
 
 
 async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> None:

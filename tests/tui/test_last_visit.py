@@ -63,7 +63,7 @@ async def test_a_line_separates_new_turns(visited: Builder) -> None:
         await tui.open("jp-c17800000001")
     visited.conversation(10_000, turns, title="Long talk")
     async with running(visited.root, start=AGAIN, now=lambda: at(5_000)) as tui:
-        await tui.until(lambda: tui.main.navigator.visit is not None)
+        await tui.until(lambda: tui.main.document_controller.visit is not None)
         await tui.open("jp-c17800010000")
         await tui.until("new since your last visit")
         first, second = tui.text.split("new since your last visit")

@@ -8,7 +8,7 @@ from textual.events import MouseDown, MouseMove, MouseUp
 from tui_support import Tui, running
 
 from kbtui.library import index_and_engine_access
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 
 WIDTHS = (60, 80, 120, 160, 200)
 

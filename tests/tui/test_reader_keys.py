@@ -6,7 +6,7 @@ from support import Builder, asked, called, said
 from textual.widgets import Input
 from tui_support import Tui, handbook, running
 
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 
 TALK = "jp-c17800000001"
 

@@ -207,7 +207,7 @@ async def test_an_empty_search_offers_earlier_and_saved_searches_bookmarks_and_f
         await tui.until(lambda: asked(tui) == "make tests")
         await tui.until(lambda: bool(tui.main.results_pane.answer))
         await tui.press("escape", "slash", "backspace", "down", "down", "enter")
-        await tui.until(lambda: tui.main.navigator.shown.key == "project/style")  # type: ignore[union-attr]
+        await tui.until(lambda: tui.main.document_controller.shown.key == "project/style")  # type: ignore[union-attr]
     (saved,) = userdata.list_saved_searches()
     assert (saved.name, saved.query, saved.mode) == ("my tests", "make tests", "hybrid")
 

@@ -70,7 +70,9 @@ async def test_a_hit_opens_its_workspace_and_esc_returns_to_list_and_position(
         await tui.until("Open the hit to read the whole text in its workspace.")
         row = first.results_pane.list.index
         await tui.press("enter")
-        await tui.until(lambda: top(tui) is not first and top(tui).navigator.shown is not None)
+        await tui.until(
+            lambda: top(tui) is not first and top(tui).document_controller.shown is not None
+        )
         visited = top(tui)
         await tui.until(lambda: visited.reader_pane.document_view.document.ref == "notes/animal")
         await tui.until("The heron sees an ibex.")
@@ -82,7 +84,9 @@ async def test_a_hit_opens_its_workspace_and_esc_returns_to_list_and_position(
         assert first.results_pane.list.has_focus
         assert first.results_pane.list.index == row
         await tui.press("enter")
-        await tui.until(lambda: top(tui) is not first and top(tui).navigator.shown is not None)
+        await tui.until(
+            lambda: top(tui) is not first and top(tui).document_controller.shown is not None
+        )
         await tui.press("left_square_bracket")
         await tui.until(lambda: top(tui) is first)
         await tui.press("escape")

@@ -125,7 +125,9 @@ async def test_leaving_the_results_returns_to_the_line_that_was_read(
         assert before
         assert "line 0" not in before
         await search(tui, query)
-        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
+        await tui.until(
+            lambda: tui.main.document_controller.shown and tui.main.document_controller.shown.words
+        )
         await tui.press("escape", "escape")
         await tui.until(lambda: reader.document_view.document.key == "project/long")
         await tui.until(lambda: re.findall(r"line \d+", tui.text) == before)
@@ -141,7 +143,9 @@ async def test_a_terminal_that_becomes_wide_previews_the_selected_hit(book: Buil
         assert hit.startswith("project/start")
         await tui.pilot.resize_terminal(120, 35)
         await tui.until("Clone, build")
-        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
+        await tui.until(
+            lambda: tui.main.document_controller.shown and tui.main.document_controller.shown.words
+        )
         assert tui.main.reader_pane.document_view.document.key == "project/start"
         # It is a preview: leaving the results returns to what was read.
         await tui.press("escape")

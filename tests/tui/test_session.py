@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.tui.app import TuiStartOptions
-from kbtui.tui.main.document_navigator import NavigationHistory
+from kbtui.tui.main.document_controller import NavigationHistory
 from kbtui.tui.main.saved_session import (
     MAX_TARGETS,
     SavedSession,
@@ -43,7 +43,10 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         line = tui.main.reader_pane.document_view.viewport.current_reference
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
-            lambda: tui.main.navigator.shown and tui.main.navigator.shown.key == "jp-c17800000001"
+            lambda: (
+                tui.main.document_controller.shown
+                and tui.main.document_controller.shown.key == "jp-c17800000001"
+            )
         )
         await tui.until(
             lambda: tui.main.reader_pane.document_view.viewport.current_reference == line
@@ -81,11 +84,14 @@ async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
     async with running(book.root, start=TuiStartOptions(fresh=True)) as tui:
-        assert tui.main.navigator.shown == NavigationTarget("home")
+        assert tui.main.document_controller.shown == NavigationTarget("home")
         await tui.open("project/start")
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
-            lambda: tui.main.navigator.shown and tui.main.navigator.shown.key == "project/start"
+            lambda: (
+                tui.main.document_controller.shown
+                and tui.main.document_controller.shown.key == "project/start"
+            )
         )
 
 
@@ -94,7 +100,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
         await read_something(tui)
     async with running(book.root, open_ref=parse_ref("project/start"), start=AGAIN) as tui:
         await tui.until("Clone, build")
-        assert len(tui.main.navigator.history.targets) == 1
+        assert len(tui.main.document_controller.history.targets) == 1
 
 
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
@@ -128,7 +134,7 @@ async def test_the_home_page_replaces_what_is_gone_since(book: Builder) -> None:
         await tui.until("project/style no longer exists; it was open last time.")
         await tui.until("what everybody here should know")
         assert "here is no subject" not in tui.text
-        assert tui.main.navigator.shown == NavigationTarget("home")
+        assert tui.main.document_controller.shown == NavigationTarget("home")
         await tui.press("left_square_bracket")
         await tui.until("Clone, build")
         await tui.press("right_square_bracket")
@@ -155,8 +161,10 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.type("hereabouts tests")
         await tui.until_hits()
         await tui.press("enter")
-        await tui.until(lambda: len(tui.main.navigator.history.targets) > 1)
-        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
+        await tui.until(lambda: len(tui.main.document_controller.history.targets) > 1)
+        await tui.until(
+            lambda: tui.main.document_controller.shown and tui.main.document_controller.shown.words
+        )
     state = UserData(book.workspace).load_front_end_state("tui")
     assert state is not None
     assert "hereabouts" not in json.dumps(state)

@@ -245,7 +245,7 @@ def test_a_redirected_standard_error_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_reference_is_opened_at_the_start(book: Builder) -> None:
-    from kbtui.refs import parse_ref
+    from kbtui.references import parse_ref
 
     ref = parse_ref("jp-c17800000001:2")
     async with running(book.root, open_ref=ref) as tui:

@@ -8,8 +8,8 @@ from support import Builder, asked, called, said
 from tui_support import running
 
 from kbtui.library import open_workspace
-from kbtui.library.turns_touching_files import list_files_used_by_call
-from kbtui.refs import parse_ref
+from kbtui.library.file_turn_history import list_files_used_by_call
+from kbtui.references import parse_ref
 from kbtui.userdata.user_data_store import UserData
 
 DIFF = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"

@@ -99,9 +99,9 @@ async def test_an_image_is_opened_by_the_systems_program_after_confirmation(
     plan.write_bytes(b"\x89PNG")
     programs, given_to = tmp_path / "bin", tmp_path / "opened"
     programs.mkdir()
-    navigator = programs / ("open" if sys.platform == "darwin" else "xdg-open")
-    navigator.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(given_to))}\n')
-    navigator.chmod(0o755)
+    document_controller = programs / ("open" if sys.platform == "darwin" else "xdg-open")
+    document_controller.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(given_to))}\n')
+    document_controller.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     async with running(book.root) as tui:
         await tui.open("project/pictured")

@@ -10,7 +10,7 @@ from support import Builder
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.tui.library_pane import make_folder_row_key
-from kbtui.tui.prompt_workshop.planned_prompt import (
+from kbtui.tui.prompt_workshop.prompt_with_changes import (
     FolderSizeSums,
     PendingPreloadMarks,
     PromptSize,
@@ -18,7 +18,7 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     apply_preload_marks,
     find_subject_or_topic_state,
     format_prompt_size_change,
-    load_and_plan_system_prompt,
+    load_prompt_with_changes,
     measure_prompt_size,
 )
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
@@ -102,14 +102,14 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> KnowledgeBase:
             return load_knowledge(open_workspace_at_root(book.root))
 
-    planned_prompt = load_and_plan_system_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
+    prompt_with_changes = load_prompt_with_changes(Files(), SubjectSizes())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         make_folder_row_key("t", "/".join(part[:depth]) + "/")
         for part in parts
         for depth in range(1, len(part))
     }
-    made = make_subject_tree_rows(planned_prompt, SubjectTreeOptions(opened, hidden=True))
+    made = make_subject_tree_rows(prompt_with_changes, SubjectTreeOptions(opened, hidden=True))
     rows = [row for row in made if row.selectable]
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
@@ -121,7 +121,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         # A slug that is written like that glob wins over it.
         pattern = f"{escape_glob(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
-            reached = planned_prompt.written.list_subject_slugs("t", [pattern])
+            reached = prompt_with_changes.written.list_subject_slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
 
 
@@ -146,23 +146,25 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> KnowledgeBase:
             return knowledge
 
-    planned_prompt = load_and_plan_system_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
+    prompt_with_changes = load_prompt_with_changes(Files(), SubjectSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_marked_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
-        planned_prompt = apply_preload_marks(planned_prompt, SubjectSizes(), marks.unwritten_marks)
-        assert not planned_prompt.refusals
+        prompt_with_changes = apply_preload_marks(
+            prompt_with_changes, SubjectSizes(), marks.unwritten_marks
+        )
+        assert not prompt_with_changes.refusals
         # Pressed once it is so; pressed again it is not.
-        after = find_subject_or_topic_state(planned_prompt.knowledge, "project", slug)
+        after = find_subject_or_topic_state(prompt_with_changes.knowledge, "project", slug)
         assert (after == state) == (now != state)
     assert (
-        planned_prompt.prompt
+        prompt_with_changes.prompt
         == knowledge.copy_with_preload_marks(marks.unwritten_marks).format_prompt_section()
     )
-    assert planned_prompt.cost == measure_prompt_size(planned_prompt.prompt)
+    assert prompt_with_changes.cost == measure_prompt_size(prompt_with_changes.prompt)
     for topic in knowledge.topics:
-        assert planned_prompt.preloads[topic] == measure_prompt_size(
-            planned_prompt.knowledge.format_preloaded_subjects(topic)
+        assert prompt_with_changes.preloads[topic] == measure_prompt_size(
+            prompt_with_changes.knowledge.format_preloaded_subjects(topic)
         )
 
 

@@ -617,7 +617,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
     names = (
-        "load_and_plan_system_prompt",
+        "load_prompt_with_changes",
         "apply_preload_marks",
         "make_subject_tree_rows",
         "find_subject_pattern_matches",

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from kbtui.engine import EngineNotRunning
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
-from kbtui.refs import Ref
+from kbtui.references import Ref
 from kbtui.tui.app import KbtuiApp, TuiStartOptions
 from kbtui.tui.main.main_screen import MainScreen
 from kbtui.workspace import load_settings
@@ -114,7 +114,7 @@ class Tui:
 
         place = make_navigation_target(self.app.library.parse_entered_reference(ref))
         self.main.open_target_in_reader(place)
-        await self.until(lambda: self.main.navigator.shown == place)
+        await self.until(lambda: self.main.document_controller.shown == place)
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)
 
     def rows(self, name: str) -> list[str]:
@@ -155,7 +155,7 @@ async def running(
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
             await tui.until(lambda: tui.main.library_pane.contents is not None)
-            await tui.until(lambda: tui.main.navigator.shown is not None)
+            await tui.until(lambda: tui.main.document_controller.shown is not None)
             if open_ref is None:
                 document = tui.main.reader_pane.document_view
                 await tui.until(lambda: document.document.find_block_index("loading") is None)

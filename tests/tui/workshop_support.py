@@ -63,8 +63,8 @@ class Shop:
         screen = self.screen
         await self.tui.until(
             lambda: (
-                screen.planned_prompt is not None
-                and screen.planned_prompt.marks == screen.marks.unwritten_marks
+                screen.prompt_with_changes is not None
+                and screen.prompt_with_changes.marks == screen.marks.unwritten_marks
             )
         )
 

@@ -11,8 +11,8 @@ from support import Builder
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.catalog_query import EntryFilter, query_entry_page
+from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.index_reader import IndexReader
 
 
@@ -35,7 +35,7 @@ def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
     remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
     try:
-        return EmbeddingQueue(catalog, store, remembered).embed_missing_chunks(
+        return ChunkEmbedder(catalog, store, remembered).embed_missing_chunks(
             lambda is_bulk: encoder
         )
     finally:

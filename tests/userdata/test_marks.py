@@ -22,7 +22,7 @@ from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest, SemanticRanking
 from kbtui.userdata.mark_store import MarkStore
 from kbtui.workspace import Settings

@@ -33,7 +33,7 @@ from kbtui.conversations.formats.jsonl_format import (
     iterate_jsonl_records,
     parse_json_with_bad_encoding,
 )
-from kbtui.conversations.formats.kept_file import remove_kept_file_suffix
+from kbtui.conversations.formats.kept_session_file import remove_kept_file_suffix
 from kbtui.conversations.formats.stored_session import (
     SessionHeadCache,
     StoredSession,

@@ -13,7 +13,7 @@ from textual.events import DescendantFocus
 from textual.widgets import Input
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.refs import Ref, parse_ref
+from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.command_table import (
@@ -28,7 +28,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.library_snapshot import LibrarySnapshot
-from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
+from kbtui.tui.main.document_controller import DocumentController, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SavedSessionManager
 from kbtui.tui.main.search_controller import SearchController
@@ -79,7 +79,7 @@ class MainScreen(StyledScreen):
     """The main screen, whose controllers handle its commands and the messages of its panes.
 
     * `panes` shows, folds, resizes and focuses the panes.
-    * `navigator` opens documents in the reader.
+    * `document_controller` opens documents in the reader.
     * `items` runs commands on the selected or open item.
     * `search` runs searches and shows the results.
     * `change_listener` follows changes of files and events of the engine.
@@ -126,7 +126,7 @@ class MainScreen(StyledScreen):
         self.panes = PaneLayout(self, library, clock)
         self.library_pane, self.results_pane = self.panes.library, self.panes.results
         self.reader_pane, self.citations_pane = self.panes.reader, self.panes.citations
-        self.navigator = DocumentNavigator(
+        self.document_controller = DocumentController(
             library,
             clock,
             self.reader_pane,
@@ -139,7 +139,7 @@ class MainScreen(StyledScreen):
             library,
             self.panes,
             self.status,
-            self.navigator,
+            self.document_controller,
             self.open_target_in_reader,
             self.open_hit_in_other_workspace,
         )
@@ -206,7 +206,7 @@ class MainScreen(StyledScreen):
 
     def on_mount(self) -> None:
         """Focus a pane. After the first paint, open a document and read the library."""
-        self.hints.keymap = self.navigator.keymap = self.configured_keys
+        self.hints.keymap = self.document_controller.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
         self.panes.apply_pane_widths()
@@ -215,7 +215,7 @@ class MainScreen(StyledScreen):
         self.call_after_refresh(self._start_controllers)
 
     def _start_controllers(self) -> None:
-        notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
+        notices = self.document_controller.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page lists all notices, but the reader may show another page at first.
             home = find_key_label_of_command("home", self.hints.keymap)
@@ -279,7 +279,10 @@ class MainScreen(StyledScreen):
         if name == "citations":
             offers |= self.citations_pane.available_features
         offers |= self.status.embedding_features
-        if self.navigator.contents and self.navigator.contents.learn_tool_problem:
+        if (
+            self.document_controller.contents
+            and self.document_controller.contents.learn_tool_problem
+        ):
             offers |= {"tools"}
         if self._visit:
             offers |= {"visit"}
@@ -311,12 +314,12 @@ class MainScreen(StyledScreen):
         """Return whether a key must wait, because it acts on content that is still loading."""
         if (
             self.search.is_opening_hit
-            or self.navigator.is_looking_up_reference
+            or self.document_controller.is_looking_up_reference
             or self.items.is_asking
         ):
             # The key belongs to the document or dialog that is about to open.
             return key != "escape"
-        is_opening = self.navigator.is_opening
+        is_opening = self.document_controller.is_opening
         reader_waits = is_opening or self.reader_pane.is_search_pending
         if self._outline is not None and self._outline.is_loading_outline:
             # Enter and the arrow keys act on rows that are still being made.
@@ -349,14 +352,14 @@ class MainScreen(StyledScreen):
         if self.search.is_results_pane_open:
             self.search.repeat_search()
         self.citations_pane.reload_citations()
-        target = self.navigator.shown
+        target = self.document_controller.shown
         if self.change_listener.may_event_concern_entry(target.ref if target else None, event):
-            self.navigator.reload_shown_document()
+            self.document_controller.reload_shown_document()
 
     def action_reload(self) -> None:
         self.change_listener.read_library_lists()
-        if self.navigator.shown:
-            self.navigator.reload_shown_document()
+        if self.document_controller.shown:
+            self.document_controller.reload_shown_document()
 
     def action_toggle_hidden_subjects(self) -> None:
         is_shown = self.library_pane.toggle_hidden_subjects()
@@ -370,7 +373,7 @@ class MainScreen(StyledScreen):
         """Show the place `target` in the reader, and focus the reader."""
         self.status.clear_unavailable_key_message()
         self.search.hide_results()
-        self.navigator.open_target_in_reader(target)
+        self.document_controller.open_target_in_reader(target)
         self.panes.focus_widget("#document")
 
     def open_hit_in_other_workspace(self, hit: Hit) -> None:
@@ -398,16 +401,16 @@ class MainScreen(StyledScreen):
             self.panes.focus_widget(FOCUS_TARGETS["reader"])
         elif self._visit is not None:
             self.dismiss()
-        elif focused == "reader" and self.navigator.history.at > 0:
-            self.navigator.go_back_or_forward(-1)
+        elif focused == "reader" and self.document_controller.history.at > 0:
+            self.document_controller.go_back_or_forward(-1)
         else:
             raise SkipAction
 
     def action_history(self, steps: int) -> None:
-        if self._visit and steps < 0 and self.navigator.history.at + steps < 0:
+        if self._visit and steps < 0 and self.document_controller.history.at + steps < 0:
             self.dismiss()
         else:
-            self.navigator.go_back_or_forward(steps)
+            self.document_controller.go_back_or_forward(steps)
 
     def open_returned_reference(self, ref: Ref | None) -> None:
         """Open the reference that another screen has returned. If it is None, do nothing."""
@@ -423,7 +426,11 @@ class MainScreen(StyledScreen):
         self._update_key_hints()
         self.session.save_session_soon()
         self.change_listener.embed_shown_entry_first()
-        if not is_reload and target.ref and target == self.navigator.history.current_target:
+        if (
+            not is_reload
+            and target.ref
+            and target == self.document_controller.history.current_target
+        ):
             self.library_pane.select_row_of_target(target)
 
     @on(RowList.SelectedRowChanged)
@@ -440,7 +447,7 @@ class MainScreen(StyledScreen):
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
-        target, document = self.navigator.shown, self.reader_pane.document_view.document
+        target, document = self.document_controller.shown, self.reader_pane.document_view.document
         if target:
             view = event.view or document.next_view
             target = target._replace(view=view, mark=None, words=(), text="")
@@ -448,7 +455,7 @@ class MainScreen(StyledScreen):
             if view in CHANGES_VIEWS or document.view in CHANGES_VIEWS:
                 # The changes begin at the turn or call being read, and lead back to it.
                 target = target._replace(ref=parse_ref(reference) if reference else target.ref)
-            self.navigator.open_target_in_reader(target)
+            self.document_controller.open_target_in_reader(target)
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
@@ -470,7 +477,7 @@ class MainScreen(StyledScreen):
 
     def _open_entered_reference(self, text: str | None) -> None:
         if text:
-            self.navigator.open_entered_reference(text)
+            self.document_controller.open_entered_reference(text)
 
     # commands on the selected or open item
 
@@ -532,7 +539,7 @@ class MainScreen(StyledScreen):
             self.search.focus_search_results()
             return
         self.search.hide_results()
-        self.navigator.return_to_document_before_preview()
+        self.document_controller.return_to_document_before_preview()
         self.panes.focus_widget(FOCUS_TARGETS[name])
 
     def action_fold_pane(self) -> None:
@@ -600,7 +607,7 @@ class MainScreen(StyledScreen):
         from kbtui.tui.outline_pane import OutlinePane
 
         self.search.hide_results()
-        self.navigator.return_to_document_before_preview()
+        self.document_controller.return_to_document_before_preview()
         outline = self._outline
         if outline is None:
             # The pane is created when it is first needed, so that kbtui starts faster.
@@ -638,7 +645,9 @@ class MainScreen(StyledScreen):
     def action_show_bookmarks(self) -> None:
         from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen
 
-        screen = BookmarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
+        screen = BookmarksScreen(
+            self.library, self.document_controller.contents or LibrarySnapshot()
+        )
         self.app.push_screen(
             screen, lambda target: self.open_target_in_reader(target) if target else None
         )
@@ -648,11 +657,11 @@ class MainScreen(StyledScreen):
 
         def reload_document_and_open_target(target: NavigationTarget | None) -> None:
             # Marks may have been changed or removed.
-            self.navigator.reload_shown_document()
+            self.document_controller.reload_shown_document()
             if target:
                 self.open_target_in_reader(target)
 
-        screen = MarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
+        screen = MarksScreen(self.library, self.document_controller.contents or LibrarySnapshot())
         self.app.push_screen(screen, reload_document_and_open_target)
 
     def action_open_prompt_workshop(self) -> None:

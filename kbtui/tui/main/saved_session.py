@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError, WorkspaceError
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.library_snapshot import load_last_visit, save_visit
-from kbtui.tui.main.document_navigator import MainScreenContext, NavigationHistory
+from kbtui.tui.main.document_controller import MainScreenContext, NavigationHistory
 from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
@@ -156,12 +156,12 @@ class SavedSessionManager:
 
         def show_news(visit: LastVisit | None) -> None:
             main = self._main
-            main.navigator.visit = main.panes.library.state.visit = visit
+            main.document_controller.visit = main.panes.library.state.visit = visit
             if visit is not None:
                 if main.panes.library.contents is not None:
                     main.panes.library.update_library_rows()
-                if main.navigator.shown and main.navigator.shown.key == "home":
-                    main.navigator.reload_shown_document()
+                if main.document_controller.shown and main.document_controller.shown.key == "home":
+                    main.document_controller.reload_shown_document()
 
         if self._is_on:
             self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
@@ -185,20 +185,20 @@ class SavedSessionManager:
             self._main.status.flash_message(text, "warning")
 
     def _open_session_or_first_target(self, session: SavedSession | None) -> None:
-        navigator = self._main.navigator
-        if navigator.history.targets:
+        document_controller = self._main.document_controller
+        if document_controller.history.targets:
             return  # The user has opened something while the session was loading.
         if session is not None:
             self._apply_saved_session(session)
-        if current := navigator.history.current_target:
-            navigator.restore_last_opened_target(current)
+        if current := document_controller.history.current_target:
+            document_controller.restore_last_opened_target(current)
         else:
-            navigator.open_target_in_reader(self._first)
+            document_controller.open_target_in_reader(self._first)
 
     def _apply_saved_session(self, session: SavedSession) -> None:
         self._is_restored = True
         main = self._main
-        main.navigator.history = session.history
+        main.document_controller.history = session.history
         main.panes.library.state.hidden = session.hidden
         if session.unfolded is not None:
             main.panes.library.unfold_rows_of_saved_session(session.unfolded)
@@ -226,7 +226,7 @@ class SavedSessionManager:
 
         A new session is not saved if only one place was opened, with the default layout and theme.
         """
-        if not self._is_on or not self._main.navigator.history.targets:
+        if not self._is_on or not self._main.document_controller.history.targets:
             return
         self._save_visit()
         session = self._capture_session()
@@ -239,18 +239,20 @@ class SavedSessionManager:
 
         Nothing is recorded if the user only looked at the home page of a new workspace.
         """
-        navigator = self._main.navigator
-        has_read = any(target.ref for target in navigator.history.targets)
-        if navigator.visit or has_read:
-            save_visit(self._main.library, navigator.clock(), navigator.contents)
+        document_controller = self._main.document_controller
+        has_read = any(target.ref for target in document_controller.history.targets)
+        if document_controller.visit or has_read:
+            save_visit(
+                self._main.library, document_controller.clock(), document_controller.contents
+            )
 
     def _capture_session(self) -> SavedSession:
         main = self._main
-        main.navigator.save_reading_position_in_history()
+        main.document_controller.save_reading_position_in_history()
         theme = main.screen.app.theme
         library = main.panes.library
         return SavedSession(
-            history=main.navigator.history,
+            history=main.document_controller.history,
             unfolded=sorted(library.state.unfolded) if library.contents is not None else None,
             hidden=library.state.hidden,
             folded=main.panes.folded_pane_ids,

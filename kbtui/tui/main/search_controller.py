@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.library import CallCancellation
-from kbtui.refs import Ref, parse_ref
+from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import (
     MAX_HITS,
     Hit,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kbtui.notices import Notice
     from kbtui.search.filter_definitions import FilterInput
     from kbtui.search.query_completion import QueryCompletion
-    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
     from kbtui.tui.search_pane import SearchSuggestion
@@ -188,7 +188,7 @@ class SearchController:
     def close_results(self) -> None:
         """Close the search, and focus the pane that had the focus before."""
         self.hide_results()
-        self._main.navigator.return_to_document_before_preview()
+        self._main.document_controller.return_to_document_before_preview()
         self._main.panes.focus_widget(self._focus_before)
 
     def hide_results(self) -> None:
@@ -210,7 +210,7 @@ class SearchController:
         if self.query:
             self._main.panes.show_pane("results")
         else:
-            self._main.navigator.return_to_document_before_preview()
+            self._main.document_controller.return_to_document_before_preview()
 
     def search_new_query(self, text: str) -> None:
         """Search for a text, unless it is the current query."""
@@ -534,7 +534,7 @@ class SearchController:
     def use_suggestion(self, suggestion: SearchSuggestion) -> None:
         """Run an earlier or saved search, open a bookmark, or begin a filter."""
         if suggestion.kind == "bookmark":
-            self._main.navigator.open_text_if_reference(
+            self._main.document_controller.open_text_if_reference(
                 suggestion.ref,
                 lambda: self._main.status.flash_message(
                     f"{sanitize_to_one_line(suggestion.ref)} no longer exists.", "warning"
@@ -586,7 +586,7 @@ class SearchController:
 
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
-        self._main.navigator.open_text_if_reference(text, self._open_best_hit)
+        self._main.document_controller.open_text_if_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
         """Open the selected hit. If the search is still running, open the first hit that it finds."""
@@ -639,13 +639,13 @@ class SearchController:
         has_room = bool(self._main.screen.classes & {"-three", "-wide"})
         if not self.is_results_pane_open or not has_room:
             return
-        navigator = self._main.navigator
+        document_controller = self._main.document_controller
         if self._main.is_hit_of_other_workspace(hit):
-            navigator.preview_hit_of_other_workspace(hit)
-        elif (target := make_hit_target(hit)) == navigator.shown:
-            navigator.keep_shown_document()
+            document_controller.preview_hit_of_other_workspace(hit)
+        elif (target := make_hit_target(hit)) == document_controller.shown:
+            document_controller.keep_shown_document()
         else:
-            navigator.open_target_in_reader(target, preview=True)
+            document_controller.open_target_in_reader(target, preview=True)
 
     # similar items and explanations
 
@@ -661,7 +661,7 @@ class SearchController:
             )
             return
         request = SearchRequest("", limit=MAX_HITS)
-        contents = self._main.navigator.contents
+        contents = self._main.document_controller.contents
         title = self._items.get_title_for_reference(reference)
         name = (
             f"“{title}”"
@@ -698,7 +698,7 @@ class SearchController:
 
     def ask_which_missing_hit_to_explain(self) -> None:
         """Ask for a reference, and explain why the results do not contain it."""
-        current = self._main.navigator.history.current_target
+        current = self._main.document_controller.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
         if sanitize_to_one_line(known) != known:
@@ -774,7 +774,7 @@ class SearchController:
     ) -> list[QueryCompletion]:
         from kbtui.search.query_completion import list_query_completions
 
-        contents = self._main.navigator.contents
+        contents = self._main.document_controller.contents
         # Until a search has returned an answer, there may be no index yet.
         has_index = self._pane.answer is not None or filter_input == "library"
         try:

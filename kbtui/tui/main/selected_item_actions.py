@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.dialogs import FormValues
-    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.reader.links_and_copyable_texts import DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
 
@@ -255,7 +255,7 @@ class SelectedItemActions:
 
         def show_changed_marks(message: str) -> None:
             main.status.flash_message(message)
-            main.navigator.reload_shown_document()
+            main.document_controller.reload_shown_document()
 
         def ask_for_new_or_changed_mark(known: PlacedMark | None) -> None:
             from kbtui.tui.bookmarks_and_marks_screens import ask_for_mark
@@ -271,7 +271,7 @@ class SelectedItemActions:
         panes = self._main.panes
         if panes.focused_pane_id == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
-        contents = self._main.navigator.contents
+        contents = self._main.document_controller.contents
         conversation = parse_ref(reference).conversation
         if contents and conversation is not None:
             info = contents.find_conversation(conversation)
@@ -323,11 +323,11 @@ class SelectedItemActions:
         if path is not None:
             self._offer_to_open_link(str(path), path)
             return
-        here = main.navigator.shown.ref if main.navigator.shown else None
+        here = main.document_controller.shown.ref if main.document_controller.shown else None
         ref = None
         if here is not None and here.kind == "subject":
             ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
-        contents = main.navigator.contents
+        contents = main.document_controller.contents
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target_in_reader(make_navigation_target(ref))
             return
@@ -389,7 +389,7 @@ class SelectedItemActions:
             main.screen,
             main.library,
             main.status.flash_message,
-            lambda _: main.navigator.reload_shown_document(),
+            lambda _: main.document_controller.reload_shown_document(),
         )
         self.run_with_activity_shown(
             "opening the editor …",
@@ -423,7 +423,7 @@ class SelectedItemActions:
 
         main = self._main
         app, library = main.screen.app, main.library
-        shown = main.navigator.shown
+        shown = main.document_controller.shown
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
             key = find_key_label_of_command("export", main.screen.configured_keys)
@@ -485,7 +485,7 @@ class SelectedItemActions:
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Propose lines for `kb.toml` that declare a first topic, and write them if the user agrees."""
         main = self._main
-        contents = main.navigator.contents
+        contents = main.document_controller.contents
         reason = ""
         if contents is None:
             reason = "the topics and conversations are still being read"
@@ -538,7 +538,7 @@ def prepare_conversation_export(
     Raises `KbtuiError` if the path is invalid.
     """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-    from kbtui.citations.shared_conversation import (
+    from kbtui.citations.masked_conversation_export import (
         format_shared_conversation,
         get_export_format_of_path,
         parse_turn_ranges,

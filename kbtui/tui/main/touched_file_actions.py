@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
-from kbtui.refs import parse_ref
+from kbtui.references import parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.navigation_target import make_navigation_target
@@ -17,9 +17,9 @@ from kbtui.tui.navigation_target import make_navigation_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.library.turns_touching_files import FileTurnHistory, FileUsedByCall
-    from kbtui.refs import Ref
-    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.library.file_turn_history import FileTurnHistory, FileUsedByCall
+    from kbtui.references import Ref
+    from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.userdata.mark_lookup import MarksOfTurns
 
 
@@ -88,7 +88,7 @@ class TouchedFileActions:
     def _list_files_used_by_reference(
         self, ref: Ref, line: int, path: str | None
     ) -> list[FileUsedByCall]:
-        from kbtui.library.turns_touching_files import list_files_used_by_call
+        from kbtui.library.file_turn_history import list_files_used_by_call
 
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
@@ -160,7 +160,7 @@ class TouchedFileActions:
         library = self._main.library
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
-        from kbtui.library.turns_touching_files import (
+        from kbtui.library.file_turn_history import (
             collect_turn_activities,
             list_files_used_by_call,
         )
@@ -197,7 +197,7 @@ class TouchedFileActions:
     def _find_turns_of_file(self, file: tuple[str, int] | None) -> None:
         if file is None:
             return
-        from kbtui.library.turns_touching_files import blame_file
+        from kbtui.library.file_turn_history import blame_file
 
         path, line = file
         self._run_with_activity_shown(
@@ -213,7 +213,7 @@ class TouchedFileActions:
 
     def _choose_turn(self, turns: _TurnsOfFile) -> None:
         """Show the turns, and open the turn that the user chooses. The option `:` asks for lines."""
-        from kbtui.library.turns_touching_files import (
+        from kbtui.library.file_turn_history import (
             describe_conversation_problems,
             describe_unexplained_lines,
             format_line_ranges,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.engine.engine_protocol import EngineEvent, IndexChangedEvent
-    from kbtui.refs import Ref
-    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.references import Ref
+    from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
 MAX_NAMED_CONVERSATIONS = 500
@@ -94,7 +94,7 @@ class WorkspaceChangeListener:
 
     def _show_workspace_state(self, state: tuple[bool, bool]) -> None:
         is_found, is_jp_workspace = state
-        contents = self._main.navigator.contents
+        contents = self._main.document_controller.contents
         self._set_workspace_found(is_found)
         if is_found and contents is not None and contents.is_jp_workspace != is_jp_workspace:
             # The user ran `jp init` or deleted `.jp`, so the configuration is now in another directory.
@@ -131,7 +131,7 @@ class WorkspaceChangeListener:
 
     def embed_shown_entry_first(self) -> None:
         """Have the engine embed the shown document first, unless all passages have vectors."""
-        target = self._main.navigator.shown
+        target = self._main.document_controller.shown
         ref = target.ref if target else None
         is_new = ref is not None and ref != self._preferred_ref
         if ref is None or not is_new or not self._main.status.may_passages_lack_vectors:
@@ -186,16 +186,16 @@ class WorkspaceChangeListener:
             self._show_snapshot(snapshot)
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
-        navigator = self._main.navigator
-        before = navigator.contents
-        navigator.set_library_contents(snapshot)
+        document_controller = self._main.document_controller
+        before = document_controller.contents
+        document_controller.set_library_contents(snapshot)
         if snapshot.learn_tool_problem and before and not before.learn_tool_problem:
             key = find_key_label_of_command("tools", self._main.screen.configured_keys)
             self._main.status.flash_message(describe_learn_tool_problem(key), "warning")
         self._update_key_hints()
         self._main.panes.library.show_library_snapshot(snapshot)
-        if navigator.shown and navigator.shown.key == "home":
-            navigator.reload_shown_document()
+        if document_controller.shown and document_controller.shown.key == "home":
+            document_controller.reload_shown_document()
         if snapshot.has_unread_details:
             self._read_snapshot_details(snapshot)
 
@@ -208,7 +208,7 @@ class WorkspaceChangeListener:
 
     def _handle_received_details(self, snapshot: LibrarySnapshot) -> None:
         if snapshot.has_unread_details and not self._main.panes.library.needs_tools_and_models:
-            self._main.navigator.contents = snapshot
+            self._main.document_controller.contents = snapshot
             self._read_snapshot_details(snapshot)
         else:
             self._show_snapshot(snapshot)

@@ -30,13 +30,13 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
-from kbtui.tui.prompt_workshop.planned_prompt import (
+from kbtui.tui.prompt_workshop.prompt_with_changes import (
     PendingPreloadMarks,
     PromptSize,
     SubjectSizes,
     apply_preload_marks,
     format_prompt_size_change,
-    load_and_plan_system_prompt,
+    load_prompt_with_changes,
     make_folder_size_sums,
     measure_prompt_size,
 )
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.planned_prompt import FolderSizeSums, PlannedPrompt
+    from kbtui.tui.prompt_workshop.prompt_with_changes import FolderSizeSums, PromptWithChanges
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
@@ -101,7 +101,7 @@ class PromptWorkshopPreview:
 
 
 def make_workshop_preview(
-    planned_prompt: PlannedPrompt,
+    prompt_with_changes: PromptWithChanges,
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
@@ -111,7 +111,7 @@ def make_workshop_preview(
     If the preview cannot be built, the returned preview shows the error. Called in a background thread.
     """
     try:
-        return _make_tree_node_preview(planned_prompt, node, view, result)
+        return _make_tree_node_preview(prompt_with_changes, node, view, result)
     except KbtuiError as error:
         return _make_message_preview("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -119,12 +119,12 @@ def make_workshop_preview(
 
 
 def _make_tree_node_preview(
-    planned_prompt: PlannedPrompt,
+    prompt_with_changes: PromptWithChanges,
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
 ) -> PromptWorkshopPreview:
-    knowledge = planned_prompt.knowledge
+    knowledge = prompt_with_changes.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
         return _make_prompt_preview(result.shell_arguments, tried.format_prompt_section())
@@ -133,10 +133,10 @@ def _make_tree_node_preview(
     if node.kind == "problem":
         return _make_message_preview("problem", node.name)
     if node.kind == "fragment":
-        return _make_jp_prompt_section_preview(planned_prompt, node.number)
+        return _make_jp_prompt_section_preview(prompt_with_changes, node.number)
     if view == "prompt" or node.kind == "whole":
-        preview = _make_prompt_preview("prompt", planned_prompt.prompt)
-        line = _find_prompt_line_of_node(knowledge, planned_prompt.prompt or "", node)
+        preview = _make_prompt_preview("prompt", prompt_with_changes.prompt)
+        line = _find_prompt_line_of_node(knowledge, prompt_with_changes.prompt or "", node)
         return replace(preview, line=line)
     if node.kind == "topic":
         return _make_learn_output_preview(knowledge, node.topic, ())
@@ -189,12 +189,12 @@ def _find_prompt_line_of_node(
 
 
 def _make_jp_prompt_section_preview(
-    planned_prompt: PlannedPrompt, number: int
+    prompt_with_changes: PromptWithChanges, number: int
 ) -> PromptWorkshopPreview:
-    if number >= len(planned_prompt.jp_sections):
+    if number >= len(prompt_with_changes.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
-    section = planned_prompt.jp_sections[number]
-    root, path = planned_prompt.written.workspace.root, section.path
+    section = prompt_with_changes.jp_sections[number]
+    root, path = prompt_with_changes.written.workspace.root, section.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
     facts: list[tuple[str, Spans]] = [("file", [(sanitize_to_one_line(str(path)), "")])]
     if section.tag:
@@ -271,7 +271,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
-        self.planned_prompt: PlannedPrompt | None = None
+        self.prompt_with_changes: PromptWithChanges | None = None
         self.pattern_bar = SubjectPatternBar()
         self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
@@ -309,7 +309,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def on_unmount(self) -> None:
         """Discard sizes that are still being counted, and free the rows and the prompt, which may be large."""
         self.count_worker.discard_pending_results()
-        self.planned_prompt = self.list.planned_prompt = None
+        self.prompt_with_changes = self.list.prompt_with_changes = None
         self.pattern_result = PatternMatchResult("")
         self.costs.forget_subject_sizes()
         self.list.rows = []
@@ -319,7 +319,9 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_prompt_totals(self) -> None:
         width = self.query_one("#totals", LeftAndRightTextLine).content_size.width
-        self.show_totals_line(*format_prompt_totals(self.planned_prompt, len(self.marks), width))
+        self.show_totals_line(
+            *format_prompt_totals(self.prompt_with_changes, len(self.marks), width)
+        )
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
@@ -336,9 +338,9 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     @property
     def has_loaded_content(self) -> bool:
-        return self.planned_prompt is not None
+        return self.prompt_with_changes is not None
 
-    # the planned prompt
+    # the prompt with the changes
 
     def action_reload(self) -> None:
         self._reload_knowledge_files()
@@ -353,56 +355,59 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
-        def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
+        def show_reloaded_prompt(prompt_with_changes: PromptWithChanges) -> None:
             for mark in written:
                 self.marks.remove_mark(mark)
             if self._initial_reference is not None:
-                self._select_initial_entry(planned_prompt, self._initial_reference)
+                self._select_initial_entry(prompt_with_changes, self._initial_reference)
                 self._initial_reference = None
-            self._show_planned_prompt(planned_prompt)
-            knowledge = planned_prompt.written
+            self._show_prompt_with_changes(prompt_with_changes)
+            knowledge = prompt_with_changes.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
             freeze_objects_if_entries_grew(sum(map(len, slugs)))
-            self._measure_subjects_with_progress(planned_prompt)
+            self._measure_subjects_with_progress(prompt_with_changes)
 
         self.run_in_thread(
-            lambda: load_and_plan_system_prompt(self.library, self.costs, marks),
+            lambda: load_prompt_with_changes(self.library, self.costs, marks),
             show_reloaded_prompt,
         )
 
     def _apply_marks_to_prompt(self) -> None:
         """Apply the current marks to the prompt that was read from the files, and show the result."""
-        planned_prompt, marks = self.planned_prompt, self.marks.unwritten_marks
-        if planned_prompt is None:
+        prompt_with_changes, marks = self.prompt_with_changes, self.marks.unwritten_marks
+        if prompt_with_changes is None:
             return
 
-        def show_prompt_if_current(marked: PlannedPrompt) -> None:
-            if self.planned_prompt is not None and marked.written is self.planned_prompt.written:
-                self._show_planned_prompt(marked)
+        def show_prompt_if_current(marked: PromptWithChanges) -> None:
+            if (
+                self.prompt_with_changes is not None
+                and marked.written is self.prompt_with_changes.written
+            ):
+                self._show_prompt_with_changes(marked)
 
         self.run_in_thread(
-            lambda: apply_preload_marks(planned_prompt, self.costs, marks),
+            lambda: apply_preload_marks(prompt_with_changes, self.costs, marks),
             show_prompt_if_current,
             self._mark_worker,
         )
 
-    def _show_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
-        self.planned_prompt = planned_prompt
-        self.list.set_planned_prompt(planned_prompt)
-        for mark, _ in planned_prompt.refusals:
+    def _show_prompt_with_changes(self, prompt_with_changes: PromptWithChanges) -> None:
+        self.prompt_with_changes = prompt_with_changes
+        self.list.set_prompt_with_changes(prompt_with_changes)
+        for mark, _ in prompt_with_changes.refusals:
             self.marks.remove_mark(mark)
         self._show_prompt_totals()
         self._show_selected_row_details()
         # The marks may have changed while the thread ran.
-        if self.marks.unwritten_marks != planned_prompt.marks:
+        if self.marks.unwritten_marks != prompt_with_changes.marks:
             self._apply_marks_to_prompt()
         self._rebuild_tree_rows()
-        for _, error in planned_prompt.refusals:
+        for _, error in prompt_with_changes.refusals:
             self.show_error(error)
 
-    def _select_initial_entry(self, planned_prompt: PlannedPrompt, reference: str) -> None:
+    def _select_initial_entry(self, prompt_with_changes: PromptWithChanges, reference: str) -> None:
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
-        knowledge, options = planned_prompt.written, self.options
+        knowledge, options = prompt_with_changes.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
         if sum(len(slugs.visible) for slugs in topics.values()) <= MAX_UNFOLDED_SUBJECTS:
             options.opened |= {f"topic:{topic}" for topic in topics}
@@ -418,13 +423,13 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._key_to_select = f"{topic}/{slug}"
             options.opened.update(list_parent_row_keys(topic, slug))
 
-    def _measure_subjects_with_progress(self, planned_prompt: PlannedPrompt) -> None:
+    def _measure_subjects_with_progress(self, prompt_with_changes: PromptWithChanges) -> None:
         """Measure the size of every subject in a background thread, and show the progress."""
 
         def measure_in_thread() -> None:
-            call, written = get_current_cancellation(), planned_prompt.written
+            call, written = get_current_cancellation(), prompt_with_changes.written
             for left in self.costs.measure_subject_sizes(written, lambda: not call.cancelled):
-                knowledge = (self.planned_prompt or planned_prompt).knowledge
+                knowledge = (self.prompt_with_changes or prompt_with_changes).knowledge
                 sums = make_folder_size_sums(knowledge, self.costs)
                 self.call_later(show_progress, call, knowledge, sums, left)
 
@@ -436,9 +441,12 @@ class PromptWorkshopScreen(ListDetailScreen):
         ) -> None:
             if call.cancelled:
                 return
-            if self.planned_prompt is not None and self.planned_prompt.knowledge is knowledge:
-                self.planned_prompt = replace(self.planned_prompt, sums=sums)
-                self.list.set_planned_prompt(self.planned_prompt)
+            if (
+                self.prompt_with_changes is not None
+                and self.prompt_with_changes.knowledge is knowledge
+            ):
+                self.prompt_with_changes = replace(self.prompt_with_changes, sums=sums)
+                self.list.set_prompt_with_changes(self.prompt_with_changes)
             subtitle = f"{format_counted_noun(left, 'subject')} still to be read" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
@@ -450,9 +458,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Build the rows of the tree again, or the list of matches if the user has typed a pattern."""
         if self.pattern_result.text.strip():
             self._show_matches_of_pattern(self.pattern_result.text)
-        elif (planned_prompt := self.planned_prompt) is not None:
+        elif (prompt_with_changes := self.prompt_with_changes) is not None:
             options = replace(self.options, opened=set(self.options.opened))
-            make_rows = partial(make_subject_tree_rows, planned_prompt, options)
+            make_rows = partial(make_subject_tree_rows, prompt_with_changes, options)
             self.run_in_thread(make_rows, self._show_tree_rows, self._row_worker)
 
     def _show_tree_rows(self, rows: list[ListRow]) -> None:
@@ -473,13 +481,17 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._set_pattern_result(PatternMatchResult(""))
             self._rebuild_tree_rows()
             return
-        planned_prompt, topic = self.planned_prompt, self._pattern_topic
+        prompt_with_changes, topic = self.prompt_with_changes, self._pattern_topic
         self.pattern_result = replace(self.pattern_result, text=text)
-        if planned_prompt is None:  # `_rebuild_tree_rows` tries the pattern once the files are read
+        if (
+            prompt_with_changes is None
+        ):  # `_rebuild_tree_rows` tries the pattern once the files are read
             return
 
         def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
-            result = find_subject_pattern_matches(text, planned_prompt.knowledge, self.costs, topic)
+            result = find_subject_pattern_matches(
+                text, prompt_with_changes.knowledge, self.costs, topic
+            )
             return result, make_pattern_match_rows(result.matches)
 
         def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
@@ -521,10 +533,10 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_selected_row_details(self, delay: float = 0.001) -> None:
         """Describe the selected row now, and build its preview after a delay."""
-        if self.planned_prompt is None:
+        if self.prompt_with_changes is None:
             return
         text = sanitize_to_one_line(
-            describe_tree_node(self.planned_prompt, self.list.selected_tree_node)
+            describe_tree_node(self.prompt_with_changes, self.list.selected_tree_node)
         )
         self.query_one("#particulars", LeftAndRightTextLine).set_edge_texts([(text, "dim")])
         if self._preview_timer is not None:
@@ -533,22 +545,26 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _build_selected_row_preview(self) -> None:
         """Build the preview of the selected row, or of the pattern if the user has typed one."""
-        planned_prompt, node, view = self.planned_prompt, self.list.selected_tree_node, self.view
-        if planned_prompt is None or self._shown_change is not None:
+        prompt_with_changes, node, view = (
+            self.prompt_with_changes,
+            self.list.selected_tree_node,
+            self.view,
+        )
+        if prompt_with_changes is None or self._shown_change is not None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
-        make_preview = partial(make_workshop_preview, planned_prompt, node, view, result)
+        make_preview = partial(make_workshop_preview, prompt_with_changes, node, view, result)
         self.run_in_thread(make_preview, self._show_built_preview, self._preview_worker)
 
     def _show_built_preview(self, preview: PromptWorkshopPreview) -> None:
         if self._shown_change is not None:
             return
         self._show_preview(preview)
-        result, planned_prompt = self.pattern_result, self.planned_prompt
+        result, prompt_with_changes = self.pattern_result, self.prompt_with_changes
         if result.is_valid_pattern and preview.cost is not None:
             outcome = preview.document.size
-            if result.preloads and planned_prompt is not None:
-                growth = format_prompt_size_change(planned_prompt.cost, preview.cost)
+            if result.preloads and prompt_with_changes is not None:
+                growth = format_prompt_size_change(prompt_with_changes.cost, preview.cost)
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
@@ -635,12 +651,14 @@ class PromptWorkshopScreen(ListDetailScreen):
         topic = self.list.selected_tree_node.topic
         if not topic:
             self.show_unavailable_key_message("select a topic to switch on or off")
-        elif self.planned_prompt is not None:
-            is_on = self.marks.find_marked_state(self.planned_prompt.written, topic, None) == "on"
+        elif self.prompt_with_changes is not None:
+            is_on = (
+                self.marks.find_marked_state(self.prompt_with_changes.written, topic, None) == "on"
+            )
             self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
 
     def _toggle_mark(self, mark: PreloadOrDisableMark) -> None:
-        written = self.planned_prompt.written if self.planned_prompt else None
+        written = self.prompt_with_changes.written if self.prompt_with_changes else None
         if written is not None and mark.topic in written.topics and not self._is_writing:
             self.marks.toggle_mark(mark, written)
             self._show_changed_marks()
@@ -676,8 +694,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             )
         elif not marks:
             self.show_unavailable_key_message("no changes to write")
-        elif self.planned_prompt is not None and not self._is_writing:
-            written = self.planned_prompt.written
+        elif self.prompt_with_changes is not None and not self._is_writing:
+            written = self.prompt_with_changes.written
             self._write_worker.submit_call(
                 lambda: toml_config_editor.plan_toml_change_for_preload_marks(written, marks),
                 self._show_proposed_change,
@@ -726,7 +744,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         self._shown_change = change
         self._preview_worker.discard_pending_results()
-        state = self.planned_prompt
+        state = self.prompt_with_changes
         growth = format_prompt_size_change(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
         heading = f"This will be written to {change.name}"

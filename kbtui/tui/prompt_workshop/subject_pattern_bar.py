@@ -17,7 +17,7 @@ from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
-from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptSize
+from kbtui.tui.prompt_workshop.prompt_with_changes import NO_COST, PromptSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.planned_prompt import SubjectSizes
+    from kbtui.tui.prompt_workshop.prompt_with_changes import SubjectSizes
 
 
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")

@@ -9,7 +9,7 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
-from kbtui.tui.prompt_workshop.planned_prompt import (
+from kbtui.tui.prompt_workshop.prompt_with_changes import (
     PromptSize,
     find_slug_prefix_range,
     format_prompt_size_change,
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.planned_prompt import (
+    from kbtui.tui.prompt_workshop.prompt_with_changes import (
         PendingPreloadMarks,
-        PlannedPrompt,
+        PromptWithChanges,
         SubjectSizes,
     )
 
@@ -80,7 +80,7 @@ class SubjectTreeOptions:
     words: str = ""
 
 
-def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -> list[ListRow]:
+def make_subject_tree_rows(prompt: PromptWithChanges, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree. The text of a row is made only when the row is drawn."""
     written = prompt.written
     rows = [
@@ -158,7 +158,7 @@ class SubjectTreeList(RowList):
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
-        self.planned_prompt: PlannedPrompt | None = None
+        self.prompt_with_changes: PromptWithChanges | None = None
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
 
@@ -168,10 +168,10 @@ class SubjectTreeList(RowList):
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
-    def set_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
+    def set_prompt_with_changes(self, prompt_with_changes: PromptWithChanges) -> None:
         """Draw the rows again, with the pre-loaded subjects and sizes of this prompt."""
-        self.planned_prompt = planned_prompt
-        knowledge = planned_prompt.knowledge
+        self.prompt_with_changes = prompt_with_changes
+        knowledge = prompt_with_changes.knowledge
         self._learned = {
             topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
             for topic in knowledge.topics.values()
@@ -187,7 +187,7 @@ class SubjectTreeList(RowList):
 
     def format_tree_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         """Return the left and the right part of a row."""
-        prompt = self.planned_prompt
+        prompt = self.prompt_with_changes
         if prompt is None:
             return [], []
         if node.kind == "whole":
@@ -209,7 +209,7 @@ class SubjectTreeList(RowList):
         return self._format_topic_or_folder_row(prompt, node)
 
     def _format_subject_row(
-        self, prompt: PlannedPrompt, node: SubjectTreeNode
+        self, prompt: PromptWithChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
         scan = prompt.written.get_topic_slugs(topic).scan
@@ -236,7 +236,7 @@ class SubjectTreeList(RowList):
         return left, self._format_size_column(cost) if cost else [("…", "dim")]
 
     def _format_topic_or_folder_row(
-        self, prompt: PlannedPrompt, node: SubjectTreeNode
+        self, prompt: PromptWithChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         """Return the name of a topic or folder (left), and its numbers of subjects and its size (right)."""
         topic, prefix = node.topic, node.name
@@ -266,7 +266,7 @@ class SubjectTreeList(RowList):
 
 
 def format_prompt_totals(
-    prompt: PlannedPrompt | None, marks: int, width: int
+    prompt: PromptWithChanges | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
     """Return the line of totals: the size and its change (left), and the number of marks (right)."""
     if prompt is None:
@@ -289,7 +289,7 @@ def format_prompt_totals(
     return left, right
 
 
-def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
+def describe_tree_node(prompt: PromptWithChanges, node: SubjectTreeNode) -> str:
     """Return the text below the list: the counts, sizes or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]

@@ -19,7 +19,7 @@ from kbtui.conversations.patches import find_unified_diffs
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
-from kbtui.refs import is_conversation_id
+from kbtui.references import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
     KNOWLEDGE_CHANGED,

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from kbtui.refs import make_subject_ref, parse_ref
+from kbtui.references import make_subject_ref, parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
 from kbtui.tui.reader.reader_blocks import TextRangeBlock
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.tui.framework.dialogs import DialogOption
     from kbtui.tui.reader.document_view import DocumentViewport
     from kbtui.tui.reader.reader_blocks import ReaderBlock

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.refs import make_conversation_ref, make_subject_ref
+from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.reader.reader_blocks import (
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.conversations.models import ConversationUsage, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_blocks import ReaderBlock

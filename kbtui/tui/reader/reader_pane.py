@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from kbtui.refs import make_conversation_ref, parse_ref
+from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker

@@ -24,7 +24,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.engine.engine_server
         import kbtui.index.entry_extraction
         import kbtui.knowledge
-        import kbtui.refs
+        import kbtui.references
         import kbtui.search.query_parser
         import kbtui.sources.source_definitions
         import kbtui.tui.reader.subject_document  # noqa: F401

@@ -232,7 +232,7 @@ def query(data: bytes) -> None:
 
 def reference(data: bytes) -> None:
     """A reference, as printed and as typed."""
-    from kbtui.refs import parse_conversation_id, parse_ref
+    from kbtui.references import parse_conversation_id, parse_ref
 
     text = _text(data)
     with contextlib.suppress(KbtuiError):

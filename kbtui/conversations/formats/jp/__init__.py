@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.formats.jp import conversation_loader, stored_conversations
-from kbtui.conversations.formats.jp.stored_conversations import list_conversations_for_completion
+from kbtui.conversations.formats.jp import conversation_directories, conversation_loader
+from kbtui.conversations.formats.jp.conversation_directories import (
+    list_conversations_for_completion,
+)
 from kbtui.conversations.models import AgentCommand, ConversationInfo
-from kbtui.refs import JP_ID_PREFIX
+from kbtui.references import JP_ID_PREFIX
 
 __all__ = ["JpFormat", "list_conversations_for_completion"]
 
@@ -21,9 +23,9 @@ class JpFormat(ConversationFormat):
 
     forks_at_turn = True
 
-    find_stored_conversations = staticmethod(stored_conversations.find_stored_conversations)
-    list_data_directories = staticmethod(stored_conversations.list_conversation_directories)
-    count_trashed_conversations = staticmethod(stored_conversations.count_trashed_conversations)
+    find_stored_conversations = staticmethod(conversation_directories.find_stored_conversations)
+    list_data_directories = staticmethod(conversation_directories.list_conversation_directories)
+    count_trashed_conversations = staticmethod(conversation_directories.count_trashed_conversations)
     add_last_event_time = staticmethod(conversation_loader.add_last_event_time)
     add_event_count = staticmethod(conversation_loader.add_event_count)
     load_conversation = staticmethod(conversation_loader.load_conversation)

@@ -16,6 +16,7 @@ from kbtui.conversations.formats.conversation_format import (
     DecodedTurns,
 )
 from kbtui.conversations.formats.jp.content_decoder import BlobStore
+from kbtui.conversations.formats.jp.conversation_directories import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.event_parser import (
     ConversationEventParser,
     MergedConversationConfig,
@@ -39,7 +40,6 @@ from kbtui.conversations.formats.jp.json_reader import (
     read_file_head,
     read_file_tail,
 )
-from kbtui.conversations.formats.jp.stored_conversations import BASE_CONFIG, EVENTS
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,

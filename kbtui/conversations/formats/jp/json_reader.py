@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.formats.kept_file import is_kept_file, open_kept_file
+from kbtui.conversations.formats.kept_session_file import is_kept_file, open_kept_file
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_counted_noun
 
@@ -52,7 +52,7 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file; yield its descriptor and its size in bytes. Read it with `os.pread`.
 
-    A kept copy (`formats/kept_file.py`) is decompressed; the descriptor and the size are those of
+    A kept copy (`formats/kept_session_file.py`) is decompressed; the descriptor and the size are those of
     the original bytes.
 
     Raises `WorkspaceError` in these cases:

@@ -255,7 +255,7 @@ def find_subject_or_topic_state(
 
 
 @dataclass(frozen=True)
-class PlannedPrompt:
+class PromptWithChanges:
     """The prompt with and without the user's unwritten changes. It is immutable, because several threads use it.
 
     * `written` is the knowledge as the files define it; `knowledge` also includes the changes.
@@ -279,22 +279,24 @@ class PlannedPrompt:
     jp_sections: tuple[JpPromptSection, ...] = ()
 
 
-def load_and_plan_system_prompt(
+def load_prompt_with_changes(
     library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
-) -> PlannedPrompt:
+) -> PromptWithChanges:
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    unmarked = PlannedPrompt(written, written, jp_sections=tuple(written.read_jp_prompt_sections()))
+    unmarked = PromptWithChanges(
+        written, written, jp_sections=tuple(written.read_jp_prompt_sections())
+    )
     unmarked = apply_preload_marks(unmarked, costs, ())
     return apply_preload_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
 
 
 def apply_preload_marks(
-    before: PlannedPrompt, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
-) -> PlannedPrompt:
+    before: PromptWithChanges, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
+) -> PromptWithChanges:
     """Return a planned prompt in which the changes in `marks` replace those of `before`.
 
     The changes that cannot be made are in the `refusals` of the result.

@@ -14,7 +14,7 @@ from kbtui.conversations.formats.conversation_format import UnlistedConversation
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
-from kbtui.refs import (
+from kbtui.references import (
     JP_ID_PREFIX,
     get_conversation_creation_time,
     is_valid_jp_id_number,

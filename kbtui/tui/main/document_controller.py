@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.library.subject_versions import GivenAndCurrentText
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
@@ -78,7 +78,7 @@ class NavigationHistory:
         self.at = len(self.targets) - 1
 
 
-class DocumentNavigator:
+class DocumentController:
     """Loads documents and shows them in the reader.
 
     `on_opened(document, target, is_reload)` is called after the reader has shown a document.
@@ -552,8 +552,8 @@ def _name_current_text(texts: GivenAndCurrentText) -> str:
 
 def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
     """Return the document that shows the file changes made in a conversation."""
-    from kbtui.library.turns_touching_files import collect_turn_activities
-    from kbtui.refs import make_conversation_ref
+    from kbtui.library.file_turn_history import collect_turn_activities
+    from kbtui.references import make_conversation_ref
     from kbtui.tui.reader.difference_document import build_changes_document
 
     conversation = library.load_conversation(conversation_id)
@@ -616,7 +616,7 @@ class MainScreenContext(NamedTuple):
     library: Library
     panes: PaneLayout
     status: StatusBar
-    navigator: DocumentNavigator
+    document_controller: DocumentController
     open_target_in_reader: Callable[[NavigationTarget], None]
     """A function that shows a target and focuses the reader."""
     open_hit_in_other_workspace: Callable[[Hit], None]

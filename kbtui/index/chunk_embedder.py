@@ -49,17 +49,17 @@ the cache. For fewer chunks, starting the process takes longer than it saves.
 SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
 """The number of chunks in a slice. The chunks can belong to several entries.
 
-After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
+After each slice, the chunk embedder checks whether it must start again. In bulk, a slice is one request to the
 separate process.
 """
 FAILURES_MAX = 3
-"""If this many consecutive entries cannot be embedded, the queue stops and raises the last error."""
+"""If this many consecutive entries cannot be embedded, the chunk embedder stops and raises the last error."""
 PAUSE_SECONDS = 2.0
-"""The interval in seconds at which a paused queue checks whether it may continue."""
+"""The interval in seconds at which a paused chunk embedder checks whether it may continue."""
 
 
 class PassageEmbedder(Protocol):
-    """The part of an embedding model that the queue uses."""
+    """The part of an embedding model that the chunk embedder uses."""
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text."""
@@ -122,7 +122,7 @@ class ChunksWithoutVector:
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove embedded chunks from the queue, and return whether the whole entry is embedded."""
+        """Remove embedded chunks from the chunks to embed, and return whether the whole entry is embedded."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
         if self.entries[entry_id]:
@@ -163,7 +163,7 @@ def compare_vectors_with_catalog(
     return [*numbers[~is_current].tolist(), *duplicates.tolist()], missing
 
 
-class EmbeddingQueue:
+class ChunkEmbedder:
     """Embeds the chunks that have no vector. Only one thread may use it, unless a method says otherwise."""
 
     def __init__(
@@ -177,7 +177,7 @@ class EmbeddingQueue:
         get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
         remote: PublishedVectorTable | None = None,
     ) -> None:
-        """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused.
+        """Create a chunk embedder. While `get_embedding_pause_reason` returns a reason, embedding is paused.
 
         `remote` contains the vectors of a large published library.
         """
@@ -317,7 +317,7 @@ class EmbeddingQueue:
                             raise
 
     def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryChunksToEmbed]]:
-        """Yield slices of the chunks without a vector, until `stop` is set or the queue must start again."""
+        """Yield slices of the chunks without a vector, until `stop` is set or the chunk embedder must start again."""
         parts: list[EntryChunksToEmbed] = []
         free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
         waiting, begun = dict(self._missing.entries), list[EntryChunksToEmbed]()

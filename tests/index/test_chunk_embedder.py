@@ -1,4 +1,4 @@
-"""The embedding queue resumes, follows changes, pauses on request and stops at once."""
+"""The chunk embedder resumes, follows changes, pauses on request and stops at once."""
 
 import json
 import random
@@ -12,8 +12,8 @@ import pytest
 from support import Builder, asked, said, write_json
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import ChunkEmbedder, ChunksWithoutVector
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.entries_without_vectors import is_index_fully_embedded
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
@@ -38,7 +38,7 @@ class Counting:
 
 
 class Bed:
-    """An index of a workspace, with the objects that an embedding queue needs."""
+    """An index of a workspace, with the objects that a chunk embedder needs."""
 
     def __init__(self, builder: Builder) -> None:
         from kbtui.index.vector_store import VectorStore
@@ -52,8 +52,8 @@ class Bed:
         self.said: list[IndexProgress] = []
         self.stop = threading.Event()
 
-    def backlog(self, **more: Any) -> EmbeddingQueue:
-        return EmbeddingQueue(
+    def backlog(self, **more: Any) -> ChunkEmbedder:
+        return ChunkEmbedder(
             self.catalog,
             self.store,
             self.remembered,
@@ -117,7 +117,7 @@ def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
 def test_what_the_user_reads_or_searched_for_is_embedded_next_and_nothing_twice(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.index.embedding_queue.SLICE_CHUNKS", 2)
+    monkeypatch.setattr("kbtui.index.chunk_embedder.SLICE_CHUNKS", 2)
     long = "\n\n".join(f"# Part {part}\n\n" + f"Said {part} " * 90 for part in range(20))
     bed.builder.subject("guide/long.md", long)
     bed.index.refresh_index()
@@ -160,8 +160,8 @@ def test_many_chunks_are_embedded_in_bulk_over_entries_and_few_are_not(
         asked.append(is_bulk)
         return Model()
 
-    monkeypatch.setattr("kbtui.index.embedding_queue.BULK_CHUNKS", 10)
-    monkeypatch.setattr("kbtui.index.embedding_queue.BULK_TEXTS", 12)
+    monkeypatch.setattr("kbtui.index.chunk_embedder.BULK_CHUNKS", 10)
+    monkeypatch.setattr("kbtui.index.chunk_embedder.BULK_TEXTS", 12)
     assert bed.backlog().embed_missing_chunks(get_passage_embedder) == 0
     assert asked == [True]
     assert sizes[0] > 12 * 2, "the texts of all entries are one request"
@@ -201,7 +201,7 @@ def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
 def test_it_waits_while_the_machine_has_other_work_and_says_why(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.index.embedding_queue.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("kbtui.index.chunk_embedder.PAUSE_SECONDS", 0.01)
     reasons = iter([None, "busy", "busy", None])
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
@@ -229,7 +229,7 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
 
 
 def test_what_was_saved_meanwhile_comes_first(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbtui.index.embedding_queue.SLICE_CHUNKS", 1)
+    monkeypatch.setattr("kbtui.index.chunk_embedder.SLICE_CHUNKS", 1)
     moved = iter([False, False, True])
     first = Counting()
     backlog = bed.backlog()

@@ -27,7 +27,7 @@ def _compute_checksum(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
-def write_published_vectors(
+def write_pulled_vectors(
     db: sqlite3.Connection, model: str, hashes: Iterable[bytes], vectors: Iterable[bytes]
 ) -> None:
     """Write vectors of 16-bit numbers into the open transaction of `db`."""
@@ -51,7 +51,7 @@ def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes
     return found
 
 
-class PublishedVectors:
+class PulledVectorStore:
     """Looks up published vectors. Only one thread may use an object of this class.
 
     `find_database` returns the file, or None before the first pull. A file that cannot be read

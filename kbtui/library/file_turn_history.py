@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.citations.file_changes import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.refs import make_conversation_ref, split_slug_and_line_range
+from kbtui.references import make_conversation_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun, format_line_counts, sanitize_to_one_line
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from kbtui.conversations.models import Conversation, ConversationInfo, Turn
     from kbtui.conversations.turn_marks import MarkFactsJson
-    from kbtui.refs import Ref
+    from kbtui.references import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
@@ -447,7 +447,7 @@ def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -
     missing unless `has_disabled` is true.
     """
     from kbtui.knowledge import load_knowledge
-    from kbtui.refs import parse_ref
+    from kbtui.references import parse_ref
 
     try:
         ref = parse_ref(name)
