@@ -5,10 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.models import ConversationInfo, ConversationPart, ReadingResumePoint, Turn
+from kbtui.conversations.models import (
+    ConversationInfo,
+    ConversationSegment,
+    ReadingResumePoint,
+    Turn,
+)
 
 
-def join_turns(turns: list[Turn], part: ConversationPart) -> list[Turn]:
+def join_turns(turns: list[Turn], part: ConversationSegment) -> list[Turn]:
     """Return the turns of earlier parts and those of a part, which may go on with the last of them."""
     new = part.conversation.turns
     if part.start is None:
@@ -40,7 +45,7 @@ def read_in_parts(
     """Read a conversation from a mark on, in parts; return all turns and the last mark."""
     turns = select_turns_before(earlier, mark)
     while True:
-        part = reader.load_conversation_part(info, mark, size)
+        part = reader.load_conversation_segment(info, mark, size)
         assert part is not None
         turns, mark = join_turns(turns, part), part.mark
         if part.is_last:

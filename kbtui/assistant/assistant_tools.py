@@ -444,7 +444,7 @@ def answer_tool_call(
     try:
         checked = check_and_convert_tool_arguments(TOOLS[name], arguments)
         limit = checked["max_chars"]
-        reply = _HANDLERS[name](ToolCall(library, checked, current, masked))
+        reply = _HANDLERS[name](ToolRequest(library, checked, current, masked))
     except KbtuiError as error:
         reply = ToolReply(_format_error_for_assistant(error, TOOLS[name]), is_error=True)
     except Exception as error:
@@ -467,8 +467,8 @@ def answer_tool_call(
     return ToolReply(text, reply.is_error)
 
 
-class ToolCall(NamedTuple):
-    """A tool call with checked arguments."""
+class ToolRequest(NamedTuple):
+    """A request to call one of kbtui's own tools, with checked arguments."""
 
     library: Library
     arguments: dict[str, Any]
@@ -493,7 +493,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     return f"{text} ({hint})" if hint else text
 
 
-def _answer_learn_call(call: ToolCall) -> ToolReply:
+def _answer_learn_call(call: ToolRequest) -> ToolReply:
     library, topic = _find_library_of_reference(call.library, call.arguments["topic"])
     subjects, knowledge = call.arguments["subjects"], library.load_knowledge()
     learned = knowledge.learn(
@@ -538,7 +538,7 @@ _HEADER_LIKE = re.compile(
 )
 
 
-def _answer_search_call(call: ToolCall) -> ToolReply:
+def _answer_search_call(call: ToolRequest) -> ToolReply:
     from kbtui.search.search_request_and_answer import SearchRequest
 
     library, arguments = call.library, call.arguments
@@ -739,7 +739,7 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
 
 
 def _answer_conversation_tool_call(
-    kind: Literal["list", "grep", "read"], call: ToolCall
+    kind: Literal["list", "grep", "read"], call: ToolRequest
 ) -> ToolReply:
     from kbtui.assistant import conversation_tools as tools
     from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
@@ -764,7 +764,7 @@ def _answer_conversation_tool_call(
 
 
 def _grep_all_projects(
-    library: Library, call: ToolCall, arguments: dict[str, Any]
+    library: Library, call: ToolRequest, arguments: dict[str, Any]
 ) -> ConversationGrepAnswer:
     """Search the conversations of all projects. An id from another project has the form `[PROJECT] ID`."""
     from kbtui.assistant.all_projects_grep import grep_all_projects
@@ -789,7 +789,7 @@ def _grep_all_projects(
     return answer
 
 
-_HANDLERS: dict[str, Callable[[ToolCall], ToolReply]] = {
+_HANDLERS: dict[str, Callable[[ToolRequest], ToolReply]] = {
     "learn": _answer_learn_call,
     "knowledge_search": _answer_search_call,
     "conversation_list": partial(_answer_conversation_tool_call, "list"),

@@ -186,7 +186,7 @@ def plan_tool_installation(
             usable.append(tool)
     names = {_get_tool_file_path(tool) for tool in tools}
     for path in _list_possibly_installed_files(workspace):
-        state, data = _read_file_and_ownership(workspace, path)
+        state, data = _read_generated_file_and_state(workspace, path)
         if state == "ours" and path not in names and path != SKILL_FILE:
             changes.append(PlannedFileChange(path, "remove", old=data))
     if usable:
@@ -198,7 +198,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
     """Return the changes that `tools uninstall` makes. Files that somebody has edited are not removed."""
     changes = []
     for path in _list_possibly_installed_files(workspace):
-        state, data = _read_file_and_ownership(workspace, path)
+        state, data = _read_generated_file_and_state(workspace, path)
         if state == "ours":
             changes.append(PlannedFileChange(path, "remove", old=data))
         elif state == "edited":
@@ -251,7 +251,7 @@ def add_checksum_comment(body: str, folders: Iterable[str] = ()) -> bytes:
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
     """Plan the change that gives a file the content `body` and a checksum."""
     _check_inside_workspace(workspace, path)
-    state, old = _read_file_and_ownership(workspace, path)
+    state, old = _read_generated_file_and_state(workspace, path)
     if state == "absent":
         new = add_checksum_comment(body, _list_missing_directories(workspace, path))
         return PlannedFileChange(path, "write", new=new)
@@ -271,7 +271,7 @@ def _read_checksum(data: bytes) -> bytes | None:
     return match[1] if match else None
 
 
-def _read_file_and_ownership(
+def _read_generated_file_and_state(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
     """Return the state of a file, and its content.

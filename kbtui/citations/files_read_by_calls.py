@@ -101,12 +101,12 @@ def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | N
     if isinstance(script, list):
         words = [word for word in script if isinstance(word, str)]
         if not _is_shell_with_script(words):
-            return words if len(_list_printed_paths(words)) == 1 else None
+            return words if len(_list_paths_of_printed_files(words)) == 1 else None
         script = words[2]
     if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX or "<<" in script:
         return None
     commands = [words for words in _iterate_simple_commands(script) if words[0] != "cd"]
-    if len(commands) != 1 or len(_list_printed_paths(commands[0])) != 1:
+    if len(commands) != 1 or len(_list_paths_of_printed_files(commands[0])) != 1:
         return None
     return commands[0]
 
@@ -138,7 +138,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
         if _is_shell_with_script(words):
             command = words[2]
         else:
-            yield from (FileRead(path, directory) for path in _list_printed_paths(words))
+            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
             return
     if not isinstance(command, str) or len(command) > _COMMAND_CHARACTERS_MAX:
         return
@@ -150,7 +150,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
         elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
             return  # the directory of the following commands is unknown
         else:
-            yield from (FileRead(path, directory) for path in _list_printed_paths(words))
+            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
 
 
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
@@ -188,7 +188,7 @@ def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
         yield words
 
 
-def _list_printed_paths(words: list[str]) -> list[str]:
+def _list_paths_of_printed_files(words: list[str]) -> list[str]:
     """Return the paths of the files that a command prints."""
     name = words[0].rpartition("/")[2] if words else ""
     if not _READING_COMMANDS.fullmatch(name):

@@ -302,7 +302,7 @@ def make_shared_conversation_json(shared: SharedConversation) -> dict[str, Any]:
     return {
         **_make_conversation_facts(shared),
         "turns": turns,
-        "masked": _serialize_masked_secrets(shared),
+        "masked": _make_masking_report_json(shared),
     }
 
 
@@ -361,7 +361,7 @@ def _make_citation_object(citation: Citation) -> dict[str, object]:
     return {**make_citation_json(citation), "given": get_given_text(citation) or None}
 
 
-def _serialize_masked_secrets(shared: SharedConversation) -> list[dict[str, object]] | None:
+def _make_masking_report_json(shared: SharedConversation) -> list[dict[str, object]] | None:
     return None if shared.masked is None else [one.as_json() for one in shared.masked]
 
 

@@ -186,7 +186,7 @@ def format_time_left(seconds: float) -> str:
     return f"about {round(seconds / 60)} min left"
 
 
-class WaitingLine:
+class StderrWaitIndicator:
     """Shows on stderr what a command is waiting for, and the seconds since the wait began."""
 
     def __init__(self, what: str) -> None:

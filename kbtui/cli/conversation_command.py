@@ -13,7 +13,7 @@ from kbtui.assistant.conversation_tool_answers import (
     format_tool_notices,
 )
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     are_colors_off,
     ask_for_confirmation,
     get_terminal_width,
@@ -207,7 +207,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import find_unlisted_conversation_paths
 
     agents = split_values_at_commas(args.agents)
-    with WaitingLine("listing conversations"):
+    with StderrWaitIndicator("listing conversations"):
         answer = answer_conversation_list(
             library.workspace,
             limit=args.limit,
@@ -272,7 +272,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         )
 
     short_ids: dict[str, str] = {}
-    with WaitingLine("searching conversations"):
+    with StderrWaitIndicator("searching conversations"):
         if args.all:
             from kbtui.assistant.all_projects_grep import grep_all_projects
             from kbtui.userdata.workspace_registry import list_registered_workspaces
@@ -383,7 +383,7 @@ def _print_conversations_with_matches(
 def _print_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
 
-    with WaitingLine("reading"):
+    with StderrWaitIndicator("reading"):
         answer = answer_conversation_read(
             library.workspace,
             id=args.id,
@@ -474,7 +474,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     )
 
     ref = parse_entered_conversation_reference(library.workspace, args.ref)
-    with WaitingLine("reading"):
+    with StderrWaitIndicator("reading"):
         found = find_conversation(library.workspace, ref.conversation or "")
         if ref.turn is not None:
             check_turn_and_call_exist(load_conversation(found), ref)
@@ -570,7 +570,7 @@ def _print_conversation_answer(
         width=get_terminal_width(),
         now=datetime.now(UTC),
     )
-    with WaitingLine("formatting"):
+    with StderrWaitIndicator("formatting"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
         print_through_pager(shown)

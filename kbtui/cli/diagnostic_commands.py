@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kbtui.cli.command_output import (
     ProgressLine,
-    WaitingLine,
+    StderrWaitIndicator,
     print_json_result,
     print_result,
     print_text_or_json,
@@ -220,7 +220,7 @@ def run_model_command(args: Namespace) -> int:
     try:
         model = find_embedding_model(setting)
         facts["source"] = model.source
-        with WaitingLine("checking the model's files"):
+        with StderrWaitIndicator("checking the model's files"):
             verify_packaged_model(model)
         facts["usable"] = True
     except EmbeddingModelUnavailable as error:
@@ -269,7 +269,7 @@ def run_log_command(args: Namespace) -> int:
         lines = _read_last_log_lines(path)
         if not args.whole:
             # Redact before cutting: whether a line is private depends on the start of its record.
-            lines = list(LogRedactor(workspace.root).redact_log(lines))
+            lines = list(DiagnosticLogRedactor(workspace.root).redact_log(lines))
         lines = lines[-args.lines :]
         size = format_counted_noun(len(lines), "line")
         parts.append(f"{name}: {size}\n" + "".join(f"  {line}\n" for line in lines))
@@ -359,7 +359,7 @@ _REFERENCE = re.compile(r"(?<![\w/~.])(?!WORKSPACE/)[\w.-]+/[^\s:,;)]+")
 _OMISSION = "…"
 
 
-class LogRedactor:
+class DiagnosticLogRedactor:
     """Removes private text from logs, but keeps the places in the code where errors occurred."""
 
     def __init__(self, root: Path) -> None:

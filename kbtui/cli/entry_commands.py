@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     ask_for_confirmation,
     decode_command_argument,
     print_json_result,
@@ -105,7 +105,7 @@ def run_entries_command(args: Namespace) -> int:
     query = decode_command_argument(" ".join(args.query))
     wanted = parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
     library = open_workspace(args.workspace)
-    with WaitingLine("bringing the index up to date"):
+    with StderrWaitIndicator("bringing the index up to date"):
         library.update_index()
     page = query_entry_page(
         library.workspace,
@@ -358,7 +358,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         entry_id = ref.conversation or ""
     else:
         raise UsageError("not an entry", where=args.ref, hint="write topic/slug, jp-c… or claude-…")
-    with WaitingLine("bringing the index up to date"):
+    with StderrWaitIndicator("bringing the index up to date"):
         library.update_index()
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
@@ -411,7 +411,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     ref = library.parse_entered_reference(args.ref)
     if ref.kind != "subject":
         raise UsageError("not a subject", where=args.ref, hint="write topic/slug")
-    with WaitingLine("bringing the index up to date"):
+    with StderrWaitIndicator("bringing the index up to date"):
         library.update_index()
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
@@ -606,7 +606,10 @@ def run_cites_command(args: Namespace) -> int:
     from kbtui.cli.mark_command import print_marks_notice
     from kbtui.library import open_workspace
 
-    with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
+    with (
+        open_workspace(args.workspace) as library,
+        StderrWaitIndicator("bringing the index up to date"),
+    ):
         found = library.cites(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
         differences = _format_differences(library, cites) if args.diff else None

@@ -6,7 +6,7 @@ import os
 import sys
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     ask_for_confirmation,
     print_result,
     print_to_stderr,
@@ -90,7 +90,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
     if args.output and not args.force and not _may_write_file(library, args.output):
         print_to_stderr("nothing was written")
         return 1
-    with WaitingLine("reading"):
+    with StderrWaitIndicator("reading"):
         conversation = load_conversation(
             find_conversation(library.workspace, ref.conversation or "")
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     are_colors_off,
     decode_command_argument,
     get_terminal_width,
@@ -62,7 +62,7 @@ def run_blame_command(args: Namespace) -> int:
     )
 
     with open_workspace(args.workspace) as library:
-        with WaitingLine("reading conversations"):
+        with StderrWaitIndicator("reading conversations"):
             found = library.blame(decode_command_argument(args.file), str(Path.cwd()))
             ids = list_conversation_signatures(library.workspace)
         turns = [
@@ -153,7 +153,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         path = resolve_file_name(
             library.workspace, decode_command_argument(args.file), str(Path.cwd())
         )
-    with WaitingLine("reading"):
+    with StderrWaitIndicator("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         if ref.turn is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     ask_for_confirmation,
     print_text_or_json,
     print_to_stderr,
@@ -61,9 +61,9 @@ def run_insights_command(args: Namespace) -> int:
     userdata = UserData(library.workspace)
     if args.action == "erase":
         return _delete_logged_searches(userdata, args)
-    with WaitingLine("bringing the index up to date"):
+    with StderrWaitIndicator("bringing the index up to date"):
         library.update_index()
-    with WaitingLine("counting"):
+    with StderrWaitIndicator("counting"):
         found = collect_insights(
             library.workspace,
             userdata,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     ask_for_confirmation,
     print_error,
     print_text_or_json,
@@ -58,17 +58,17 @@ def run_keep_command(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library:
-        return _keep_sessions(library, args)
+        return _keep_selected_sessions(library, args)
 
 
-def _keep_sessions(library: Library, args: Namespace) -> int:
+def _keep_selected_sessions(library: Library, args: Namespace) -> int:
     from kbtui.conversations.session_archive import keep_conversation
 
     if args.names and (args.agents or args.labels or args.title or args.all):
         raise UsageError("write either references or options that select conversations")
     counts = dict[str, int]()
     rows, failed = [], 0
-    with WaitingLine("keeping sessions"):
+    with StderrWaitIndicator("keeping sessions"):
         for info in _select_conversations(library, args):
             try:
                 outcome = keep_conversation(library.workspace, info, verified=True)
@@ -224,7 +224,7 @@ def _check_kept_sessions(args: Namespace, ids: list[str]) -> int:
 
     kept, damaged = list_kept_sessions()
     kept = _select_kept_sessions(kept, args, ids)
-    with WaitingLine("checking the kept sessions"):
+    with StderrWaitIndicator("checking the kept sessions"):
         damaged += [damage for one in kept if (damage := find_session_copy_damage(one)) is not None]
     shape = {
         "checked": len(kept),

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from kbtui.cli.command_output import WaitingLine, print_json_result, print_result, print_to_stderr
+from kbtui.cli.command_output import (
+    StderrWaitIndicator,
+    print_json_result,
+    print_result,
+    print_to_stderr,
+)
 from kbtui.text import sanitize_to_one_line
 from kbtui.workspace.paths import format_path_relative_to_root
 
@@ -34,7 +39,7 @@ def run_topics_command(args: Namespace) -> int:
     else:
         named = knowledge.topics.get(args.topic)
         topics, sections = [named or knowledge.resolve_topic(args.topic)], []
-    with WaitingLine("listing subjects"):
+    with StderrWaitIndicator("listing subjects"):
         subjects = {topic.id: knowledge.list_subjects(topic.id) for topic in topics}
     if args.json:
         print_json_result(
@@ -164,7 +169,7 @@ def run_learn_command(args: Namespace) -> int:
     already in the output of `kbtui prompt -k` are named but not printed.
     """
     knowledge = _load_knowledge_with_options(args)
-    with WaitingLine("reading subjects"):
+    with StderrWaitIndicator("reading subjects"):
         learned = knowledge.learn(args.topic, args.subjects, has_prompt=bool(args.knowledge))
     print_result(learned.text)
     return 1 if learned.is_error else 0
@@ -177,7 +182,7 @@ def declare_prompt_command_arguments(parser: ArgumentParser) -> None:
 def run_prompt_command(args: Namespace) -> int:
     """Print the <knowledge> section exactly as the system prompt contains it."""
     knowledge = _load_knowledge_with_options(args)
-    with WaitingLine("reading subjects"):
+    with StderrWaitIndicator("reading subjects"):
         text = knowledge.format_prompt_section()
     if text is None:
         print_to_stderr("no <knowledge> section: there is nothing to list or pre-load")
@@ -202,7 +207,7 @@ def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
     """Load the knowledge that the options `--cfg` and `-k` configure, and print its problems on stderr."""
     from kbtui.library import open_workspace
 
-    with WaitingLine("reading the topics"):
+    with StderrWaitIndicator("reading the topics"):
         library = open_workspace(args.workspace)
         knowledge = library.load_knowledge(cfg=args.cfg, knowledge=args.knowledge)
     for problem in knowledge.problems:

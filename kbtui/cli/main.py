@@ -112,7 +112,7 @@ def _end_process() -> None:
 def _run_command_or_print_error(words: list[str]) -> int:
     """Run a command and return its exit code; print errors that are not bugs."""
     try:
-        return _run_command(words)
+        return _dispatch_command(words)
     except KbtuiError as error:
         from kbtui.cli.command_output import print_error
 
@@ -198,7 +198,7 @@ def _discard_buffered_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run_command(words: list[str]) -> int:
+def _dispatch_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from kbtui.cli.shell_completion import print_shell_completions
 

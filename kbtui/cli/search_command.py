@@ -113,9 +113,9 @@ def run_search_command(args: Namespace) -> int:
         return _search_with_engine_or_library(args.workspace, request)
 
     if sys.stderr.isatty():
-        from kbtui.cli.command_output import WaitingLine
+        from kbtui.cli.command_output import StderrWaitIndicator
 
-        with WaitingLine("searching"):
+        with StderrWaitIndicator("searching"):
             answer = search_lines_or_index()
     else:
         answer = search_lines_or_index()

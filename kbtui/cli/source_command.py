@@ -110,7 +110,7 @@ def run_source_command(args: Namespace) -> int:
         "list": _list_sources,
         "edit": _edit_source,
         "approve": _approve_source,
-        "run": _run_sources,
+        "run": _run_requested_sources,
         "rm": _remove_source,
     }
     return actions[args.action](workspace, UserData(workspace), args)
@@ -185,7 +185,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
     return 0
 
 
-def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.source_runner import run_source
 
     if bool(args.name) == args.all:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kbtui.cli.command_output import (
-    WaitingLine,
+    StderrWaitIndicator,
     print_json_result,
     print_text_or_json,
     print_to_stderr,
@@ -97,14 +97,14 @@ def _export_data(args: Namespace) -> int:
     if args.json and args.file == "-" and not args.dry_run:
         raise UsageError("cannot be combined with standard output", where="--json")
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
-    with WaitingLine("reading"):
+    with StderrWaitIndicator("reading"):
         data, left_out = collect_user_data(
             load_settings(), workspace, is_only_here=args.here, with_searches=args.searches
         )
     if args.dry_run:
         print_text_or_json(_describe_export(data), _make_export_json(data, left_out), args.json)
     else:
-        with WaitingLine("writing"):
+        with StderrWaitIndicator("writing"):
             left_out += _write_export(workspace, args.file, data)
         if args.json:
             print_json_result(_make_export_json(data, left_out))
@@ -199,7 +199,7 @@ def _import_data(args: Namespace) -> int:
     )
     options = ImportOptions(args.approvals, args.searches and settings.query_log, args.dry_run)
     chosen = dict(map(_split_path_mapping, args.map))
-    with _open_export_file(args.file) as source, WaitingLine("importing"):
+    with _open_export_file(args.file) as source, StderrWaitIndicator("importing"):
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):

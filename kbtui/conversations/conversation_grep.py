@@ -83,7 +83,7 @@ class LiteralGrepPattern:
             flags = re.IGNORECASE | re.ASCII
         elif ignore_case:
             flags, expression = re.IGNORECASE, "".join(map(_make_letter_regex, pattern))
-            self._required = _find_required_letters(pattern)
+            self._required = _list_variants_of_first_non_ascii_letter(pattern)
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
@@ -240,7 +240,7 @@ def _make_letter_regex(letter: str) -> str:
     return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
 
 
-def _find_required_letters(pattern: str) -> tuple[str, ...]:
+def _list_variants_of_first_non_ascii_letter(pattern: str) -> tuple[str, ...]:
     """Return the case variants of a pattern's first non-ASCII letter.
 
     Every match contains one of these letters.

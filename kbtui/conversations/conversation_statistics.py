@@ -112,7 +112,9 @@ def _read_conversation_statistics(
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
     project = info.working_directory or str(workspace.root)
-    if info.size > WHOLE_BYTES_MAX and conversation_format.should_load_conversation_in_parts(info):
+    if info.size > WHOLE_BYTES_MAX and conversation_format.should_load_conversation_in_segments(
+        info
+    ):
         parts = _iterate_conversation_parts(conversation_format, info)
         statistics = ConversationStatistics(info, project)
         try:
@@ -145,7 +147,7 @@ def _iterate_conversation_parts(
     """
     mark = None
     while True:
-        part = conversation_format.load_conversation_part(info, mark, WHOLE_BYTES_MAX)
+        part = conversation_format.load_conversation_segment(info, mark, WHOLE_BYTES_MAX)
         if part is None or (mark is not None and part.start is None):
             raise _NotLoadableInPartsError
         if not part.is_last and part.mark is None:

@@ -1,4 +1,4 @@
-"""Data classes of conversations: metadata, turns, events, compactions and parts; the JSON form of an event."""
+"""Data classes of conversations: metadata, turns, events, compactions and segments; the JSON form of an event."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -532,11 +532,11 @@ class ReadingResumePoint(NamedTuple):
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 
-class ConversationPart(NamedTuple):
+class ConversationSegment(NamedTuple):
     """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
-    `start` is the position in the file at which this part begins; None means the beginning of the file.
-    `mark` is the last position in this part at which reading can resume; None means that there is no
+    `start` is the position in the file at which this segment begins; None means the beginning of the file.
+    `mark` is the last position in this segment at which reading can resume; None means that there is no
     such position. If `start` is within a turn, the first turn lacks the events before `start`, but its
     usage is that of the whole turn.
     """

@@ -425,7 +425,7 @@ def _make_anchor(
 
 def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
     """Map the id of each mark to the current place of its text. Marks without a place are left out."""
-    wanted = [(one.id, _MarkedText(one.anchor, one.call, one.passage)) for one in marks]
+    wanted = [(one.id, _AnchoredTextKey(one.anchor, one.call, one.passage)) for one in marks]
     return _find_places(conversation, wanted)
 
 
@@ -438,7 +438,7 @@ def find_anchored_places(
     anchor was made.
     """
     wanted = [
-        (name, _MarkedText(anchor, parse_conversation_ref(name).call))
+        (name, _AnchoredTextKey(anchor, parse_conversation_ref(name).call))
         for name, anchor in anchors.items()
     ]
     return _find_places(conversation, wanted)
@@ -450,14 +450,17 @@ def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dic
     Marks without a target anchor, or with a target that cannot be found, are left out.
     """
     wanted = [
-        (one.id, _MarkedText(one.target_anchor, parse_conversation_ref(one.superseded_by).call))
+        (
+            one.id,
+            _AnchoredTextKey(one.target_anchor, parse_conversation_ref(one.superseded_by).call),
+        )
         for one in marks
         if one.target_anchor and one.superseded_by
     ]
     return _find_places(conversation, wanted)
 
 
-class _MarkedText(NamedTuple):
+class _AnchoredTextKey(NamedTuple):
     """Identifies a text by its anchor, its call number and, for a mark on a passage, the passage."""
 
     anchor: MarkAnchor
@@ -472,7 +475,7 @@ class _MarkedText(NamedTuple):
 
 
 def _find_places(
-    conversation: Conversation, wanted: Sequence[tuple[str, _MarkedText]]
+    conversation: Conversation, wanted: Sequence[tuple[str, _AnchoredTextKey]]
 ) -> dict[str, MarkPlace]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
@@ -483,7 +486,9 @@ def _find_places(
     return found
 
 
-def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) -> MarkPlace | None:
+def _find_place(
+    turns: Sequence[Turn], text: _AnchoredTextKey, histories: list[str]
+) -> MarkPlace | None:
     """Return the place of a text; None if no event has this text, or if several events could be meant."""
     anchor = text.anchor
     candidates = list(_list_candidate_events(turns, text))
@@ -514,7 +519,7 @@ def _find_place(turns: Sequence[Turn], text: _MarkedText, histories: list[str]) 
 
 
 def _list_candidate_events(
-    turns: Iterable[Turn], text: _MarkedText
+    turns: Iterable[Turn], text: _AnchoredTextKey
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
     """Yield the events that may be the marked event, each with its turn."""
     for turn in turns:
@@ -529,7 +534,9 @@ def _list_candidate_events(
 
 
 def _choose_place(
-    candidates: Iterable[tuple[Turn, ConversationEvent]], text: _MarkedText, histories: list[str]
+    candidates: Iterable[tuple[Turn, ConversationEvent]],
+    text: _AnchoredTextKey,
+    histories: list[str],
 ) -> MarkPlace | None:
     """Return the place of the marked text, or None if it is unclear.
 

@@ -213,7 +213,7 @@ class EngineServer:
                     client.send_frame(await self._answer_request(client, slot, request))
                 finally:
                     self._requests -= 1
-                await client.wait_until_frames_are_sent()
+                await client.wait_for_send_buffer_space()
                 if slot is not None and slot.has_failed:
                     return
         except (engine_protocol.InvalidProtocolFrame, TypeError, ValueError) as error:

@@ -70,7 +70,7 @@ class ClientConnection:
         elif not self._writer.is_closing():
             self._writer.write(frame)
 
-    async def wait_until_frames_are_sent(self) -> None:
+    async def wait_for_send_buffer_space(self) -> None:
         """Wait while the send buffer is full. Raises `TimeoutError` if the wait takes more than 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 

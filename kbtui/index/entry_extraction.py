@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
-        ConversationPart,
+        ConversationSegment,
         ReadingResumePoint,
     )
     from kbtui.index.catalog_database import CatalogDatabase
@@ -270,71 +270,73 @@ def read_conversation_entry_parts(
     from kbtui.conversations.conversation_repository import get_conversation_format
 
     form = get_conversation_format(info)
-    has_parts = form.should_load_conversation_in_parts(info)
-    known = _find_indexed_conversation_part(catalog, info) if has_parts else None
+    has_segments = form.should_load_conversation_in_segments(info)
+    known = _find_indexed_conversation_part(catalog, info) if has_segments else None
     known = known or _ConversationIndexingProgress()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     split = partial(split_conversation_into_chunks, embed_tool_results=embed_tool_results)
     while True:
         entry = _make_conversation_entry(info)
         try:
-            part = _load_conversation_part(form, info, known.mark, max_bytes if has_parts else None)
-            chunks = list(split(part.conversation))
-            settled = _count_chunks_before_resume_point(part, chunks, split)
+            segment = _load_conversation_segment(
+                form, info, known.mark, max_bytes if has_segments else None
+            )
+            chunks = list(split(segment.conversation))
+            settled = _count_chunks_before_resume_point(segment, chunks, split)
         except Exception as error:
             # A format from another package may raise any error; the other entries must still be
             # indexed.
             yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
             return
-        if part.start is None:
+        if segment.start is None:
             known = _ConversationIndexingProgress()
         entry_part, known = _make_conversation_entry_part(
-            catalog, entry, part, known, chunks, settled
+            catalog, entry, segment, known, chunks, settled
         )
         yield entry_part
-        if part.is_last:
+        if segment.is_last:
             return
         if known.mark is None:
             # Without a mark, reading cannot resume, so read the rest at once.
             max_bytes = info.size
 
 
-def _load_conversation_part(
+def _load_conversation_segment(
     form: ConversationFormat,
     info: ConversationInfo,
     mark: ReadingResumePoint | None,
     size: int | None,
-) -> ConversationPart:
+) -> ConversationSegment:
     """Load about `size` bytes of a conversation, from `mark` on; may raise any error.
 
-    If `size` is None, or the conversation cannot be loaded in parts, load the whole conversation.
+    If `size` is None, or the conversation cannot be loaded in segments, load the whole conversation.
     """
-    from kbtui.conversations.models import ConversationPart
+    from kbtui.conversations.models import ConversationSegment
 
-    part = form.load_conversation_part(info, mark, size) if size is not None else None
-    if part is None:
+    segment = form.load_conversation_segment(info, mark, size) if size is not None else None
+    if segment is None:
         conversation = form.load_conversation(info)
-        part = ConversationPart(conversation, start=None, mark=None, is_last=True)
-    return part
+        segment = ConversationSegment(conversation, start=None, mark=None, is_last=True)
+    return segment
 
 
 def _count_chunks_before_resume_point(
-    part: ConversationPart,
+    segment: ConversationSegment,
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks of a part that come before its mark, at which the next part starts."""
-    mark = part.mark
+    """Count the chunks of a segment that come before its mark, at which the next segment starts."""
+    mark = segment.mark
     if mark is None:
         return 0
     if mark.open_turn is None:
         return sum((chunk.turn or 0) <= mark.turns for chunk in chunks)
     later = [
         replace(turn, events=[event for event in turn.events if event.index >= mark.elements])
-        for turn in part.conversation.turns
+        for turn in segment.conversation.turns
         if turn.number > mark.turns
     ]
-    return len(chunks) - sum(1 for _ in split(replace(part.conversation, turns=later)))
+    return len(chunks) - sum(1 for _ in split(replace(segment.conversation, turns=later)))
 
 
 def _find_indexed_conversation_part(
@@ -356,15 +358,15 @@ def _find_indexed_conversation_part(
 def _make_conversation_entry_part(
     catalog: CatalogDatabase,
     entry: CatalogEntry,
-    part: ConversationPart,
+    segment: ConversationSegment,
     known: _ConversationIndexingProgress,
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _ConversationIndexingProgress]:
     """Return the part to write, and the indexing progress after this part is written.
 
-    `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
-    The first `settled_count` of them are final; the rest are read again with the next part. The
+    `known` describes what is indexed now. `new_chunks` are the chunks of `segment`, still without ids.
+    The first `settled_count` of them are final; the rest are read again with the next segment. The
     part to write also contains the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
@@ -384,34 +386,34 @@ def _make_conversation_entry_part(
     if chunks and chunks[-1].timestamp:
         changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
         entry = entry._replace(changed=changed)
-    rewound = tuple(turn.number for turn in part.conversation.turns if turn.is_rewound)
+    rewound = tuple(turn.number for turn in segment.conversation.turns if turn.is_rewound)
     entry = entry._replace(rewound=(*known.rewound, *rewound))
-    if part.conversation.problems and not entry.error:
-        entry = entry._replace(error=part.conversation.problems[0])
-    if not part.is_last:
+    if segment.conversation.problems and not entry.error:
+        entry = entry._replace(error=segment.conversation.problems[0])
+    if not segment.is_last:
         # No file has this signature, so the next refresh continues here. Until then, each hit of the
         # entry is compared with the file.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
     now = _ConversationIndexingProgress()
-    if part.mark is not None:
+    if segment.mark is not None:
         times = [chunk.timestamp or 0.0 for chunk in new_chunks[:settled_count]]
         # A chunk without a time has the time of its entry, which changes when the entry grows. Such
         # chunks must be written again, so reading cannot resume after them.
         if all(times):
             latest = max([known.latest, *times])
-            settled_turns = tuple(turn for turn in entry.rewound if turn <= part.mark.turns)
+            settled_turns = tuple(turn for turn in entry.rewound if turn <= segment.mark.turns)
             now = _ConversationIndexingProgress(
-                part.mark, known.chunks + len(times), latest, settled_turns
+                segment.mark, known.chunks + len(times), latest, settled_turns
             )
     entry_part = EntryPartToWrite(
         entry,
         chunks[cut:],
         chunks[:cut],
         count - rewritten,
-        part.conversation,
-        part.start.turns if part.start else 0,
-        part.start.open_turn["calls"] if part.start and part.start.open_turn else 0,
+        segment.conversation,
+        segment.start.turns if segment.start else 0,
+        segment.start.open_turn["calls"] if segment.start and segment.start.open_turn else 0,
         json.dumps((now.mark._asdict(), now.chunks, now.latest)) if now.mark else None,
-        part.is_last,
+        segment.is_last,
     )
     return entry_part, now

@@ -57,7 +57,7 @@ _UNSPACED_SCRIPT = (
 )
 
 
-class CodeWordForms(NamedTuple):
+class CodeFieldWordForms(NamedTuple):
     """The forms in which a word of a query can occur in the field `code`.
 
     `wholes` are forms of the whole word, `parts` are the parts of a camelCase word, and `pairs` are
@@ -115,7 +115,7 @@ def _list_compound_words(whole: str) -> list[str]:
     return [*_iterate_compound_word_forms(whole), *split_camel_case(whole)]
 
 
-def get_code_word_forms(word: str) -> CodeWordForms:
+def get_code_word_forms(word: str) -> CodeFieldWordForms:
     """Return the forms in which a word of a query can occur in the field `code`."""
     wholes: list[str] = []
     parts: list[str] = []
@@ -127,7 +127,7 @@ def get_code_word_forms(word: str) -> CodeWordForms:
             wholes.append(version[1])
         parts += split_camel_case(match[0])
     pairs = [] if word.isascii() else list(extract_cjk_character_pairs(word))
-    return CodeWordForms(*(list(dict.fromkeys(forms)) for forms in (wholes, parts, pairs)))
+    return CodeFieldWordForms(*(list(dict.fromkeys(forms)) for forms in (wholes, parts, pairs)))
 
 
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ PUBLISHED_CHUNKS_TABLE = (
 """The SQL that creates a table in the mirror's database: the list of the chunks in the published table."""
 
 
-class PublishedTableReference(NamedTuple):
+class PublishedVectorTableLocation(NamedTuple):
     """A published table of vectors: its place, its version, its model, and the length of its vectors.
 
     `database` is the mirror's database, which contains the table `remote`.
@@ -43,13 +43,13 @@ class PublishedTableReference(NamedTuple):
     database: Path
 
 
-def find_published_table(mirror: PublishedMirror) -> PublishedTableReference | None:
+def find_published_table(mirror: PublishedMirror) -> PublishedVectorTableLocation | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
     place = get_table_place(mirror.uri)
-    return PublishedTableReference(
+    return PublishedVectorTableLocation(
         place, int(facts["version"]), str(facts["model"]), int(facts["dimension"]), mirror.database
     )
 
@@ -70,7 +70,7 @@ class PublishedVectorTable:
     Any thread may search, but only one thread may call `take_chunks_without_published_vector`.
     """
 
-    def __init__(self, table: PublishedTableReference, folder: Path) -> None:
+    def __init__(self, table: PublishedVectorTableLocation, folder: Path) -> None:
         self.table = table
         self._catalog_path = folder / "catalog.sqlite"
         self._covered: frozenset[int] = frozenset()

@@ -43,7 +43,7 @@ class KnowledgeHit:
     workspace: str | None = None
 
 
-class KnowledgeClient:
+class KnowledgeSearchClient:
     """An asynchronous search client for agents; a search returns a plain list of passages."""
 
     def __init__(self, memory: MemoryClient) -> None:
@@ -100,7 +100,7 @@ class MemoryClient:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self.knowledge = KnowledgeClient(self)
+        self.knowledge = KnowledgeSearchClient(self)
 
     async def topics(self) -> list[Topic]:
         """Call `Library.topics`."""

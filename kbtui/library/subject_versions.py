@@ -383,7 +383,7 @@ def _list_committed_versions(
     """Return the committed versions of a file, and the references to its earlier names in the topic's directory."""
     versions: list[SubjectVersion] = []
     slugs: list[str] = []
-    for one in history.list_file_versions(path):
+    for one in history.list_file_commits(path):
         if one.path.startswith(directory):
             slugs.append(os.path.splitext(one.path.removeprefix(directory))[0])  # noqa: PTH122
         old = history.read_file(one.commit, one.path)

@@ -479,7 +479,7 @@ class _KeywordIndexQuery:
         self._has_filters = bool(filters)
         self._limits += filters
         if not request.archived:
-            self._limits.append(_exclude_archived(self._schema))
+            self._limits.append(_make_archived_exclusion_clause(self._schema))
         self._wanted = self._list_wanted_queries()
         self.query = self._build_tantivy_query(self._wanted)
         self.near_query: Any = None
@@ -597,7 +597,7 @@ class _KeywordIndexQuery:
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:
-            others = _exclude_owners(self._schema, "place", without)
+            others = _make_entry_exclusion_clauses(self._schema, "place", without)
             query = Query.boolean_query([(Occur.Must, query), *others])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
         found, places = self._search_chunks(query, limit, **order)
@@ -768,13 +768,13 @@ class WindowQuery:
             self._schema, request, narrowing, only=WINDOW_FILTER_FIELDS
         )
         if not request.archived:
-            self._limits.append(_exclude_archived(self._schema))
+            self._limits.append(_make_archived_exclusion_clause(self._schema))
 
     def rank_windows(self, without: Collection[Any]) -> RankedWindows:
         """Return the best windows. Windows of the entries in `without` are left out."""
         if not self.parts:
             return RankedWindows({}, [], True)
-        limits = [*self._limits, *_exclude_owners(self._schema, "id", without)]
+        limits = [*self._limits, *_make_entry_exclusion_clauses(self._schema, "id", without)]
         wanted = [(Occur.Should, part.query) for part in self.parts]
         if any(occur != Occur.MustNot for occur, _ in limits):
             wanted = [(Occur.Must, Query.boolean_query(wanted))]
@@ -877,7 +877,9 @@ def _build_field_filters(
     return queries
 
 
-def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tuple[Any, Any]]:
+def _make_entry_exclusion_clauses(
+    schema: Any, field: str, owners: Collection[int]
+) -> list[tuple[Any, Any]]:
     """Return query clauses that exclude all documents of the entries `owners`; [] if `owners` is empty.
 
     `field` is the name of the field with the place of a document.
@@ -892,7 +894,7 @@ def _exclude_owners(schema: Any, field: str, owners: Collection[int]) -> list[tu
     return [(Occur.MustNot, Query.boolean_query([(Occur.Should, one) for one in ranges]))]
 
 
-def _exclude_archived(schema: Any) -> tuple[Any, Any]:
+def _make_archived_exclusion_clause(schema: Any) -> tuple[Any, Any]:
     return Occur.MustNot, Query.term_query(schema, "archived", "yes", "basic")
 
 

@@ -27,7 +27,7 @@ from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.search_pipeline import (
     ROLES_BEFORE_ANSWERS,
-    HitCounts,
+    HitAndOmissionCounts,
     SearchLegScoreFusion,
     SearchRun,
     add_context_to_hits,
@@ -396,7 +396,7 @@ class _MultiIndexSearch:
 
     def _make_hits(
         self, scores: dict[int, float], fusion: SearchLegScoreFusion
-    ) -> tuple[list[Hit], HitCounts]:
+    ) -> tuple[list[Hit], HitAndOmissionCounts]:
         """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
         request = self._request
         limit = max(1, min(MAX_HITS, request.limit))
@@ -421,7 +421,9 @@ class _MultiIndexSearch:
                 hits.append(hit._replace(score=scores[chunk], entry_passages=count, legs=legs))
             taken[owner] += 1
             total += 1
-        return self._add_context_to_hits(hits, fusion), HitCounts(total, omitted, left_out)
+        return self._add_context_to_hits(hits, fusion), HitAndOmissionCounts(
+            total, omitted, left_out
+        )
 
     def _add_context_to_hits(self, hits: list[Hit], fusion: SearchLegScoreFusion) -> list[Hit]:
         """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""

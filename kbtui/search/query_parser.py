@@ -252,13 +252,13 @@ def apply_query_filters(
     Returns the changed request, the filters for which `SearchRequest` has no field, and the
     mistakes. A filter can narrow the request's options, but never widen them.
     """
-    resolved = (getattr(request, row.search) for row in _list_filters_with_resolved_values())
+    resolved = (getattr(request, row.search) for row in _list_filters_to_resolve())
     if not (query.filters or request.marks or any(resolved)):
         return request, ToolArgumentAndExclusionFilters(), []
     return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
 
 
-def _list_filters_with_resolved_values() -> list[FilterDefinition]:
+def _list_filters_to_resolve() -> list[FilterDefinition]:
     """Return the filters with values that can differ from the indexed terms, such as titles of topics."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
@@ -344,7 +344,7 @@ class _QueryFilterApplier:
 
     def _resolve_request_filters(self) -> None:
         """Convert the values of the request's filters to indexed terms. Report unknown values."""
-        for row in _list_filters_with_resolved_values():
+        for row in _list_filters_to_resolve():
             field = row.search
             values: list[str] = []
             mistakes: list[QueryMistake] = []

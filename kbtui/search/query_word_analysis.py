@@ -11,7 +11,7 @@ from kbtui.index.keyword_index import (
     make_text_analyzer,
     parse_language_setting,
 )
-from kbtui.index.keyword_tokenizer import CodeWordForms, get_code_word_forms, normalize_unicode
+from kbtui.index.keyword_tokenizer import CodeFieldWordForms, get_code_word_forms, normalize_unicode
 from kbtui.search.near_spellings import (
     MAX_ENDING_LETTERS,
     MIN_LETTERS_OF_FREE_START,
@@ -115,7 +115,7 @@ class QueryWord(NamedTuple):
 
     text: str
     tokens: tuple[QueryToken, ...]
-    forms: CodeWordForms
+    forms: CodeFieldWordForms
     completions: tuple[tuple[str, str], ...] = ()
 
 

@@ -382,7 +382,7 @@ class SearchRun:
         return kept
 
 
-class HitCounts(NamedTuple):
+class HitAndOmissionCounts(NamedTuple):
     """The number of hits without a limit, and the numbers of passages that were left out.
 
     `omitted` counts the passages whose text no longer exists, `left_out` those beyond the limit per
@@ -394,7 +394,7 @@ class HitCounts(NamedTuple):
     left_out: int
 
 
-def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
+def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmissionCounts]:
     """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
     request = run.request
     ranks = run.fusion.ranks
@@ -432,7 +432,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         total += 1
     hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
     hits = add_context_to_hits(run, hits, requests, run.fusion.measure_match)
-    return hits, HitCounts(total, omitted, left_out)
+    return hits, HitAndOmissionCounts(total, omitted, left_out)
 
 
 def add_context_to_hits(

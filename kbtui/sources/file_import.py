@@ -123,7 +123,9 @@ async def _import_source_file(
         if status.st_size > max_bytes:
             raise _FileSkippedError(explain_too_large_document(max_bytes, status.st_size))
         mark = f"{status.st_size}:{status.st_mtime_ns}"
-        if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
+        if run.memory.get(url, {}).get("stat") == mark and run.directory.is_stored_and_unedited(
+            url
+        ):
             run.keep_unchanged_document(url)
             return
         kind = _CONTENT_TYPES_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(

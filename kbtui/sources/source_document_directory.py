@@ -82,7 +82,7 @@ class DocumentChangeCounts(TypedDict):
     unchanged: int
 
 
-class StoredSourceDocuments:
+class SourceDocumentStore:
     """The documents of one source.
 
     The files are read once. Each change updates both the file and this object. `root` and `folder` are
@@ -114,7 +114,7 @@ class StoredSourceDocuments:
     def _make_name_key(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
-    def has_unedited_document(self, url: str) -> bool:
+    def is_stored_and_unedited(self, url: str) -> bool:
         """Return whether the document is stored and the user has not edited its file."""
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
@@ -273,7 +273,7 @@ class SourceRunContext:
     """
 
     source: SourceDefinition
-    directory: StoredSourceDocuments
+    directory: SourceDocumentStore
     memory: dict[str, FetchedAddressFacts]
     on_progress: Callable[[SourceRunProgress], None]
     new_memory: dict[str, FetchedAddressFacts] = field(default_factory=dict)

@@ -27,8 +27,8 @@ from kbtui.sources.source_definitions import (
 )
 from kbtui.sources.source_document_directory import (
     MAX_NAMED_PROBLEMS,
+    SourceDocumentStore,
     SourceRunContext,
-    StoredSourceDocuments,
 )
 from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
@@ -165,7 +165,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 
 def read_source_document_directory(
     workspace: Workspace, source: SourceDefinition
-) -> StoredSourceDocuments:
+) -> SourceDocumentStore:
     """Read the directory that contains a source's documents.
 
     Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
@@ -176,7 +176,7 @@ def read_source_document_directory(
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return StoredSourceDocuments(root, create_topic_directory(workspace, topic), source)
+    return SourceDocumentStore(root, create_topic_directory(workspace, topic), source)
 
 
 def count_source_documents(workspace: Workspace, source: SourceDefinition) -> int:
@@ -189,7 +189,7 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 
 def _open_source_directories_in_all_topics(
     workspace: Workspace, source: SourceDefinition
-) -> list[StoredSourceDocuments]:
+) -> list[SourceDocumentStore]:
     """Return the source's directories in all topics, because earlier runs may have used another topic."""
     from kbtui.knowledge import load_knowledge
 
@@ -202,7 +202,7 @@ def _open_source_directories_in_all_topics(
     for folder in sorted(folders):
         if folder.is_relative_to(root) and (folder / source.name).is_dir():
             with contextlib.suppress(KbtuiError):  # skip a directory that is a link
-                found.append(StoredSourceDocuments(root, folder, source))
+                found.append(SourceDocumentStore(root, folder, source))
     return found
 
 

@@ -136,7 +136,7 @@ class WebCrawler:
         self, url: str, found: FetchedResponse, depth: int
     ) -> None:
         if found.status == 304:
-            if not self._run.directory.has_unedited_document(url):
+            if not self._run.directory.is_stored_and_unedited(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")
             self._run.keep_unchanged_document(url)
             self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
@@ -221,7 +221,7 @@ class WebCrawler:
     def _make_conditional_headers(self, url: str) -> dict[str, str]:
         known = normalize_url(url) or url
         facts = self._run.memory.get(known, {})
-        if not self._run.directory.has_unedited_document(known):
+        if not self._run.directory.is_stored_and_unedited(known):
             return {}
         headers = {"If-None-Match": facts.get("etag"), "If-Modified-Since": facts.get("modified")}
         return {name: value for name, value in headers.items() if value}

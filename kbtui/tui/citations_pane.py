@@ -337,7 +337,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         place = _find_citation_target(cite)
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
-            place = place._replace(text=cite.quote, words=_extract_phrase_from_quote(cite.quote))
+            place = place._replace(text=cite.quote, words=_choose_phrase_to_highlight(cite.quote))
         role = "path" if cite.kind == "file" or not cite.title else ""
         name: Span = (
             sanitize_to_one_line(cite.title or cite.target),
@@ -467,7 +467,7 @@ def _describe_citation_state(cite: Citation) -> Span | None:
     return None
 
 
-def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
+def _choose_phrase_to_highlight(quote: str) -> tuple[str, ...]:
     """Return a phrase of the quote to highlight in the reader, as a tuple; () if no phrase is suitable."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):

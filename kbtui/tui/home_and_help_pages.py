@@ -124,9 +124,7 @@ def build_home_document(
     blocks += _make_problem_blocks([*unread, *contents.problems, *notices])
     if contents.learn_tool_problem:
         key = find_key_label_of_command("tools", keymap)
-        blocks.append(
-            _make_paragraph("tools", describe_learn_tool_problem(key), "warning", above=1)
-        )
+        blocks.append(_make_paragraph("tools", describe_outdated_jp_tools(key), "warning", above=1))
     return ReaderDocument("home", "Home", blocks)
 
 
@@ -266,7 +264,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     return blocks
 
 
-def describe_learn_tool_problem(key: str) -> str:
+def describe_outdated_jp_tools(key: str) -> str:
     """Return a sentence that says that the installed tools are out of date, and how to update them.
 
     `key` is the label of the key that updates the tools, or "" if no key does.

@@ -91,9 +91,9 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
         _make_query_block("top:", query, _format_last_result_count(query)) for query in searches.top
     ]
     gaps = [_make_query_block(GAP_PREFIX, query, create) for query in searches.gaps]
-    most = _make_entry_citation_blocks("most", found.most_cited)
-    never = _make_entry_citation_blocks("never", found.never_cited)
-    stale = _make_entry_citation_blocks("stale", found.stale)
+    most = _make_citation_count_rows("most", found.most_cited)
+    never = _make_citation_count_rows("never", found.never_cited)
+    stale = _make_citation_count_rows("stale", found.stale)
     blocks = [
         *_make_insights_section("top", "Top queries", top),
         *_make_insights_section("gap", "Gaps: queries without a good match", gaps, hint=hint),
@@ -154,7 +154,7 @@ def _format_last_result_count(query: LoggedQuery) -> Span:
     return query.last_result_count_text, "dim" if is_found else "warning"
 
 
-def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) -> list[ReaderBlock]:
+def _make_citation_count_rows(section: str, uses: list[EntryCitationCount]) -> list[ReaderBlock]:
     blocks: list[ReaderBlock] = []
     for use in uses:
         count = (f"{use.cites:>5,}  ", "number") if use.cites else (" " * 7, "")

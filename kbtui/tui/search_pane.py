@@ -245,7 +245,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.list.set_rows(rows, select=rows[1].key if rows else None)
 
     @property
-    def has_suggestions(self) -> bool:
+    def is_showing_suggestions(self) -> bool:
         """Whether suggestions are shown instead of hits."""
         row = self.list.selected_row
         return row is not None and isinstance(row.data, SearchSuggestion)
@@ -307,7 +307,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def select_hit(self, number: int) -> bool:
         """Select a hit by its number, counted from 1; return whether the list contains it."""
-        rows = [] if self.answer is None or self.has_suggestions else self._list_rows_of_hits()
+        rows = (
+            [] if self.answer is None or self.is_showing_suggestions else self._list_rows_of_hits()
+        )
         return 1 <= number <= len(rows) and self.list.select_row(rows[number - 1].key)
 
     def select_last_hit(self) -> int:
@@ -318,7 +320,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _show_hit_position(self) -> None:
         """Show in the border which hit is selected, such as "hit 30 of 103"."""
         text = ""
-        if self.answer and self.answer.hits and not self.has_suggestions:
+        if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
             text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total:,}"
             if key := find_key_label_of_command("go", get_configured_keys(self)):

@@ -334,10 +334,10 @@ def make_source_form_fields(
         value = block.get(key, default)
         return " ".join(value) if isinstance(value, list) else str(value)
 
-    def make_source_kind_condition(wanted: str) -> Callable[[FormValues], bool]:
+    def make_source_kind_predicate(wanted: str) -> Callable[[FormValues], bool]:
         return lambda values: (source.kind if source else values.get("kind")) == wanted
 
-    web, file, mcp = map(make_source_kind_condition, KINDS)
+    web, file, mcp = map(make_source_kind_predicate, KINDS)
     fields = [
         FormField("url", "URL", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),

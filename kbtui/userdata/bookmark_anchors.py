@@ -92,7 +92,7 @@ class BookmarkAnchors:
                 moves[name] = str(ref)
         if moves:
             self._userdata.move_bookmarks(moves)
-        self._save_anchors(stored, now)
+        self._save_bookmark_anchors(stored, now)
         return bool(moves)
 
     def _load_anchors(self, names: Iterable[str]) -> dict[str, _StoredAnchor]:
@@ -116,9 +116,13 @@ class BookmarkAnchors:
         `anchors` maps the references of the bookmarks to their anchors.
         """
         # No conversation has an empty signature, so the next call of `list_bookmarks` looks for the texts.
-        self._save_anchors(anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()})
+        self._save_bookmark_anchors(
+            anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()}
+        )
 
-    def _save_anchors(self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]) -> None:
+    def _save_bookmark_anchors(
+        self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]
+    ) -> None:
         rows = [
             (name, one.signature, json.dumps(one.anchor._asdict() if one.anchor else None))
             for name, one in anchors.items()

@@ -42,7 +42,7 @@ class SourceApproval(NamedTuple):
     at: float
 
 
-class FrontEndState(NamedTuple):
+class SavedFrontEndState(NamedTuple):
     """The state that a front end saved under a name. `at` is in Unix seconds."""
 
     name: str
@@ -65,7 +65,7 @@ class LoggedSearch(NamedTuple):
     is_meaning_only: bool
 
 
-RecordValue = Bookmark | Mark | SavedSearch | SourceApproval | FrontEndState | LoggedSearch
+RecordValue = Bookmark | Mark | SavedSearch | SourceApproval | SavedFrontEndState | LoggedSearch
 
 
 class UserRecord(NamedTuple):
@@ -103,7 +103,7 @@ def make_user_record(value: RecordValue) -> UserRecord:
         return UserRecord("saved_search", value.name, value.created, value)
     if isinstance(value, SourceApproval):
         return UserRecord("approval", value.hash, value.at, value)
-    if isinstance(value, FrontEndState):
+    if isinstance(value, SavedFrontEndState):
         return UserRecord("session", value.name, value.at, value)
     # A search is never changed, so all its values identify it. SQLite returns its numbers as `float`s without a negative zero.
     duration = None if value.milliseconds is None else float(value.milliseconds) + 0.0
@@ -201,7 +201,7 @@ _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
         },
     ),
     "approval": (SourceApproval, {"hash": _is_hash, "source": is_record_identifier, "at": is_unix_time}),
-    "session": (FrontEndState, {"name": is_record_identifier, "state": _is_state, "at": is_unix_time}),
+    "session": (SavedFrontEndState, {"name": is_record_identifier, "state": _is_state, "at": is_unix_time}),
     "search": (
         LoggedSearch,
         {
@@ -297,7 +297,7 @@ def _read_user_data(db: sqlite3.Connection) -> Iterator[UserRecord]:
     for row in db.execute("SELECT hash, source, at FROM approvals"):
         yield make_user_record(SourceApproval(*row))
     for name, state, at in db.execute("SELECT name, state, at FROM sessions"):
-        yield make_user_record(FrontEndState(name, json.loads(state), at))
+        yield make_user_record(SavedFrontEndState(name, json.loads(state), at))
     yield from _read_removals(db)
 
 
@@ -346,7 +346,7 @@ def write_user_record(db: sqlite3.Connection, record: UserRecord) -> None:
         _replace_row(db, "saved_searches", value)
     elif isinstance(value, SourceApproval):
         _replace_row(db, "approvals", value)
-    elif isinstance(value, FrontEndState):
+    elif isinstance(value, SavedFrontEndState):
         _replace_row(db, "sessions", (value.name, json.dumps(value.state), value.at))
     elif isinstance(value, Mark):
         text = json.dumps(value.as_json())

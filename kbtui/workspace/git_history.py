@@ -67,7 +67,7 @@ class EarlierFileName(NamedTuple):
     until: int
 
 
-class FileVersion(NamedTuple):
+class FileCommit(NamedTuple):
     """A commit that changed a file, and the path of the file in that commit.
 
     `time` is when the commit was made, in seconds since 1970.
@@ -253,7 +253,7 @@ class GitHistory:
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 
-    def list_file_versions(self, path: str) -> list[FileVersion]:
+    def list_file_commits(self, path: str) -> list[FileCommit]:
         """Return the commits that changed a file under its current or an earlier path, newest first.
 
         Commits that deleted the file are left out.
@@ -263,13 +263,13 @@ class GitHistory:
             "--no-textconv", "--no-show-signature", "-z", "--format=%x01%H%x00%ct%x00%an%x00%s",
             "--", path,
         )  # fmt: skip
-        versions = []
+        commits = []
         for record in (output or b"").decode("utf-8", "surrogateescape").split("\1")[1:]:
             commit, time, author, summary, *changes = record.split("\0")
             paths = [word for word in changes if word.strip("\n")][1:]
             if paths:
-                versions.append(FileVersion(commit, int(time), author, summary, paths[-1]))
-        return versions
+                commits.append(FileCommit(commit, int(time), author, summary, paths[-1]))
+        return commits
 
     def find_problem(self) -> str | None:
         """Return the reason why the history cannot be read; None if it can be read, or has no commits yet."""

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
-from kbtui.cli.diagnostic_commands import LogRedactor
+from kbtui.cli.diagnostic_commands import DiagnosticLogRedactor
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.engine_main import write_engine_log_record
 from kbtui.workspace.user_settings import SETTING_KEYS, get_settings_path
@@ -315,7 +315,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
     ),
 )  # fmt: skip
 def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
-    redaction = LogRedactor(Path("/srv/work/shop"))
+    redaction = DiagnosticLogRedactor(Path("/srv/work/shop"))
     text = form.format(root="/srv/work/shop", name=name)
     for record in (f"2026-11-22 10:00:00 [7] {text}", text):
         assert name not in "\n".join(redaction.redact_log(record.splitlines()))
@@ -332,7 +332,7 @@ def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
     ],
 )
 def test_no_id_of_a_conversation_gets_past_the_redaction(id_: str) -> None:
-    [line] = LogRedactor(Path("/srv/work/shop")).redact_log(
+    [line] = DiagnosticLogRedactor(Path("/srv/work/shop")).redact_log(
         [f"2026-11-22 10:00:00 [7] {id_}: record 3 is not JSON"]
     )
     assert line == "2026-11-22 10:00:00 [7] …: record 3 is not JSON"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from support import Builder, asked, end_engine
 
-from kbtui.cli.command_output import WaitingLine, format_time_left
+from kbtui.cli.command_output import StderrWaitIndicator, format_time_left
 from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
 
@@ -115,7 +115,7 @@ def test_an_empty_path_is_no_workspace(
 
 
 def test_nothing_is_said_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
-    with WaitingLine("waiting"):
+    with StderrWaitIndicator("waiting"):
         time.sleep(0.7)  # longer than what is not worth a word
     assert capfd.readouterr() == ("", "")
 

@@ -422,7 +422,7 @@ def test_parts_of_a_file_with_empty_lines_make_up_the_whole(agent_home: Path, ro
     turns, mark = read_in_parts(reader, info, 1)
     assert [one.events[0].text for one in turns] == [one.events[0].text for one in whole.turns]
     assert [problem.partition(":")[0] for problem in whole.problems] == ["line 9", "line 19"]
-    part = reader.load_conversation_part(info, mark, 1)
+    part = reader.load_conversation_segment(info, mark, 1)
     assert part is not None
     assert part.conversation.problems[-1] == whole.problems[-1]
 

@@ -189,7 +189,7 @@ def test_real_session_in_parts(codex: Path, workspace: Workspace) -> None:
     copy_sample(LONG, codex, workspace)
     (info,) = list_infos(workspace)
     formats = CodexFormat()
-    assert formats.should_load_conversation_in_parts(info)
+    assert formats.should_load_conversation_in_segments(info)
     whole = formats.load_conversation(info).turns
     for size in (1, 100_000, 10**9):
         assert describe(load_in_parts(info, size)) == describe(whole)
@@ -221,7 +221,7 @@ def test_session_cut_inside_lines(codex: Path, workspace: Workspace) -> None:
         conversation = CodexFormat().load_conversation(info)
         assert conversation.problems == []
         list_infos(workspace)
-        CodexFormat().load_conversation_part(info, None, 100)
+        CodexFormat().load_conversation_segment(info, None, 100)
 
 
 def test_damaged_bytes(codex: Path, workspace: Workspace) -> None:
@@ -627,14 +627,14 @@ def test_rolled_back_turns_are_marked(codex: Path, workspace: Workspace) -> None
     conversation = load(workspace)
     assert [turn.is_rewound for turn in conversation.turns] == [False, True, True, True, False]
     formats = CodexFormat()
-    part = formats.load_conversation_part(conversation.info, None, 10**9)
+    part = formats.load_conversation_segment(conversation.info, None, 10**9)
     assert part is not None
     assert describe(part.conversation.turns) == describe(conversation.turns)
     # A part cannot mark turns of another part, so it becomes the whole.
-    part = formats.load_conversation_part(conversation.info, None, 1)
+    part = formats.load_conversation_segment(conversation.info, None, 1)
     assert part is not None
     while not part.is_last:
-        part = formats.load_conversation_part(conversation.info, part.mark, 1)
+        part = formats.load_conversation_segment(conversation.info, part.mark, 1)
         assert part is not None
     assert part.start is None
     assert describe(part.conversation.turns) == describe(conversation.turns)
@@ -647,7 +647,7 @@ def test_part_after_the_file_has_grown(codex: Path, workspace: Workspace) -> Non
     session.write(codex)
     (info,) = list_infos(workspace)
     formats = CodexFormat()
-    part = formats.load_conversation_part(info, None, 10**9)
+    part = formats.load_conversation_segment(info, None, 10**9)
     assert part is not None
     session.reply("more").ask("last").reply("end").write(codex)
     turns, _ = read_in_parts(formats, info, 10**9, part.mark, part.conversation.turns)

@@ -141,7 +141,7 @@ def test_a_line_after_a_long_turn_costs_what_was_added(tmp_path: Path) -> None:
     _, mark = read_in_parts(reader, make_info(path), 100_000)
     with path.open("ab") as file:
         file.write(record("assistant", 900, 899, "the last answer"))
-    part = reader.load_conversation_part(make_info(path), keep(mark), 100_000)
+    part = reader.load_conversation_segment(make_info(path), keep(mark), 100_000)
     assert part is not None
     assert part.start == keep(mark)
     (turn,) = part.conversation.turns

@@ -33,9 +33,9 @@ TURNS = ["28", "29", "30", "31"]
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "MIN_BYTES_FOR_PARTS", 0)
+    monkeypatch.setattr(loader, "MIN_BYTES_FOR_SEGMENTS", 0)
     monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(jsonl_format, "MIN_BYTES_FOR_PARTS", 0)
+    monkeypatch.setattr(jsonl_format, "MIN_BYTES_FOR_SEGMENTS", 0)
     monkeypatch.setattr(jsonl_format, "MARK_BYTES", 1)
     monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
     monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
@@ -287,7 +287,7 @@ from kbtui.conversations.formats.jp import conversation_loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
-parts.MIN_BYTES_FOR_PARTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
+parts.MIN_BYTES_FOR_SEGMENTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
 
 def dying(kind, call):

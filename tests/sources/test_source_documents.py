@@ -13,7 +13,7 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.source_definitions import SourceDefinition
 from kbtui.sources.source_document_directory import (
     FetchedDocument,
-    StoredSourceDocuments,
+    SourceDocumentStore,
     read_stored_document,
 )
 from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_source
@@ -21,10 +21,10 @@ from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_s
 SOURCE = SourceDefinition("docs", "file_upload", "guide", file="x")
 
 
-def open_directory(root: Path) -> StoredSourceDocuments:
+def open_directory(root: Path) -> SourceDocumentStore:
     folder = root / "topic"
     folder.mkdir(exist_ok=True)
-    return StoredSourceDocuments(root, folder, SOURCE)
+    return SourceDocumentStore(root, folder, SOURCE)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     return Path(os.path.realpath(tmp_path))
 
 
-def write_documents(root: Path, *names: str, text: str = "text") -> StoredSourceDocuments:
+def write_documents(root: Path, *names: str, text: str = "text") -> SourceDocumentStore:
     found = open_directory(root)
     for name in names:
         found.write_document(FetchedDocument(f"x/{name}", name, name.title(), text))

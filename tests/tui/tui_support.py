@@ -106,7 +106,7 @@ class Tui:
     async def until_hits(self) -> None:
         """Wait until the results pane shows hits. Before them, it shows suggestions."""
         pane = self.main.results_pane
-        await self.until(lambda: pane.list.rows and not pane.has_suggestions)
+        await self.until(lambda: pane.list.rows and not pane.is_showing_suggestions)
 
     async def open(self, ref: str) -> None:
         """Open a reference as the palette does, and wait until it is shown."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Conversation,
         ConversationEvent,
         ConversationInfo,
-        ConversationPart,
+        ConversationSegment,
         ConversationToolsAndModels,
         ConversationUsage,
         ReadingResumePoint,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 BEGINNING_BYTES = 1 << 20
 """The number of bytes of a long conversation that are read first, to show its first turns early."""
-MIN_BYTES_FOR_PARTS = 128 << 10
-"""The minimum size in bytes of a conversation that is read in parts."""
+MIN_BYTES_FOR_SEGMENTS = 128 << 10
+"""The minimum size in bytes of a conversation that is read in segments."""
 
 
 class UnlistedConversationPath(NamedTuple):
@@ -165,13 +165,13 @@ class ConversationFormat(ABC):
         """Load the first turns of a long conversation. Return None if it must be loaded as a whole."""
         return None
 
-    def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation is large enough to be loaded in parts."""
+    def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation is large enough to be loaded in segments."""
         return False
 
-    def load_conversation_part(
+    def load_conversation_segment(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
-    ) -> ConversationPart | None:
+    ) -> ConversationSegment | None:
         """Load about `size` bytes of turns, but at least one turn, starting at the position `mark`.
 
         If `mark` is None, the first turns are loaded. Returns None if the conversation can only be loaded

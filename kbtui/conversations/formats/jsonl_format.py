@@ -20,7 +20,7 @@ import orjson
 
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
-    MIN_BYTES_FOR_PARTS,
+    MIN_BYTES_FOR_SEGMENTS,
     ConversationFormat,
     DecodedTurns,
 )
@@ -34,7 +34,7 @@ from kbtui.conversations.models import (
     Conversation,
     ConversationCompaction,
     ConversationInfo,
-    ConversationPart,
+    ConversationSegment,
     ConversationUsage,
     ReadingResumePoint,
     add_up_usage,
@@ -208,7 +208,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     has_file_per_conversation = True
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the last file that was read in parts, and the hash of its bytes before a resume point.
+    """The state of the last file that was read in segments, and the hash of its bytes before a resume point.
 
     The hash is stored twice: as hexadecimal digits, and as a hash object.
     """
@@ -255,17 +255,17 @@ class JsonlConversationFormat(ConversationFormat):
         """Return the tokens that a conversation used, or None if its file has no token counts. Never raises."""
         return self._parse_conversation_file(info)[0].usage
 
-    def should_load_conversation_in_parts(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation is large enough to be loaded in parts."""
-        return info.events_path is not None and info.size >= MIN_BYTES_FOR_PARTS
+    def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation is large enough to be loaded in segments."""
+        return info.events_path is not None and info.size >= MIN_BYTES_FOR_SEGMENTS
 
-    def load_conversation_part(
+    def load_conversation_segment(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
-    ) -> ConversationPart | None:
-        """Load the part of a conversation after `mark`: about `size` bytes, but at least one record.
+    ) -> ConversationSegment | None:
+        """Load the segment of a conversation after `mark`: about `size` bytes, but at least one record.
 
-        If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
-        If a record of the part changes a turn before `mark`, the whole file is loaded as one part. Returns
+        If `mark` is None, or the bytes before it have changed, the segment starts at the beginning of the file.
+        If a record of the segment changes a turn before `mark`, the whole file is loaded as one segment. Returns
         None for an unreadable file.
         """
         if info.events_path is None:
@@ -275,15 +275,15 @@ class JsonlConversationFormat(ConversationFormat):
                 digest = self._get_hash_until_resume_point(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
-                return self._read_conversation_part(
+                return self._read_conversation_segment(
                     info, file, file_size, mark, digest, size
-                ) or self._read_conversation_part(
+                ) or self._read_conversation_segment(
                     info, file, file_size, None, hashlib.sha256(), file_size
                 )
         except WorkspaceError:
             return None
 
-    def _read_conversation_part(
+    def _read_conversation_segment(
         self,
         info: ConversationInfo,
         file: int,
@@ -291,7 +291,7 @@ class JsonlConversationFormat(ConversationFormat):
         start: ReadingResumePoint | None,
         digest: Any,
         size: int,
-    ) -> ConversationPart | None:
+    ) -> ConversationSegment | None:
         before = start or ReadingResumePoint(0, "", 0, 0)
         builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
@@ -344,7 +344,7 @@ class JsonlConversationFormat(ConversationFormat):
         ):
             return None
         conversation = _make_conversation(info, parser, [])
-        return ConversationPart(conversation, start, mark, is_last)
+        return ConversationSegment(conversation, start, mark, is_last)
 
     def _get_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
         """Return the SHA-256 hash object of the bytes before `mark`, or None if they have changed."""

@@ -160,7 +160,7 @@ class SearchController:
 
     def focus_search_results(self) -> None:
         """Focus the hits of the last query. If there are none, focus the input."""
-        if self._pane.list.rows and not self._pane.has_suggestions:
+        if self._pane.list.rows and not self._pane.is_showing_suggestions:
             self._show_and_focus_results()
             self.repeat_search()
         else:
@@ -180,7 +180,7 @@ class SearchController:
         """Focus the hits; close the search if there are none."""
         self._unused = ""
         has_results = self._pane.list.rows or self._pane.answer is not None
-        if self.is_results_pane_open and has_results and not self._pane.has_suggestions:
+        if self.is_results_pane_open and has_results and not self._pane.is_showing_suggestions:
             self._main.panes.focus_widget("#results-list")
         else:
             self.close_results()
@@ -254,7 +254,7 @@ class SearchController:
     def go_to_hit(self, number: int) -> None:
         """Select a hit by its number, after loading it if necessary. A number that is too large means the last hit."""
         answer = self._pane.answer
-        if answer is None or self._pane.has_suggestions:
+        if answer is None or self._pane.is_showing_suggestions:
             self._pane.select_last_hit()
         elif not self._pane.select_hit(number):
             can_load = len(answer.hits) < answer.total and self._limit < MAX_HITS
@@ -291,7 +291,7 @@ class SearchController:
                 )
 
         total = self._pane.hit_total
-        if not total or self._pane.has_suggestions:
+        if not total or self._pane.is_showing_suggestions:
             self._main.status.show_unavailable_key_message("There are no hits to go to.")
             return
         dialog = TextInputDialog("Go to hit", placeholder=f"1 to {total:,}", hint="number of a hit")
@@ -591,7 +591,7 @@ class SearchController:
     def _open_best_hit(self) -> None:
         """Open the selected hit. If the search is still running, open the first hit that it finds."""
         if not self.query:
-            if self._pane.has_suggestions:
+            if self._pane.is_showing_suggestions:
                 self._pane.action_open_selected_row()
             return
         if self._answered_query == self.query:
@@ -632,7 +632,7 @@ class SearchController:
 
     def preview_selected_hit(self) -> None:
         """Preview the selected hit at once, if the screen has room for the reader."""
-        if (row := self._pane.list.selected_row) and not self._pane.has_suggestions:
+        if (row := self._pane.list.selected_row) and not self._pane.is_showing_suggestions:
             self._preview_hit_in_reader(row.data)
 
     def _preview_hit_in_reader(self, hit: Hit) -> None:
@@ -688,7 +688,7 @@ class SearchController:
     def explain_selected_hit(self) -> None:
         """Explain the rank of the selected hit."""
         row = self._pane.list.selected_row
-        if row is None or self._pane.has_suggestions:
+        if row is None or self._pane.is_showing_suggestions:
             return
         ref = str(Ref("chunk", chunk=row.data.chunk_id))
         self._show_rank_explanation(

@@ -60,7 +60,7 @@ class TouchedFileActions:
         self._run_with_activity_shown(
             "looking for the file …",
             partial(
-                self._list_files_used_by_reference,
+                self._list_files_touched_by_reference,
                 ref,
                 self._get_line_at_cursor(),
                 self._get_file_at_cursor(),
@@ -85,7 +85,7 @@ class TouchedFileActions:
             return None
         return viewport.document.blocks[viewport.cursor.block].file
 
-    def _list_files_used_by_reference(
+    def _list_files_touched_by_reference(
         self, ref: Ref, line: int, path: str | None
     ) -> list[FileUsedByCall]:
         from kbtui.library.file_turn_history import list_files_used_by_call

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
-from kbtui.tui.home_and_help_pages import describe_learn_tool_problem
+from kbtui.tui.home_and_help_pages import describe_outdated_jp_tools
 from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class WorkspaceChangeListener:
         document_controller.set_library_contents(snapshot)
         if snapshot.learn_tool_problem and before and not before.learn_tool_problem:
             key = find_key_label_of_command("tools", self._main.screen.configured_keys)
-            self._main.status.flash_message(describe_learn_tool_problem(key), "warning")
+            self._main.status.flash_message(describe_outdated_jp_tools(key), "warning")
         self._update_key_hints()
         self._main.panes.library.show_library_snapshot(snapshot)
         if document_controller.shown and document_controller.shown.key == "home":

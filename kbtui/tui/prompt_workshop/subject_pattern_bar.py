@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")
 
 
-class PatternInputWord(NamedTuple):
+class SubjectPatternWord(NamedTuple):
     """A word of the input without its quotes; `at` is the index of its first character."""
 
     text: str
@@ -111,19 +111,19 @@ _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
 """Matches the quotation mark of an unclosed quote, or a word, which can contain quoted parts."""
 
 
-def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
+def _split_pattern_words(text: str) -> Iterator[SubjectPatternWord]:
     """Yield the words of the input with their positions. Spaces inside quotes do not separate words."""
     for match in _WORD.finditer(text):
         if match[0] in "\"'":
             hint = "close the quote or remove it"
             raise _PatternError("unclosed quote", match.start(), hint)
         word = re.sub(r"""\"([^"]*)"|'([^']*)'""", r"\1\2", match[0])
-        yield PatternInputWord(word, match.start())
+        yield SubjectPatternWord(word, match.start())
 
 
 def _split_topic_from_patterns(
-    words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
-) -> tuple[str, list[PatternInputWord]]:
+    words: list[SubjectPatternWord], knowledge: KnowledgeBase, selected: str | None
+) -> tuple[str, list[SubjectPatternWord]]:
     """Return the topic that the patterns name, and the patterns without the topic's name.
 
     If the patterns name no topic, the topic is `selected`.
@@ -140,7 +140,7 @@ def _split_topic_from_patterns(
             raise _PatternError("`learn` takes one topic at a time", word.at, hint)
         name = first
         if rest:
-            patterns.append(PatternInputWord(rest, word.at + len(first) + 1))
+            patterns.append(SubjectPatternWord(rest, word.at + len(first) + 1))
     found = knowledge.topics.get(name or selected or "")
     if found is None:
         topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
@@ -156,7 +156,7 @@ def _split_topic_from_patterns(
 
 
 def _match_preload_patterns(
-    text: str, words: list[PatternInputWord], knowledge: KnowledgeBase, costs: SubjectSizes
+    text: str, words: list[SubjectPatternWord], knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> PatternMatchResult:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
@@ -173,7 +173,7 @@ def _match_preload_patterns(
         ]
         before = len(matches)
         matches |= dict.fromkeys((name, slug) for slug in slugs)
-        word = PatternInputWord(pattern, value.at + len(name) + 1)
+        word = SubjectPatternWord(pattern, value.at + len(name) + 1)
         problem = problem or _find_pattern_problem(knowledge, name, [word])
         if problem is None and len(matches) == before:
             problem = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
@@ -182,7 +182,7 @@ def _match_preload_patterns(
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, problem)
 
 
-def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
+def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[SubjectPatternWord]:
     """Yield the values of the flags `-k` and `--knowledge`, written as `-k VALUE`, `-kVALUE` or `-k=VALUE`."""
     rest = iter(words)
     for word in rest:
@@ -193,16 +193,18 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
                 raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
             yield value
         elif text.startswith("--knowledge="):
-            yield PatternInputWord(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
+            yield SubjectPatternWord(
+                text.removeprefix("--knowledge="), word.at + len("--knowledge=")
+            )
         elif text.startswith("-k"):
-            yield PatternInputWord(text[2:].removeprefix("="), word.at + 2)
+            yield SubjectPatternWord(text[2:].removeprefix("="), word.at + 2)
         else:
             hint = "write -k before each pattern"
             raise _PatternError("this pattern needs -k too", word.at, hint)
 
 
 def _find_pattern_problem(
-    knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
+    knowledge: KnowledgeBase, topic: str, patterns: list[SubjectPatternWord]
 ) -> PatternProblem | None:
     """Return the first problem of the patterns, such as a pattern that matches nothing; None if all are good."""
     resolved = knowledge.get_topic_slugs(topic)

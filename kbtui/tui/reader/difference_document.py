@@ -162,7 +162,7 @@ def build_history_document(
     starts = []
     for number, version in enumerate(versions):
         starts.append(len(blocks))
-        blocks.append(_make_version_heading(number, version))
+        blocks.append(_make_subject_version_heading(number, version))
         for turn in version.given_to:
             left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
             key = f"given:{number}:{turn}"
@@ -245,7 +245,7 @@ def _make_path_spans(path: str, role: str) -> Spans:
     return [(directory + slash, "dim path"), (name, f"{role} path")]
 
 
-def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
+def _make_subject_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
     """Return the line above a version: its date and, if it was committed, the commit with author and summary."""
     kind = version.commit[:8] if version.commit else "found in a conversation"
     kind = "now" if version.is_current else kind

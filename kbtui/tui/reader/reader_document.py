@@ -225,12 +225,12 @@ def format_turn_count(turns: int, rewound: int) -> str:
 
 def format_characters_and_tokens(number: int) -> str:
     """Format a number of characters, followed by an estimate of the number of tokens."""
-    return f"{format_counted_noun(number, 'character')} {format_estimated_token_count(number)}"
+    return f"{format_counted_noun(number, 'character')} {format_token_estimate(number)}"
 
 
-def format_estimated_token_count(number: int) -> str:
-    """Format an estimate of the number of tokens in `number` characters, such as "≈ 300 tokens"."""
-    return f"≈ {format_counted_noun(round(number / 4), 'token')}"
+def format_token_estimate(characters: int) -> str:
+    """Format an estimate of the number of tokens in a text of `characters` characters, such as "≈ 300 tokens"."""
+    return f"≈ {format_counted_noun(round(characters / 4), 'token')}"
 
 
 def find_start_block_and_match(

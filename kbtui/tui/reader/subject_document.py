@@ -18,7 +18,7 @@ from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     count_text_lines,
     format_characters_and_tokens,
-    format_estimated_token_count,
+    format_token_estimate,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> R
         views=SUBJECT_VIEWS,
         badges=[*make_subject_badges(subject), *([(secret, "warning")] if secret else [])],
         size=format_characters_and_tokens(len(text)),
-        short_size=format_estimated_token_count(len(text)),
+        short_size=format_token_estimate(len(text)),
         record=subject,
         lines_total=count_text_lines(text),
     )
@@ -83,7 +83,7 @@ def build_assistant_text_document(
         ref=ref,
         view=view,
         size=format_characters_and_tokens(len(text)),
-        short_size=format_estimated_token_count(len(text)),
+        short_size=format_token_estimate(len(text)),
         lines_total=count_text_lines(text),
     )
 

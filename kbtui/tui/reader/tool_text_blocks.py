@@ -143,7 +143,7 @@ def _get_language(opening: re.Match[str]) -> str:
     return (opening[2].split() or [""])[0].lower()
 
 
-class ColourRange(NamedTuple):
+class StyleRange(NamedTuple):
     """The characters from `start` to `end` (exclusive) that a terminal shows in the style `role`."""
 
     start: int
@@ -157,10 +157,10 @@ _ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "str
 _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
-def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
+def split_terminal_colours(text: str) -> tuple[str, list[StyleRange]]:
     """Remove the escape sequences from a text. Return the rest, and the ranges that the sequences colour."""
     parts: list[str] = []
-    ranges: list[ColourRange] = []
+    ranges: list[StyleRange] = []
     colour, attributes, length, position = "", dict[int, str](), 0, 0
 
     def add_text_with_colours(end: int) -> None:
@@ -168,7 +168,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[ColourRange]]:
         part = strip_escape_sequences(text[position:end])
         roles = " ".join(filter(None, [colour, *attributes.values()]))
         if part and roles:
-            ranges.append(ColourRange(length, length + len(part), roles))
+            ranges.append(StyleRange(length, length + len(part), roles))
         parts.append(part)
         length += len(part)
 
@@ -221,7 +221,7 @@ def _take_indexed_colour(codes: list[int]) -> str:
 class ColouredTextBlock(TextRangeBlock):
     """A text with the colours that a terminal would show; `colours` are ranges of the whole text."""
 
-    colours: list[ColourRange] = field(default_factory=list)
+    colours: list[StyleRange] = field(default_factory=list)
 
     def lay_out_lines(
         self, width: int, found: HighlightPattern | None, opened: bool

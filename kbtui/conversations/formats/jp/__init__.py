@@ -30,10 +30,10 @@ class JpFormat(ConversationFormat):
     add_event_count = staticmethod(conversation_loader.add_event_count)
     load_conversation = staticmethod(conversation_loader.load_conversation)
     load_conversation_beginning = staticmethod(conversation_loader.load_conversation_beginning)
-    should_load_conversation_in_parts = staticmethod(
-        conversation_loader.should_load_conversation_in_parts
+    should_load_conversation_in_segments = staticmethod(
+        conversation_loader.should_load_conversation_in_segments
     )
-    load_conversation_part = staticmethod(conversation_loader.load_conversation_part)
+    load_conversation_segment = staticmethod(conversation_loader.load_conversation_segment)
     decode_turns = staticmethod(conversation_loader.decode_turns)
     read_conversation_tools_and_models = staticmethod(
         conversation_loader.read_conversation_tools_and_models

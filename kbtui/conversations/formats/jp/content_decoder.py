@@ -126,7 +126,7 @@ def _read_and_decompress(path: str, max_bytes: int) -> bytes:
 _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 
 
-def decode_base64_text(text: str) -> str:
+def decode_if_base64(text: str) -> str:
     """Return the text that a base64 string encodes; any other string is returned unchanged.
 
     Decoding is as strict as in JP. A string uses one of the two base64 alphabets, not both. Padding
@@ -157,9 +157,9 @@ def decode_tool_result_text(text: str) -> str:
     Old versions of JP wrote results in URL-safe base64. Newer versions of JP take such a result for
     plain text and encode it again.
     """
-    decoded = decode_base64_text(text)
+    decoded = decode_if_base64(text)
     is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)
-    return decode_base64_text(decoded) if is_encoded else decoded
+    return decode_if_base64(decoded) if is_encoded else decoded
 
 
 def decode_base64_strings(value: Any) -> Any:
@@ -168,10 +168,10 @@ def decode_base64_strings(value: Any) -> Any:
     Raises `RecursionError` for a value that is nested too deeply.
     """
     if type(value) is str:
-        return decode_base64_text(value)
+        return decode_if_base64(value)
     if type(value) is dict:
         return {
-            key: decode_base64_text(item) if type(item) is str else decode_base64_strings(item)
+            key: decode_if_base64(item) if type(item) is str else decode_base64_strings(item)
             for key, item in value.items()
         }
     if type(value) is list:

@@ -12,7 +12,7 @@ import orjson
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
-    MIN_BYTES_FOR_PARTS,
+    MIN_BYTES_FOR_SEGMENTS,
     DecodedTurns,
 )
 from kbtui.conversations.formats.jp.content_decoder import BlobStore
@@ -43,7 +43,7 @@ from kbtui.conversations.formats.jp.json_reader import (
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
-    ConversationPart,
+    ConversationSegment,
     ConversationToolsAndModels,
     ReadingResumePoint,
 )
@@ -245,24 +245,24 @@ def _iterate_object_elements(
         problems.append(error.message)
 
 
-# parts
+# segments
 
 
-def should_load_conversation_in_parts(info: ConversationInfo) -> bool:
-    """Return whether a conversation is large enough to be loaded in parts, but not too large."""
-    return info.events_path is not None and MIN_BYTES_FOR_PARTS <= info.size <= MAX_EVENTS_BYTES
+def should_load_conversation_in_segments(info: ConversationInfo) -> bool:
+    """Return whether a conversation is large enough to be loaded in segments, but not too large."""
+    return info.events_path is not None and MIN_BYTES_FOR_SEGMENTS <= info.size <= MAX_EVENTS_BYTES
 
 
-def load_conversation_part(
+def load_conversation_segment(
     info: ConversationInfo, mark: ReadingResumePoint | None, size: int
-) -> ConversationPart | None:
+) -> ConversationSegment | None:
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
-    If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the
+    If `mark` is None, or the bytes before it have changed, the segment starts at the beginning of the
     file. Returns None if the conversation must be loaded as a whole: it is short or damaged, no
     turn begins at `mark` any more, or a tool result belongs to a call before `mark`.
     """
-    if info.events_path is None or not should_load_conversation_in_parts(info):
+    if info.events_path is None or not should_load_conversation_in_segments(info):
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
@@ -280,7 +280,7 @@ def load_conversation_part(
     except WorkspaceError:
         return None
     span, is_last = found
-    return _decode_conversation_part(info, mark, digest, span, is_last) if span else None
+    return _decode_conversation_segment(info, mark, digest, span, is_last) if span else None
 
 
 class _JsonElementBatch(NamedTuple):
@@ -341,14 +341,14 @@ def _read_whole_turns_from_offset(
     return span, is_last
 
 
-def _decode_conversation_part(
+def _decode_conversation_segment(
     info: ConversationInfo,
     start: ReadingResumePoint | None,
     digest: Any,
     span: _JsonElementBatch,
     is_last: bool,
-) -> ConversationPart | None:
-    """Decode the turns in `span`, a part of a conversation.
+) -> ConversationSegment | None:
+    """Decode the turns in `span`, a segment of a conversation.
 
     Return None if `span` continues the turn before it, or if a tool result in `span` belongs to a call
     before `span`.
@@ -390,4 +390,4 @@ def _decode_conversation_part(
         problems.append(_NO_CONFIG)
     problems += [f"{EVENTS}: {text}" for text in parser.problems]
     conversation = Conversation(info, parser.turns, problems=problems)
-    return ConversationPart(conversation, start, mark, is_last)
+    return ConversationSegment(conversation, start, mark, is_last)

@@ -13,7 +13,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.content_decoder import (
     ContentDecoder,
     decode_base64_strings,
-    decode_base64_text,
+    decode_if_base64,
     decode_tool_result_text,
 )
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
@@ -448,7 +448,7 @@ class ConversationEventParser(ProblemCollector):
             return {}
         # JP stores these arguments in base64, and encodes them a second time in the file.
         if type(rendered := decoded.get("rendered_arguments")) is str:
-            decoded["rendered_arguments"] = decode_base64_text(rendered)
+            decoded["rendered_arguments"] = decode_if_base64(rendered)
         return decoded
 
     def _remember_open_request(
