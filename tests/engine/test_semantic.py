@@ -173,7 +173,7 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
 
         await ask("zzzqqqyyy")
         await tui.until(remark)
-        assert tui.text.index(remark) < tui.text.index("▎◆ ")  # the first hit
+        assert tui.text.index(remark) < tui.text.index("▎ 1 ◆ ")  # the first hit
         # The incomplete word is in a text.
         await ask("kitt")
         assert remark not in tui.text
