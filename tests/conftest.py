@@ -7,13 +7,14 @@ import importlib.metadata
 import os
 import shutil
 import signal
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from running import forked_engines, program_server
 
 # In CI the same examples each time: a change is judged by what it changed. Elsewhere new ones.
 # An example may take as long as it takes: machines are shared.
@@ -21,7 +22,6 @@ settings.register_profile("quick", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
-ENGINE_TESTS = Path(__file__).with_name("engine")
 LONGEST_BASE = 70
 """The length of a temporary directory's path, in bytes, up to which sockets fit below it."""
 
@@ -90,24 +90,33 @@ def short_dir() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def stand_in() -> Iterator[list[str]]:
     """Return what starts `kbtui mcp`, or a Python file of an MCP server, with nothing to import.
 
     The words of the command, or the file and its words, come after it.
     """
-    with program_server() as words:
-        yield words
+    import mcp.server.lowlevel
+    import mcp.server.stdio  # noqa: F401
+    from running import serve_programs
 
+    import kbtui.assistant.mcp_server
+    import kbtui.cli.tool_commands  # noqa: F401
 
-@pytest.fixture(autouse=True)
-def _forked_engines(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fork engines, except in the tests of the engine itself, which start it as users do."""
-    if ENGINE_TESTS in request.path.parents:
-        yield
-    else:
-        with forked_engines():
-            yield
+    ours, write = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as directory:
+        path = f"{directory}/programs"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen()
+            pid = os.fork()
+            if pid == 0:
+                os.close(write)
+                serve_programs(listener, ours)
+        os.close(ours)
+        yield [sys.executable, "-IS", str(Path(__file__).with_name("stand_in.py")), path]
+        os.close(write)
+        os.waitpid(pid, 0)
 
 
 @pytest.fixture(scope="session")

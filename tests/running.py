@@ -1,73 +1,35 @@
 """Runs commands as a shell does, each in a process of its own, but a forked one: nothing is imported again."""
 
 import contextlib
+import importlib
 import json
 import os
 import pty
+import runpy
 import select
-import shlex
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO
-from unittest import mock
+from typing import NoReturn
 
-TESTS = Path(__file__).parent
 SECONDS = 600.0
-_socket = _engine_python = ""
-_forks_engines = False
-
-
-@contextlib.contextmanager
-def program_server() -> Iterator[list[str]]:
-    """Run `program_server.py`; gives the words that start a program through it, before the program's own."""
-    global _socket, _engine_python
-    with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as directory:
-        path = f"{directory}/programs"
-        # Python as `engine_launcher` calls it.
-        python = Path(directory, "python")
-        stand_in = [sys.executable, "-IS", str(TESTS / "stand_in.py"), path, str(python)]
-        python.write_text(f'#!/bin/sh\nexec {shlex.join(stand_in)} "$@"\n')
-        python.chmod(0o700)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
-            listener.listen()
-            process = subprocess.Popen(
-                [sys.executable, str(TESTS / "program_server.py"), str(listener.fileno())],
-                stdin=subprocess.PIPE,
-                pass_fds=(listener.fileno(),),
-            )
-        _socket, _engine_python = path, str(python)
-        yield stand_in
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(60)
-
-
-@contextlib.contextmanager
-def forked_engines() -> Iterator[None]:
-    """Let engines be forks too: one that is started anew imports for a third of a second."""
-    global _forks_engines
-    with mock.patch("kbtui.engine.engine_launcher.sys", SimpleNamespace(executable=_engine_python)):
-        _forks_engines = True
-        yield
-        _forks_engines = False
 
 
 def on_terminal(words: Sequence[str], typed: bytes = b"") -> tuple[bytes, int]:
     """What a command sends to its terminal, and its exit code; `typed` is there to be read."""
-    terminal, other_side = pty.openpty()
-    answers = _start_program(words, [other_side] * 3, is_on_terminal=True)
-    os.close(other_side)
+    names, names_write = os.pipe()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        _become(words, names_write)
+    os.close(names_write)
     if typed:
         os.write(terminal, typed)
     raw = _until_the_end([terminal])[terminal]
-    return raw, _read_code(answers)
+    return raw, _code(pid, names)
 
 
 def on_pipe(
@@ -79,43 +41,26 @@ def on_pipe(
     """What a command sends to standard output and standard error, and its exit code."""
     out, out_write = os.pipe()
     err, err_write = os.pipe()
+    names, names_write = os.pipe()
     with tempfile.TemporaryFile() as given:
         given.write(typed)
         given.seek(0)
-        streams = [given.fileno(), out_write, err_write]
-        answers = _start_program(words, streams, cwd, environment)
+        pid = os.fork()
+        if pid == 0:
+            for descriptor, target in ((given.fileno(), 0), (out_write, 1), (err_write, 2)):
+                os.dup2(descriptor, target)
+            if cwd is not None:
+                os.chdir(cwd)
+            if environment is not None:
+                os.environ.clear()
+                os.environ.update(environment)
+                time.tzset()
+            _become(words, names_write)
     os.close(out_write)
     os.close(err_write)
+    os.close(names_write)
     found = _until_the_end([out, err])
-    return found[out], found[err], _read_code(answers)
-
-
-def _start_program(
-    words: Sequence[str],
-    streams: list[int],
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    *,
-    is_on_terminal: bool = False,
-) -> IO[str]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.connect(_socket)
-        socket.send_fds(server, [b"."], streams)
-        answers = server.makefile("rw")
-    asked = {
-        "words": list(words),
-        "cwd": str(cwd or Path.cwd()),
-        "environment": dict(os.environ if environment is None else environment),
-        "engine_python": _engine_python if _forks_engines else "",
-        "is_on_terminal": is_on_terminal,
-    }
-    print(json.dumps(asked), file=answers, flush=True)
-    return answers
-
-
-def _read_code(answers: IO[str]) -> int:
-    with answers:
-        return int(answers.readline())
+    return found[out], found[err], _code(pid, names)
 
 
 def run_command(
@@ -127,6 +72,41 @@ def run_command(
     """Run `kbtui WORDS`; the result is that of `subprocess.run`."""
     out, err, code = on_pipe(words, typed.encode(), cwd, environment)
     return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
+
+
+def serve_programs(listener: socket.socket, parent: int) -> NoReturn:
+    """Fork a program for each `stand_in.py` that connects, until `parent` is closed by its writer."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(0, 1)
+    while parent not in select.select([listener, parent], [], [])[0]:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        guest, _ = listener.accept()
+        # A process for each guest, because its program may run for long.
+        if os.fork() == 0:
+            try:
+                _answer_stand_in(guest)
+            finally:
+                os._exit(0)
+        guest.close()
+    os._exit(0)
+
+
+def _answer_stand_in(guest: socket.socket) -> None:
+    _, descriptors, _, _ = socket.recv_fds(guest, 1, 3)
+    with guest.makefile("rw") as messages:
+        words, cwd, environment = json.loads(messages.readline())
+        pid = os.fork()
+        for target, descriptor in enumerate(descriptors):
+            os.dup2(descriptor if pid == 0 else 0, target)
+            os.close(descriptor)
+        if pid == 0:
+            guest.detach()
+            os.chdir(cwd)
+            os.environ.clear()
+            os.environ.update(environment)
+            _become(words, os.open(os.devnull, os.O_WRONLY))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), file=messages, flush=True)
 
 
 def completion_environment(line: str, shell: str, breaks: str = "") -> dict[str, str]:
@@ -144,21 +124,44 @@ def completion_environment(line: str, shell: str, breaks: str = "") -> dict[str,
     }
 
 
-def complete_line(
-    line: str,
-    shell: str = "fish",
-    breaks: str = "",
-    cwd: Path | None = None,
-    program: Sequence[str] = (),
-) -> str:
-    """What one TAB offers: a word a line, with a tab and its description; fish quotes by itself.
-
-    `program` is a Python file and its words, in place of the command.
-    """
-    environment = completion_environment(line, shell, breaks)
-    done = run_command(*program, cwd=cwd, environment=environment)
+def complete_line(line: str, shell: str = "fish", breaks: str = "", cwd: Path | None = None) -> str:
+    """What one TAB offers: a word a line, with a tab and its description; fish quotes by itself."""
+    done = run_command(cwd=cwd, environment=completion_environment(line, shell, breaks))
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+def _become(words: Sequence[str], names: int) -> NoReturn:
+    """Run a command in this forked process, and send the names of the modules it imported."""
+    code = 70
+    # That package looks up the trash of the user when it is imported, and an earlier test had another.
+    for name in [one for one in sys.modules if one.startswith("send2trash")]:
+        del sys.modules[name]
+    known = set(sys.modules)
+    try:
+        for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
+            setattr(sys, f"__{name}__", getattr(sys, name))
+        from kbtui.cli.main import main
+
+        if words and words[0].endswith(".py"):
+            sys.argv = list(words)
+            runpy.run_path(words[0], run_name="__main__")
+            code = 0
+        else:
+            code = main(list(words))
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.write(names, "\n".join(set(sys.modules) - known).encode())
+        os._exit(code)
 
 
 def _until_the_end(descriptors: list[int]) -> dict[int, bytes]:
@@ -178,3 +181,14 @@ def _until_the_end(descriptors: list[int]) -> dict[int, bytes]:
                 left.discard(descriptor)
                 os.close(descriptor)
     return found
+
+
+def _code(pid: int, names: int) -> int:
+    """The exit code of a command; what it imported is imported here, so that no later one imports it again."""
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    for name in os.read(names, 65536).decode().split():
+        if not name.startswith("send2trash"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+    os.close(names)
+    return code

@@ -1,8 +1,6 @@
-"""Stands in for a program: `program_server.py` forks that program with these streams.
+"""Stands in for a program: the server of `running.serve_programs` forks that program with these streams.
 
-usage: stand_in.py SOCKET PYTHON WORDS…  (the words of a kbtui command, a Python file and its words, or what starts an engine)
-
-PYTHON starts the engines of that program.
+usage: stand_in.py SOCKET WORDS…  (the words of a kbtui command, or a Python file and its words)
 """
 
 import json
@@ -15,15 +13,6 @@ if __name__ == "__main__":
         server.connect(sys.argv[1])
         socket.send_fds(server, [b"."], [0, 1, 2])
         with server.makefile("rw") as messages:
-            asked = {
-                "words": sys.argv[3:],
-                "cwd": os.getcwd(),  # noqa: PTH109 (its import takes long)
-                "environment": dict(os.environ),
-                "engine_python": sys.argv[2],
-                "is_on_terminal": False,
-            }
+            asked = (sys.argv[2:], os.getcwd(), dict(os.environ))  # noqa: PTH109 (its import takes long)
             print(json.dumps(asked), file=messages, flush=True)
-            code = int(messages.readline() or 1)
-    if code < 0:
-        os.kill(os.getpid(), -code)
-    sys.exit(code)
+            sys.exit(int(messages.readline() or 1))

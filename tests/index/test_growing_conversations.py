@@ -1,9 +1,12 @@
 """Only the new part of a growing conversation is indexed, with the result of a fresh build."""
 
+import os
 import random
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,6 @@ import pytest
 from claude_sessions import answered, call, result, session_id, typed, write_session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from running import on_pipe
 from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats import jsonl_format
@@ -338,11 +340,14 @@ def test_killed_while_it_takes_in_parts_the_next_start_goes_on(
     write(builder, long_one(20))
     refresh(builder)
     write(builder, long_one(80))
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    _, err, code = on_pipe([str(script), str(builder.root), f"{side}-{kind}", str(count)])
-    assert code in {0, -signal.SIGKILL}, err
-    assert code or kind == "lexical", "it was not killed"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(builder.root), f"{side}-{kind}", str(count)],
+        capture_output=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    assert done.returncode or kind == "lexical", "it was not killed"
     refresh(builder)
     is_as_fresh(builder, tmp_path / "fresh")
 

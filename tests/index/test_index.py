@@ -4,12 +4,14 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import on_pipe
 from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.models import Conversation
@@ -343,15 +345,6 @@ print("survived")
 """
 
 
-def killed_refresh(
-    builder: Builder, directory: Path, where: str, count: str
-) -> tuple[bytes, bytes, int]:
-    """Refresh the index in a process that kills itself at a write, unless there are fewer writes."""
-    script = directory / "killed.py"
-    script.write_text(KILLED)
-    return on_pipe([str(script), str(builder.root), where, count])
-
-
 @pytest.mark.parametrize(
     "boundary",
     [
@@ -371,8 +364,13 @@ def test_killed_at_a_write_boundary_the_next_start_repairs(
     (built.root / "docs/notes/lancedb.md").unlink()
     built.conversation(1, [[asked("Rewritten from the start")]], title="Other")
     where, _, count = boundary.partition(":")
-    out, err, code = killed_refresh(built, tmp_path, where, count)
-    assert code == -signal.SIGKILL or b"survived" in out, err
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(built.root), where, count],
+        capture_output=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL or b"survived" in done.stdout, done.stderr
     refresh(built)
     refresh(built, cache_dir=tmp_path / "fresh")
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
@@ -397,9 +395,21 @@ def test_two_hundred_kills_one_after_the_other_leave_what_a_fresh_build_gives(
             + "-"
             + random_.choice(["catalog", "put", "lexical", "replace"])
         )
-        out, err, code = killed_refresh(built, tmp_path, where, str(random_.randrange(4)))
-        killed += code == -signal.SIGKILL
-        assert code == -signal.SIGKILL or b"survived" in out, err
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(KILLED),
+                str(built.root),
+                where,
+                str(random_.randrange(4)),
+            ],
+            capture_output=True,
+            env=os.environ.copy(),
+            check=False,
+        )
+        killed += done.returncode == -signal.SIGKILL
+        assert done.returncode == -signal.SIGKILL or b"survived" in done.stdout, done.stderr
         if round_ % 10 == 9:
             refresh(built)
             fresh = tmp_path / f"fresh{round_}"

@@ -39,18 +39,6 @@ AREA = FilterDefinition(
 )
 
 
-WITH_AREA = """
-import sys
-sys.path[:0] = sys.argv[1:]
-from kbtui.search import filter_definitions
-from test_filter_table import AREA
-filter_definitions.FILTERS = (*filter_definitions.FILTERS, AREA)
-from kbtui.cli.main import main
-main([])
-"""
-"""The command, with this filter in its table."""
-
-
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     monkeypatch.setenv("KBTUI_MODEL", "off")
@@ -77,7 +65,6 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
     reader: IndexReader,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    tmp_path: Path,
 ) -> None:
     def searched(*words: str) -> set[str]:
         parser = CommandParser(prog="kbtui search")
@@ -105,15 +92,11 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         "Guide talk"
     ]
 
-    script = tmp_path / "kbtui.py"
-    script.write_text(WITH_AREA)
-    program = [str(script), str(Path(__file__).parent), str(Path(__file__).parents[1])]
     for command in ("search", "entries"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
-        completed = complete_line(f"kbtui {command} --a", program=program)
-        assert "--area\tonly this area" in completed.splitlines()
+        assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
     offered = query_completion.list_query_completions("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 

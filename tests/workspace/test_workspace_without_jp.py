@@ -134,13 +134,13 @@ def test_the_configuration_of_the_home_directory_does_not_claim_the_repositories
 
 
 def test_a_configuration_that_cannot_be_read_is_an_error(
-    project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project.root / ".kbtui").mkdir()
     monkeypatch.setattr("kbtui.workspace.paths.os.access", lambda path, mode: False)
-    monkeypatch.chdir(project.root)
-    assert main(["topics"]) == 3
-    assert capfd.readouterr().err == f"kbtui: {project.root}/.kbtui: permission denied\n"
+    done = run_command("topics", cwd=project.root)
+    assert done.returncode == 3
+    assert done.stderr == f"kbtui: {project.root}/.kbtui: permission denied\n"
 
 
 # what is shown
