@@ -663,7 +663,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
-    """Return a remark that names the subjects that have changed since a hit's turn used them, or ""."""
+    """Return a remark that names the subjects that have changed since a hit's turn was given them, or ""."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:

@@ -587,7 +587,7 @@ def answer_conversation_read(
     """Answer a call of `conversation_read`.
 
     `extract_citations` returns the citations of a conversation. If it is given, each turn in the answer
-    names the subjects that have changed since the turn used them.
+    names the subjects that have changed since the turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
@@ -783,7 +783,7 @@ def _make_conversation_read_answer(
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
 ) -> dict[int, list[OutdatedSubjectJson]]:
-    """Map the number of each turn to the subjects that have changed since the turn used them."""
+    """Map the number of each turn to the subjects that have changed since the turn was given them."""
     from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
 
     return {

@@ -401,7 +401,7 @@ _SUMMARY_WIDTH = 100
 def format_conversation_html(shared: SharedConversation) -> str:
     """Return a shared conversation as one HTML document.
 
-    Tool calls, reasoning and given texts are folded. An image or link in a message becomes a text with
+    Tool calls, reasoning and the texts of citations are folded. An image or link in a message becomes a text with
     its address. The document's content security policy prevents browsers from loading anything.
     """
     digest = b64encode(sha256(_STYLE.encode()).digest()).decode()

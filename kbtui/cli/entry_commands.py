@@ -659,7 +659,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Map each citation of a changed or deleted subject to the difference between the given and the current text."""
+    """Return, for each citation of a changed or deleted subject, what differs from the text that the turn was given."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

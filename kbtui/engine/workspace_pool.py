@@ -223,7 +223,7 @@ class WorkspacePool:
         used = slot.client_fingerprints.values()
         if used and slot.fingerprint not in used:
             # The client for which the workspace was opened has left. The other clients connect again.
-            return "all clients have other environment variables"
+            return "no client has the environment variables with which the workspace was opened"
         try:
             return slot.opened.find_reason_to_close()
         except Exception:

@@ -319,9 +319,9 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 
 
 def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
-    """Return the problem of the tools that are installed in a workspace; None if there is none.
+    """Return what is wrong with the tools that are installed in a workspace, or None.
 
-    There is no problem if no tools are installed, or if somebody else defined `learn`.
+    An installed `learn` that cannot be read or has an unknown form is not reported.
     """
     try:
         names = os.listdir(root / TOOLS_DIRECTORY)  # noqa: PTH208

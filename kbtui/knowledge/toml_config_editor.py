@@ -185,7 +185,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change to a TOML file: the file's text before and after the change; None if the file does not exist."""
+    """A change to a TOML file. `old` and `new` are its text before and after the change, or None for no file."""
 
     path: Path
     old: str | None

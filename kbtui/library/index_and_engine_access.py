@@ -73,7 +73,7 @@ class CallCancellation:
 
     @contextmanager
     def close_client_on_cancel(self, client: EngineClient) -> Iterator[None]:
-        """Make `cancel` close the connection `client` during the `with` block."""
+        """Within the `with` block, a call of `cancel` also closes the connection `client`."""
         with self._lock:
             self.client = client
         try:

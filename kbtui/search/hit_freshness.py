@@ -1,12 +1,12 @@
 """Checks whether a hit's file has changed, and whether the file still contains the hit's text.
 
-The checks keep hits from deleted or disabled subjects out of answers. The file of each hit is
+The checks exclude the hits of deleted or disabled subjects from answers. The file of each hit is
 checked. If the configuration has changed since indexing, the topic and the subject are checked,
 too.
 
 A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are
-compared by their hashes in the catalog. A subject's file is read only if a turn was given just a part
-of the subject, and only once.
+compared by their hashes in the catalog. A subject's file is read only when a turn was given just a part
+of the subject. It is then read at most once.
 """
 
 from __future__ import annotations

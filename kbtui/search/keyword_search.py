@@ -436,7 +436,7 @@ def append_missing_chunks_below(found: ChunkRanking, near: ChunkRanking) -> Chun
 
 
 class _KeywordIndexQuery:
-    """The query for one keyword index: that of visible entries, or that of hidden subjects."""
+    """The query for one keyword index: the index of visible entries, or the index of hidden subjects."""
 
     def __init__(
         self,
@@ -590,10 +590,10 @@ class _KeywordIndexQuery:
     ) -> tuple[list[RankedChunk], bool]:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
-        The chunks are the best `limit` ones by their own texts, and those in the best windows.
-        `without` contains the numbers of the entries to exclude. If the limit was reached, further
-        chunks may have the same score as the last one. If `whole_ties` is true, all chunks with
-        this score are then left out.
+        The result has the best `limit` chunks by their own texts. If the index ranks by score, the chunks
+        in the best windows are added. `without` contains the numbers of the entries to exclude. The limit
+        may divide a group of chunks with equal scores. If `whole_ties` is true, such a group is left out
+        of the best chunks.
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:

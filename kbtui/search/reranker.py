@@ -104,7 +104,7 @@ class Reranker:
         }
 
     def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
-        """Return the bonuses of each passage, by number. `passages` must be sorted, the best first."""
+        """Return the bonuses of each passage, by the passage's number. `passages` must be sorted, best first."""
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._score_title(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]

@@ -186,7 +186,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
 
 
 def _join_matched_words(hits: Sequence[Hit]) -> str:
-    """Return a text with one line for each title of a hit and each word of a hit that matches the query."""
+    """Return the words in the hits that match the query, then the titles of the hits, one per line and without duplicates."""
     matched = (hit.text[first:last] for hit in hits for first, last in hit.matches)
     return "\n".join(dict.fromkeys((*matched, *(hit.title for hit in hits))))
 
@@ -724,7 +724,7 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word. If the word has several tokens, the rarest token counts."""
+    """Return how many passages contain a word. For a word with several tokens, count its rarest token."""
     counts = [count_passages_with_token(token, searcher) for token in list_content_tokens(word)]
     return min(counts, default=0)
 

@@ -247,7 +247,7 @@ class WebCrawler:
         return self._robots[origin]
 
     async def _enqueue_sitemap_urls(self) -> None:
-        """Add the URLs in the host's sitemaps to the queue, like links on the first page."""
+        """Add the URLs in the host's sitemaps to the queue, with the same depth as links on the first page."""
         parts = urlsplit(self._start)
         usual = f"{parts.scheme}://{parts.netloc}/sitemap.xml"
         robots = await self._load_robots_txt(self._start)

@@ -374,7 +374,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
 
 
 def _describe_passage_origin(chunk: EntryChunkJson) -> str:
-    """Return a text with the lines or the turn of a passage, or "" if neither is known."""
+    """Return a text that names a passage's line numbers or its turn, or "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
     if lines is not None:
         first, last = lines

@@ -612,8 +612,8 @@ The explanations are in the next column.
 class SearchSuggestion(NamedTuple):
     """A row of the list that an empty search shows.
 
-    `text` is the query of an earlier search, or the beginning of a filter. A bookmark has the reference `ref`
-    and a `title`. `saved` is set only for a saved search.
+    `text` is the query of an earlier or saved search, or the beginning of a filter. Only a bookmark has
+    `ref` and `title`. Only a saved search has `saved`.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]

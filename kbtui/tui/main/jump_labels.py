@@ -30,8 +30,8 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 class JumpLabel(NamedTuple):
     """A label: its position on the screen, its letters, and the function to call when they are typed.
 
-    The text between the label and the column `right` moves to the right, so that all of its beginning can
-    be read. If `right` is 0, the label covers the text.
+    If `right` is 0, the label covers the text below it. Otherwise, the text up to the column `right` is
+    shifted to make room for the label. The text loses spaces of its last gap or, if it has no gap, its end.
     """
 
     x: int

@@ -438,7 +438,7 @@ def find_outline_entry_at(
 ) -> int | None:
     """Return the index of the entry that contains a position, or None if the position is before all entries.
 
-    The position is the block at index `block`, at the source line `line`.
+    The position is the source line `line` in the block with the index `block`.
     """
     if entries and entries[0].turn is not None:
         turn = document.blocks[block].turn

@@ -74,7 +74,7 @@ class ReaderHeader(LeftAndRightTextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the left text and `forms`, the versions of the right text, the longest first."""
+        """Set the text on the left side, and `forms`: versions of the text on the right side, longest first."""
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 

@@ -141,7 +141,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
     """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
 
-    Returns None if the file has changed, so that its hash differs from the one in `mark`.
+    Returns None if the hash differs from the one in `mark`, which means that the file has changed.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
