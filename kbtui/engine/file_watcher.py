@@ -173,7 +173,7 @@ ROOT_CHECK_SECONDS = 2.0
 ROOT_CHECK_SHARE = 50
 """The pause after a check of the roots is at least this many times as long as the check, unless a file changes."""
 SETTLE_SECONDS = 0.1
-QUIET_MILLISECONDS, GATHER_MILLISECONDS = 5, 50
+QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """Changes are reported after `QUIET_MILLISECONDS` without an event.
 
 If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.

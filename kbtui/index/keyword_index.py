@@ -182,17 +182,13 @@ def open_tantivy_index(
 
 
 class _TantivyWriter:
-    """Writes one tantivy index.
-
-    `has_changes` says whether there is something to commit, and `has_deletions` whether documents that
-    readers can still find are among it.
-    """
+    """Writes one tantivy index. `has_changes` says whether there is something to commit."""
 
     def __init__(self, index: Any, folder: Path, heap_bytes: int) -> None:
         self.index, self._folder = index, folder
         self.schema = index.schema
         self.searcher = index.searcher()
-        self.has_changes = self.has_deletions = False
+        self.has_changes = False
         self._added: set[str] = set()
         try:
             self._writer = index.writer(heap_size=heap_bytes, num_threads=1)
@@ -225,12 +221,12 @@ class _TantivyWriter:
         if values:
             query = tantivy.Query.term_set_query(self.schema, field, list(values))
             self._writer.delete_documents_by_query(query)
-            self.has_changes = self.has_deletions = True
+            self.has_changes = True
 
     def delete_all_documents(self) -> None:
         """Delete all documents."""
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
-        self.has_changes = self.has_deletions = True
+        self.has_changes = True
 
     def has_entry(self, entry_id: str) -> bool:
         """Return whether the index has documents of an entry, committed or not."""
@@ -248,7 +244,6 @@ class _TantivyWriter:
         """
         self._writer.delete_documents_by_term("entry", entry_id)
         self.has_changes = self.has_changes or must_commit
-        self.has_deletions = self.has_deletions or must_commit
 
     def write_watermark(self, watermark: int) -> None:
         """Replace the watermark document, which contains the catalog's sequence number."""
@@ -262,14 +257,14 @@ class _TantivyWriter:
         """Commit the changes. `searcher` shows them only after `reload`."""
         self._writer.commit()
         self._added.clear()
-        self.has_changes = self.has_deletions = False
+        self.has_changes = False
 
     def rollback(self) -> None:
         """Discard uncommitted changes."""
         self._writer.rollback()
         self._write_dummy_first_operation()
         self._added.clear()
-        self.has_changes = self.has_deletions = False
+        self.has_changes = False
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
@@ -303,7 +298,6 @@ class KeywordIndexWriter:
         windows = open_window_index(folder, language, create=True)
         self._windows = _TantivyWriter(windows, get_window_index_folder(folder), WINDOW_HEAP_BYTES)
         self._had_windows = bool(self._windows.searcher.num_docs)
-        self._window_watermark = get_window_index_folder(folder) / "watermark"
 
     @property
     def has_changes(self) -> bool:
@@ -315,15 +309,7 @@ class KeywordIndexWriter:
         searcher = self._passages.reload()
         query = tantivy.Query.term_query(self._passages.schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
-        watermark = int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
-        try:
-            window_watermark = int(self._window_watermark.read_bytes())
-        except (OSError, ValueError):
-            window_watermark = 0
-        if window_watermark < watermark:
-            # A writer was killed between its two commits, so windows of removed entries may remain.
-            self._windows.has_changes = self._windows.has_deletions = True
-        return min(watermark, window_watermark)
+        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
@@ -362,23 +348,18 @@ class KeywordIndexWriter:
             self._passages.remove_entry(entry_id)
             self._windows.remove_entry(entry_id)
         elif self._had_windows:
-            # Windows without passages remain if a writer was killed between its two commits.
+            # Windows without passages remain if a writer is killed between its two commits.
             self._windows.remove_entry(entry_id, must_commit=False)
 
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
-        # The watermark of the windows is a file of its own. If the process is killed between the two
-        # commits, one of the two watermarks is old, and the entries that changed after it are written again.
-        # Passages of new entries come first, because a search finds them without their windows. Deleted
-        # windows go before the passages: a window finds its passages by words that they no longer have.
-        if self._windows.has_deletions:
+        # The windows come first. If the process is killed between the two commits, the watermark is old,
+        # and the entries that changed after this watermark are written again.
+        if self._windows.has_changes:
             self._windows.commit()
         self._passages.write_watermark(watermark)
         self._passages.commit()
         self._passages.reload()
-        if self._windows.has_changes:
-            self._windows.commit()
-        self._window_watermark.write_text(str(watermark))
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""

@@ -337,7 +337,6 @@ def dying(kind, call):
 catalog_database.CatalogDatabase.commit_transaction = dying("catalog", catalog_database.CatalogDatabase.commit_transaction)
 catalog_database.CatalogDatabase.write_entry_and_chunks = dying("put", catalog_database.CatalogDatabase.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
-lexical._TantivyWriter.commit = dying("tantivy", lexical._TantivyWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndexWriter(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
@@ -350,7 +349,7 @@ print("survived")
     [
         f"{side}-{kind}:{count}"
         for side in ("before", "after")
-        for kind in ("catalog", "put", "lexical", "tantivy", "replace")
+        for kind in ("catalog", "put", "lexical", "replace")
         for count in (0, 1, 2)
     ],
 )
