@@ -187,22 +187,26 @@ class RegexGrepPattern:
 
     def _find_matching_lines_in_bytes(self, data: bytes) -> Iterator[tuple[int, int, int]]:
         by_line = self._text_regex is None or b"\r\n" in data
-        size, search = (0, self._search_line) if by_line else (PIECE_BYTES, self._search_lines)
+        size = 0 if by_line else PIECE_BYTES
         # A line break at the end belongs to the last line.
         last = len(data) - data.endswith(b"\n")
         start = 0
         while start < len(data):
             if self._deadline is not None and time.monotonic() > self._deadline:
                 return
-            end = data.find(b"\n", start + size)
-            end = end if end >= 0 else last
-            for first, after, match in search(data[start:end]):
+            line_break = data.find(b"\n", start + size)
+            end = line_break if line_break >= 0 else last
+            if by_line:
+                found = self._search_line(data[start:end], has_line_break=line_break >= 0)
+            else:
+                found = self._search_lines(data[start:end])
+            for first, after, match in found:
                 yield start + first, start + after, start + match
             start = end + 1
 
-    def _search_line(self, line: bytes) -> Iterator[tuple[int, int, int]]:
+    def _search_line(self, line: bytes, *, has_line_break: bool) -> Iterator[tuple[int, int, int]]:
         # A carriage return belongs to the line break that follows it.
-        if match := self._line_regex.search(line.removesuffix(b"\r")):
+        if match := self._line_regex.search(line.removesuffix(b"\r") if has_line_break else line):
             yield 0, len(line), match.start()
 
     def _search_lines(self, lines: bytes) -> Iterator[tuple[int, int, int]]:
