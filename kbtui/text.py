@@ -27,7 +27,7 @@ _SEQUENCES = (
     r"|\x1b[ -/]*[0-~]?"
 )
 _INTRODUCERS = r"[\x90\x98\x9b\x9d-\x9f]"
-_ABSOLUTE_PATH = r"(?<![^\s'\"(=])~?/[^\s'\":;]+"
+_ABSOLUTE_PATH = r"(?<![^\s'\"(=])~?/(?:[^\s'\":;]| (?=[^/'\":;\n]*[^\s/'\":;]/))+"
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Overrides and isolates reorder text; zero-width characters, other invisible format characters and
 # fillers hide text. ZWJ and ZWNJ stay, because scripts need them.
@@ -318,6 +318,7 @@ def shorten_paths_to_width(text: str, width: int) -> str:
 
     The longest path is cut first, and `…` replaces the cut part. The last name of a path always stays, so
     the text may remain wider than `width`. A path ends at white space, a quote, a colon, or a semicolon.
+    Only a space in the name of a directory does not end it: a slash follows, and not right after a space.
     """
     for path in sorted(re.findall(_ABSOLUTE_PATH, text), key=len, reverse=True):
         excess = measure_text_width(text) - width

@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 
 from kbtui.text import measure_text_width, shorten_paths_to_width
 
-NAMES = st.lists(st.text("abc-_é空", min_size=1, max_size=12), min_size=2, max_size=8)
+WORD = st.text("abc-_é空", min_size=1, max_size=6)
+DIRECTORY = st.lists(WORD, min_size=1, max_size=3).map(" ".join)
+NAMES = st.tuples(st.lists(DIRECTORY, min_size=1, max_size=7), WORD).map(
+    lambda two: [*two[0], two[1]]
+)
 
 
 @given(NAMES, st.integers(10, 90))
