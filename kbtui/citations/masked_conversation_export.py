@@ -148,7 +148,7 @@ class _ConversationMasker:
     def __post_init__(self) -> None:
         info = self.conversation.info
         self.masker.learn_secrets([info.title, dict(info.labels), self.conversation.attachments])
-        # Look at all turns: a shared secret may be recognizable only in a turn that is not shared.
+        # Search all turns: the context that identifies a secret may be in a turn that is not shared.
         for turn in self.conversation.turns:
             for event in turn.events:
                 for name, value in _get_event_values(event).items():

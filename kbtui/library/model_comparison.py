@@ -222,7 +222,7 @@ def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
 
 
 def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
-    """Return the ids of the chunks that the user opened among the hits of each query, by the query's words."""
+    """Return, for the words of each query, the ids of the chunks that the user opened from its hits."""
     found: dict[str, set[str]] = {}
     for hit in log.list_opened_hits():
         if spoken := parse_query(hit.query).spoken:

@@ -85,7 +85,7 @@ class PublishableEntries:
     masked: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, list[str]] = field(default_factory=dict)
     quoted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Conversation id -> reason -> number of lines that quote a subject that is not published."""
+    """For each conversation id and reason, the number of lines that quote a subject that is not published."""
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class _UnpublishedTextFinder:
         return None if topic in self._topics else f"{ref} is not published"
 
     def _list_unpublished_lines(self) -> dict[str, str]:
-        """Return line -> reference, for the lines that only subjects which must not be published have."""
+        """Return the lines that occur only in subjects which must not be published, with a subject's reference."""
         if self._unpublished_lines is None:
             lines = {
                 line: ref

@@ -231,7 +231,7 @@ SORT_ORDERS = {
     "title": ("n", "name, A to Z"),
     "turns": ("t", "most turns first"),
 }
-"""Sort order of conversations -> its key in the dialog, and what comes first."""
+"""The key in the dialog of each sort order of conversations, and what comes first."""
 
 
 @dataclass

@@ -58,7 +58,7 @@ class LibrarySnapshot:
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The reason why a subject cannot be read, by topic and slug. Readable subjects are missing."""
+    """The reason why a subject cannot be read, by topic and slug. Only subjects that cannot be read are included."""
     unchecked: int = 0
     """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True
@@ -169,7 +169,7 @@ class LibrarySnapshotReader:
         self._checked: dict[str, int] = {}
         """The stamp of each subject's file when it was last read (`_make_subject_file_stamp`), by path."""
         self._reasons: dict[str, str] = {}
-        """The reason why a subject cannot be read, by the path of its file. Readable subjects are missing."""
+        """The reason why a subject cannot be read, by the path of its file. Only subjects that cannot be read are included."""
 
     def read_snapshot(self) -> LibrarySnapshot:
         """Read the lists of topics, subjects and conversations. An error becomes a failure in the snapshot."""

@@ -106,9 +106,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._head = LeftAndRightTextLine(id="outline-head")
         self.list = RowList("outline-list")
         self.list.can_focus = False
-        self.input = OutlineInput(
-            id="outline-filter", placeholder="a number, or words to filter by", compact=True
-        )
+        self.input = OutlineInput(id="outline-filter", compact=True)
         self._worker = LatestOnlyWorker(self)
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
@@ -223,6 +221,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
             ]
             rows.append(ListRow(entry.key, left, right, data=entry))
         noun = "turn" if is_turns else "heading"
+        self.input.placeholder = f"{'a number, or ' if is_turns else ''}words to filter by"
         found = f"{len(entries):,} of " if len(entries) < len(self._entries) else ""
         self.border_title = f"Outline · {found}{format_counted_noun(len(self._entries), noun)}"
         heads: Spans = [(f"{column.name:>{column.width}}", "dim") for column in columns]

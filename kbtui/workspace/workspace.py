@@ -136,7 +136,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write `text` to the file at `path`, and follow symbolic links.
+    """Write `text` to the file at `path`. If `path` is a symbolic link, write to its target.
 
     Raises `UsageError` for a file in one of JP's directories, and `KbtuiError` if writing fails.
     """

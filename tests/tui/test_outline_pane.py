@@ -77,6 +77,8 @@ async def test_a_subject_has_an_outline_of_its_headings(talk: Builder) -> None:
         await tui.open("project/rules")
         await tui.press("O")
         await tui.until("Outline · 2 headings")
+        assert "a number" not in tui.text, "headings have no numbers"
+        assert "1…9" not in tui.text
         assert [row.split() for row in outline_rows(tui)[2:4]] == [["Rules", "1"], ["Naming", "5"]]
         await tui.type("nam")
         await tui.press("enter")

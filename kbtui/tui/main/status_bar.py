@@ -388,6 +388,9 @@ class KeyHintLine(StyledWidget):
         keys = [find_key_label_of_command(command_id, self.keymap) for command_id in FIND_LABELS]
         if self.input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
+        if self.input_id == "outline-filter" and "turns" not in self.offers:
+            # Headings have no numbers.
+            pairs.remove(("1…9", "turn"))
         if self.input_id == "search":
             (command,) = apply_keymap_to_commands([COMMANDS_BY_ID["search_all"]], self.keymap)
             # A key with one character would be typed into the input.

@@ -37,7 +37,7 @@ MANY_BLOCKS = 4_000
 CHANGES_VIEWS = ("changes", "by-file")
 """The views of the file changes made in a conversation: in the order of its calls, and file by file."""
 CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
-"""View of the file changes -> its name on the screen."""
+"""The name on the screen of each view of the file changes."""
 
 
 @dataclass(eq=False)
