@@ -87,7 +87,7 @@ class IndexWorker:
         self._pending: list[threading.Event] = []
         self._running: list[threading.Event] = []
         self._is_rebuild_requested = self._is_retry_requested = self._is_registered = False
-        self._is_compacting_requested = False
+        self._is_compacting_requested = self._compacts_at_once = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: WorkspaceIndexWriter | None = None
@@ -130,16 +130,16 @@ class IndexWorker:
         The refresh begins after this call, so it includes every earlier change. A small index is also
         compacted before the event is set.
         """
-        self._is_compacting_requested = True
-        return self._request_refresh()
+        return self._request_refresh(is_compacting_requested=True)
 
     def refresh_after_file_change(self) -> None:
         """Refresh the index, because files may have changed. Compact it only when no more files change."""
-        self._request_refresh()
+        self._request_refresh(is_compacting_requested=False)
 
-    def _request_refresh(self) -> threading.Event:
+    def _request_refresh(self, *, is_compacting_requested: bool) -> threading.Event:
         done = threading.Event()
         with self._lock:
+            self._is_compacting_requested |= is_compacting_requested
             self._pending.append(done)
         self.is_busy = True
         self._wake.set()
@@ -185,6 +185,8 @@ class IndexWorker:
                 break
             with self._lock:
                 waiting, self._pending = self._pending, []
+                self._compacts_at_once |= self._is_compacting_requested
+                self._is_compacting_requested = False
             self.is_busy = True
             self._running += waiting
             began = time.thread_time()
@@ -272,8 +274,8 @@ class IndexWorker:
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
         """Compact the index now if this is quick; otherwise schedule the compacting for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
-        limit = COMPACT_AT_ONCE_MAX if self._is_compacting_requested else 0
-        self._is_compacting_requested = False
+        limit = COMPACT_AT_ONCE_MAX if self._compacts_at_once else 0
+        self._compacts_at_once = False
         try:
             left = index.remove_stale_documents(None if due else limit)
         except (OSError, ValueError) as error:
