@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Sequence
     from types import TracebackType
+    from typing import Any
 
     from kbtui.cli.command_parser import CommandParser
 
@@ -153,13 +154,17 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
     """
     from kbtui.cli.command_parser import CommandParser
 
-    # `importlib` is not used, because it would have to be imported for this alone.
-    module = getattr(__import__("kbtui.cli", fromlist=[COMMANDS[name][0]]), COMMANDS[name][0])
+    module = _import_command_module(name)
     run = getattr(module, f"run_{name}_command")
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
     parser = CommandParser(prog=f"kbtui {name}", description=description)
     getattr(module, f"declare_{name}_command_arguments")(parser)
     return parser, run
+
+
+def _import_command_module(name: str) -> "Any":
+    # `importlib` is not used, because it would have to be imported for this alone.
+    return getattr(__import__("kbtui.cli", fromlist=[COMMANDS[name][0]]), COMMANDS[name][0])
 
 
 def _print_crash_traceback(
@@ -242,11 +247,7 @@ def _dispatch_command(words: list[str]) -> int:
     from kbtui.cli.command_output import apply_terminal_text_setting
 
     apply_terminal_text_setting()
-    parser, run = load_command_parser_and_runner(name)
-    parser.set_defaults(workspace=workspace)
-    # Options can be between the words of a query, and between `rm` and the ids in `kbtui keep rm --yes ID`.
-    is_mixed = name in ("search", "keep") and "--" not in words
-    args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
+    args, run = _parse_command_words(name, workspace, words[1:])
     if args.workspace == "":
         from kbtui.errors import UsageError
 
@@ -256,6 +257,25 @@ def _dispatch_command(words: list[str]) -> int:
         return run(args)
     finally:
         sys.stdout.flush()
+
+
+def _parse_command_words(
+    name: str, workspace: str | None, words: list[str]
+) -> "tuple[Any, Callable[[Any], int]]":
+    """Return the arguments of a command, and its function `run_NAME_command`."""
+    if name == "search":
+        from kbtui.cli.simple_argument_parser import SimpleArgumentParser
+
+        module = _import_command_module(name)
+        simple = SimpleArgumentParser(workspace)
+        module.declare_search_command_arguments(simple)
+        if (args := simple.parse_words(words)) is not None:
+            return args, module.run_search_command
+    parser, run = load_command_parser_and_runner(name)
+    parser.set_defaults(workspace=workspace)
+    # Options can be between the words of a query, and between `rm` and the ids in `kbtui keep rm --yes ID`.
+    is_mixed = name in ("search", "keep") and "--" not in words
+    return (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words), run
 
 
 def _resolve_library_uri(workspace: str | None) -> str | None:

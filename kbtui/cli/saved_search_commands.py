@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbtui.cli.command_output import print_json_result, print_result, print_to_stderr
-from kbtui.cli.command_parser import iterate_filters_from_options
+from kbtui.cli.filter_options import iterate_filters_from_options
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import NothingFound, UsageError
 from kbtui.search.filter_definitions import quote_filter_value

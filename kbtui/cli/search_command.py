@@ -6,7 +6,7 @@ import os
 import sys
 
 from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
-from kbtui.cli.command_parser import (
+from kbtui.cli.filter_options import (
     add_filter_options,
     iterate_filters_from_options,
     parse_filter_options,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def declare_search_command_arguments(parser: CommandParser) -> None:
-    # argparse would otherwise format the usage of all options, even if nobody asks for help.
+    # The usage of all options would hide the message of an error.
     parser.usage = "%(prog)s [-h] [-w PATH] [OPTION ...] QUERY ..."
     parser.hint = (
         "write words that begin with a dash after `--`; "

@@ -4,8 +4,6 @@ Each module of the package is imported only when one of the module's names is fi
 `paths` imports no other module.
 """
 
-from importlib import import_module
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.workspace.user_settings import Settings, load_settings
@@ -17,5 +15,8 @@ __all__ = ["Settings", "Workspace", "find_workspace", "load_settings", "open_wor
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Importing `importlib` would take longer than importing the whole package.
+    from importlib import import_module
+
     module = "user_settings" if name in {"Settings", "load_settings"} else "workspace"
     return getattr(import_module(f"kbtui.workspace.{module}"), name)

@@ -11,7 +11,8 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search_command
-from kbtui.cli.command_parser import CommandParser, parse_filter_options
+from kbtui.cli.command_parser import CommandParser
+from kbtui.cli.filter_options import parse_filter_options
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
