@@ -1,7 +1,7 @@
 """Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`.
 
-All screens show dates in two forms. Rows of lists show `14:05`, `31 Jul` or `13 May 2024`; other
-places show `2024-05-13 14:05` or `2024-05-13`.
+Rows of lists show a short form: `14:05`, `31 Jul` or `13 May 2024`. All other places show the full
+form: `2024-05-13 14:05`, or `2024-05-13` for a day.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def parse_date_or_age(
 ) -> datetime | None:
     """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
-    A day without a time means the midnight at its start or, if `to_end_of_day` is true, at its end.
-    If the text names no time zone, `zone` applies; None means local time. An age such as `3d` is
-    subtracted from `now`, which must have a time zone. A weekday means the last such day before
-    today.
+    A day without a time means the midnight at the start of the day; if `to_end_of_day` is true, it
+    means the midnight at the end. If the text names no time zone, `zone` applies; None means local
+    time. An age such as `3d` is subtracted from `now`, which must have a time zone. A weekday means
+    the last such day before today.
     """
     now = now or datetime.now(UTC)
     text = text.strip().lower()
@@ -88,7 +88,10 @@ def parse_timestamp(text: object) -> datetime | None:
 
 
 def format_timestamp(time: datetime | None) -> str | None:
-    """Format a time as RFC 3339 in UTC with milliseconds, so that the texts sort by time."""
+    """Format a time as RFC 3339 in UTC with milliseconds. Return None for None.
+
+    The texts sort in the same order as the times.
+    """
     if time is None:
         return None
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -105,7 +108,10 @@ def format_unix_time_as_iso(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Return the time zone that a value of the environment variable TZ names. Raises `ValueError`."""
+    """Return the time zone that `name`, a value of the environment variable TZ, means.
+
+    Raises `ValueError`.
+    """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -132,19 +138,22 @@ def format_date(day: date, today: date) -> str:
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """Format a time for a row of a list: as `14:05` if it is today, otherwise as a date only."""
+    """Format a time for a row of a list: `14:05` if its day is today, otherwise only its date.
+
+    `present` is the current time. The result is in the time zone of `present`.
+    """
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:
-    """Format a time in full, as `2026-05-13 14:05`, in the time zone of `present`."""
+    """Format a time as `2026-05-13 14:05`, in the time zone of `present`."""
     return f"{when.astimezone(present.tzinfo):%Y-%m-%d %H:%M}"
 
 
 def format_unix_time_as_day(seconds: float) -> str:
-    """Format Unix seconds as a local date such as `2026-05-13`. Return `?` if the number is out of range."""
+    """Format Unix seconds as a local date such as `2026-05-13`; `?` if they are out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -1,8 +1,8 @@
 """The errors that users see, with a message, a place and a hint.
 
-Front ends show the `message`, `where` and `hint` of a `KbtuiError`. If a command raises such an
-error, it exits with the error's `exit_code`: 1 if nothing was found, 2 for a usage or configuration
-error, 3 for an error of the workspace or the index.
+Front ends show the `message`, `where` and `hint` of a `KbtuiError`. A command that raises a
+`KbtuiError` exits with the error's `exit_code`: 1 if nothing was found, 2 for a usage or
+configuration error, 3 for an error of the workspace or the index.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def format_error_on_one_line(error: Exception, root: Path) -> str:
 
 
 def suggest_similar_key(key: str, known: Collection[str]) -> str:
-    """Return a hint for an unknown key: the most similar known key, or all known keys if none is similar."""
+    """Return a hint for an unknown key: the most similar known key, else all known keys."""
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)

@@ -19,7 +19,11 @@ A larger file is not read, because parsing it takes more than a second.
 
 
 def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a regular file. Raises `OSError`, also if the file is larger than `max_bytes`."""
+    """Return the content of a regular file.
+
+    Raises `OSError` if the file cannot be read, is not a regular file, or is larger than
+    `max_bytes`.
+    """
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -58,7 +62,10 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
 
 
 def write_staged_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file next to `path`. The caller must rename that file. Raises `OSError`."""
+    """Write `data` to a hidden file next to `path`, and return the path of the hidden file.
+
+    The caller must rename the hidden file to `path`. Raises `OSError`.
+    """
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -91,10 +98,10 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileWriteOrRemoval(NamedTuple):
-    """A file to write or remove.
+    """A change to one file: the file is written or removed.
 
-    `old` is the content of the file before the change, and `new` is the content after the change. None
-    means that there is no file.
+    `old` is the content of the file before the change, and `new` is the content after the change.
+    None means that the file does not exist.
     """
 
     path: Path
@@ -103,7 +110,7 @@ class FileWriteOrRemoval(NamedTuple):
 
 
 def write_and_remove_files_atomically(changes: Sequence[FileWriteOrRemoval]) -> None:
-    """Write and remove several files: all or none. Raises `WorkspaceError`."""
+    """Make all changes to several files, or none of them. Raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:
         try:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 def run_program_in_terminal(words: Sequence[str], directory: str | None = None) -> int:
     """Run a program with the terminal of this process, and return its exit code.
 
-    `words` are the program and its arguments; no shell reads them. `directory` is the program's working
-    directory; None means the working directory of this process. Raises `OSError` if the program cannot be started.
+    `words` are the program and its arguments; no shell interprets them. The program runs in
+    `directory`; None means the working directory of this process. Raises `OSError` if the program
+    cannot be started.
     """
     with _ignore_interrupts():
         return subprocess.call(list(words), cwd=directory)
@@ -24,7 +25,7 @@ def run_program_in_terminal(words: Sequence[str], directory: str | None = None) 
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C in this process, but not in the other program."""
+    """Ignore Ctrl-C in this process within the `with` block. The other program still gets it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

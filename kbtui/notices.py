@@ -110,9 +110,10 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice. `detail`, `where` and `hint` come from the error that caused the notice.
+    """The values of a notice.
 
-    `workspace` is the path of a workspace, and `workspaces` are names of projects.
+    `detail`, `where` and `hint` come from the error that caused the notice. `workspace` is the path
+    of a workspace, and `workspaces` are names of projects.
     """
 
     cause: Cause
@@ -157,7 +158,7 @@ NOTHING_INDEXED = (
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "", hint: str | None = None) -> Notice:
-    """Return the notice that only keyword search was possible, with the reason."""
+    """Return the notice that says that only keyword search was possible, and why."""
     values: NoticeValues = {"cause": cause, "detail": detail}
     return Notice("keywords_only", {**values, "hint": hint} if hint else values)
 
@@ -169,7 +170,7 @@ def format_embedded_percentages(parts: EmbeddedParts) -> str:
 
 
 def format_keywords_only_reason(values: NoticeValues) -> str:
-    """Return the reason why only keyword search is possible, or "" if the notice contains none."""
+    """Return the reason why only keyword search is possible; "" if the notice has no reason."""
     reason = _get_keywords_only_reason(values)
     if values.get("cause") == "error" and values.get("hint"):
         return f"{reason}; `kbtui doctor` says what to do"

@@ -1,10 +1,18 @@
 """References: short names for everything in a workspace, and the ids of conversations.
 
-Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
-`jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
-`jp-c17457886043#k3f9a1z` (the event with this id), `claude-258c7280:3.2` (a tool call in
-another agent's conversation), `chunk:<id>`, and a bare `topic`. The lines that `grep` prints
-(`jp-c17457886043:3:user:m:…`) are references to their turns.
+A reference has one of these forms:
+
+* `topic`
+* `topic/slug`: a subject
+* `topic/slug:12-18`: lines of a subject
+* `jp-c17457886043`: a conversation of JP
+* `jp-c17457886043:3`: a turn
+* `jp-c17457886043:3.2`: the second tool call in turn 3
+* `jp-c17457886043#k3f9a1z`: the event with the id `k3f9a1z`
+* `claude-258c7280:3.2`: a tool call in a conversation of another agent
+* `chunk:<id>`: a passage that a search has found
+
+A line that `grep` prints (`jp-c17457886043:3:user:m:…`) is a reference to the line's turn.
 """
 
 import re
@@ -123,16 +131,19 @@ def get_conversation_creation_time(conversation: str) -> datetime:
 
 
 def parse_conversation_id(text: str, workspace: str | None = None) -> str:
-    """Parse a reference and return its conversation id; raises the errors of `parse_conversation_ref`."""
+    """Parse a reference to a conversation, and return the conversation's id.
+
+    Raises the errors of `parse_conversation_ref`.
+    """
     return str(parse_conversation_ref(text, workspace).conversation)
 
 
 def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
-    `workspace` is the id of this workspace, or None if the workspace has no id. Raises `UsageError` if
-    the text is not such a reference, and `OtherWorkspaceReferenceError` if it contains the id of another
-    workspace.
+    `workspace` is the id of this workspace, or None if this workspace has no id. Raises
+    `UsageError` if the text is not such a reference, and `OtherWorkspaceReferenceError` if the
+    reference contains the id of another workspace.
     """
     with suppress(UsageError):
         ref = parse_ref(text)
@@ -194,8 +205,9 @@ _MIN_ID_CHARACTERS = 8
 def parse_other_agents_conversation_ref(text: str) -> Ref | None:
     """Parse a reference that begins like the id of another agent's conversation.
 
-    Returns None for other texts. Unlike `parse_ref`, this function accepts an id without a digit, which
-    could also be the name of a topic. Raises `UsageError` if the id is too short.
+    Returns None for any other text. Unlike `parse_ref`, this function accepts an id without a
+    digit, although such a text could also be the name of a topic. Raises `UsageError` if the id is
+    too short.
     """
     pattern = rf"(({_AGENT}-)([0-9A-Za-z_~-]+))(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
     match = re.fullmatch(pattern, text.strip())
@@ -209,12 +221,15 @@ def parse_other_agents_conversation_ref(text: str) -> Ref | None:
 
 
 def is_other_agents_conversation_ref(text: str) -> bool:
-    """Return whether a text is a reference to a conversation of an agent other than JP."""
+    """Return whether a text is a reference to a conversation of any agent except JP."""
     return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 
 def get_agent_prefix_of_id(conversation: str) -> str:
-    """Return the prefix that names the agent of an id: `claude-` for `claude-258c7280`; "" without a prefix."""
+    """Return the beginning of an id that names the agent, such as `claude-` for `claude-258c7280`.
+
+    Returns "" if the id has no such beginning.
+    """
     match = re.match(f"{_AGENT}-", conversation)
     return match[0] if match else ""
 
@@ -229,7 +244,8 @@ def is_conversation_id(text: str) -> bool:
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
     """Return a reference without its workspace id.
 
-    Raises `OtherWorkspaceReferenceError` if the reference has the id of another workspace.
+    `workspace` is the id of this workspace. Raises `OtherWorkspaceReferenceError` if the reference
+    has the id of another workspace.
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise OtherWorkspaceReferenceError(
@@ -240,7 +256,10 @@ def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into the slug and the lines (None without lines); raises `UsageError`."""
+    """Split `slug:first-last` into the slug and the two line numbers; raises `UsageError`.
+
+    If the text has no line numbers, the second value is None.
+    """
     match = re.fullmatch(_LINES, slug)
     if match is None:
         return slug, None

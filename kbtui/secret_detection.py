@@ -71,7 +71,10 @@ def mask_secrets(text: str) -> str:
 def mask_secrets_in_text_part(
     text: str, start: int, end: int, found: Sequence[DetectedSecret]
 ) -> str:
-    """Return a part of a text with its secrets masked. `found` contains the secrets of the whole text."""
+    """Return the text from `start` to `end` with its secrets masked.
+
+    `found` contains the secrets of the whole text.
+    """
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -81,10 +84,11 @@ def mask_secrets_in_text_part(
 
 
 def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
-    """Mask the secrets in a passage, including those that are recognizable only in its `source`.
+    """Mask the secrets in a passage of the text `source`.
 
-    The passage and the source may differ in white space. If the source does not contain the passage,
-    only the passage is checked.
+    Some secrets can be recognized only with the text around the passage. The passage and the source
+    may differ in white space. If the source does not contain the passage, only the passage is
+    checked.
     """
     dense = "".join(excerpt.split())
     begin = "".join(source.split()).find(dense)
@@ -107,13 +111,14 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
 def mask_secrets_in_json(value: Any, name: str = "") -> Any:
     """Mask the secrets in all strings of a parsed JSON value.
 
-    `name` is the key of the value; a string is masked if its key is the name of a secret.
+    `name` is the key of the value. If a key is the name of a secret, such as `password`, a string
+    under this key is masked even if only its key shows that it is a secret.
     """
     return _JsonMasker().mask(value, name)
 
 
 class _JsonMasker:
-    """Masks the secrets in JSON values, and calls `remember` with each secret and its kind."""
+    """Masks the secrets in JSON values. Calls `remember(secret, kind)` for each secret found."""
 
     def __init__(self, remember: Callable[[str, str], None] | None = None) -> None:
         self._remember = remember or (lambda secret, what: None)
@@ -221,7 +226,7 @@ def _is_secret_by_name(value: str, name: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_secret_name(name: str) -> bool:
-    """Return whether `name` is the name of a secret, or an option, such as `-u`, whose value is a secret."""
+    """Return whether the value of `name` is a secret. `name` can be an option such as `-u`."""
     example = f'"{name}": "q7Rz-41kP_x8Wm2T"'
     return bool(name) and (name.lower() in _STRUCTURED_NAMES or bool(find_secrets(example)))
 
@@ -238,8 +243,8 @@ _V = TypeVar("_V")
 class SecretMasker:
     """Masks the secrets of texts that belong together, such as the events of a conversation.
 
-    A value that is recognizable as a secret in one text, for example by the name before it, is
-    masked in all texts. Therefore, call `learn_secrets` with all texts before you call
+    A value may be recognizable as a secret in only one text, for example by the name before it. It
+    is then masked in all texts. Therefore, call `learn_secrets` with all texts before you call
     `mask_secrets`.
     """
 
@@ -250,7 +255,10 @@ class SecretMasker:
         self._json_masker = _JsonMasker(self._remember)
 
     def learn_secrets(self, value: Any, name: str = "") -> None:
-        """Remember the secrets in all strings of a JSON value. `name` is the key of the value."""
+        """Remember the secrets in all strings of a JSON value.
+
+        `name` is the key of the value.
+        """
         self._json_masker.mask(value, name)
 
     def _remember(self, secret: str, what: str) -> None:
@@ -260,7 +268,10 @@ class SecretMasker:
             self._scanners = None
 
     def mask_secrets(self, value: _V, name: str = "") -> _V:
-        """Return a JSON value with the secrets in all strings masked. `name` is the key of the value."""
+        """Return a JSON value in which the secrets in all strings are masked.
+
+        `name` is the key of the value.
+        """
         masked: _V = self._mask_known_secrets(self._json_masker.mask(value, name))
         return masked
 
@@ -287,10 +298,11 @@ class SecretMasker:
         return f"[masked: {self._kinds[match[0].decode('utf-8', 'surrogatepass')]}]".encode()
 
     def _list_scanners(self) -> list[Any]:
-        """Return expressions that match the known secrets.
+        """Return regular expressions that match the known secrets.
 
-        Longer secrets come first, because they can contain shorter ones. A separate pass for each
-        secret would take too long in a conversation with hundreds of secrets.
+        Longer secrets come first, because they can contain shorter ones. Each expression matches
+        many secrets: a separate pass for each secret would take too long if there are hundreds of
+        secrets.
         """
         if self._scanners is None:
             known = sorted(self._kinds, key=len, reverse=True)
@@ -302,7 +314,7 @@ class SecretMasker:
 
 
 def count_masks(value: Any) -> Counter[str]:
-    """Return the number of masks in all strings of a JSON value, for each kind of secret."""
+    """Return how many masks the strings of a JSON value contain, for each kind of secret."""
     found: Counter[str] = Counter()
     _add_masks(value, found)
     return found
@@ -322,7 +334,7 @@ def _add_masks(value: Any, found: Counter[str]) -> None:
 
 
 def describe_secrets_in_text(text: str) -> str | None:
-    """Return a warning with the kinds and lines of the secrets in a text; None if it has no secret."""
+    """Return a warning that names the kinds and lines of the secrets; None if there are none."""
     found = find_secrets(text)
     if not found:
         return None
@@ -335,7 +347,7 @@ def describe_secrets_in_text(text: str) -> str | None:
 def find_secrets(text: str) -> list[DetectedSecret]:
     """Return the secrets in a text in order of position. Overlapping secrets are merged.
 
-    Escape sequences and invisible characters within a secret do not hide it.
+    A secret is found even if escape sequences or invisible characters interrupt it.
     """
     if len(text) < _MIN_SECRET_CHARACTERS:
         return []
@@ -348,7 +360,10 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 
 @lru_cache(maxsize=4_000)
 def _find_secrets_in_short_text(text: str) -> list[DetectedSecret]:
-    """Return the secrets in a short text. Results are cached, because names and paths recur in events."""
+    """Return the secrets in a short text.
+
+    Results are cached, because the same names and paths occur in many events.
+    """
     return _find_secrets_in_text(text)
 
 
@@ -372,7 +387,11 @@ def _merge_overlapping_secrets(secrets: list[DetectedSecret]) -> list[DetectedSe
 def _find_secrets_with_invisible_parts(
     text: str, hidden: list[tuple[int, int]]
 ) -> Iterator[DetectedSecret]:
-    """Find secrets in a text without its `hidden` parts; yield them with offsets in the whole text."""
+    """Find the secrets that a text contains after its invisible parts have been removed.
+
+    `hidden` contains the start and end of each invisible part. The offsets of the yielded secrets
+    are offsets in the unchanged text.
+    """
     starts, ends = [0, *(end for _, end in hidden)], [*(start for start, _ in hidden), len(text)]
     visible = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     # The offset of each visible part in the text without hidden parts.
@@ -396,7 +415,10 @@ def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecre
 
 
 def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[DetectedSecret]:
-    """Yield runs of base64 or hexadecimal digits that encode a text with a secret."""
+    """Yield the runs of base64 or hexadecimal digits that encode a text with a secret.
+
+    `depth` is the number of encodings that have already been removed from `text`.
+    """
     for run in compile_scanner(_ENCODED_RUN).finditer(data):
         decoded = _decode_digit_run(run[0])
         if decoded and any(_find_secret_candidates(decoded, depth + 1)):
@@ -404,7 +426,7 @@ def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[Detect
 
 
 def _decode_digit_run(run: bytes) -> str | None:
-    """Return the text that a run of base64 or hexadecimal digits encodes; None if it encodes no text."""
+    """Return the text that a run of base64 or hexadecimal digits encodes, or None."""
     # Most runs are words and paths. Their first characters do not decode to text.
     if not (
         decode := next(filter(lambda one: _is_mostly_printable(one(run[:24])), _DECODERS), None)

@@ -229,7 +229,7 @@ class DetectedSecret(NamedTuple):
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Return a regular expression for `compile_scanner` that finds any of several words."""
+    """Return a regular expression for `compile_scanner` that matches any of several words."""
     return "|".join(map(re.escape, words))
 
 
@@ -243,9 +243,9 @@ _ANY_PREFIX = "|".join(_LONGER_FORMS.get(prefix, re.escape(prefix)) for prefix i
 
 
 def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the keys in a text that have a known format.
+    """Yield the keys in a text that have a known format. Keys may overlap.
 
-    `data` is the text with one byte for each character. Keys may overlap.
+    `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     end = 0
     for prefix in compile_scanner(_ANY_PREFIX).finditer(data):
@@ -264,7 +264,10 @@ def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 @cache
 def compile_scanner(pattern: str) -> Any:
-    """Compile a regular expression with RE2, which can search a text for a hundred words in one pass."""
+    """Compile a regular expression with RE2.
+
+    RE2 can search for a hundred words in one pass over a text.
+    """
     import re2
 
     options = re2.Options()
@@ -287,7 +290,7 @@ def compile_byte_scanner(words: Iterable[str]) -> Any:
 
 @cache
 def _compile_formats() -> re.Pattern[str]:
-    """Compile the formats to one expression with a group for each format.
+    """Compile all formats into one expression, in which each format is a group.
 
     This happens on first use, because it takes 10 ms.
     """
@@ -306,7 +309,8 @@ def _compile_prefixes() -> re.Pattern[str]:
 def _is_word_start(text: str, at: int) -> bool:
     """Return whether a word starts at an offset.
 
-    In the text `\\nkey`, a word starts after the escape `\\n`.
+    A word can also start after an escape: in the five characters `\\nkey`, the word `key` starts
+    after `\\n`.
     """
     if not at or not (text[at].isalnum() and text[at - 1].isalnum()):
         return True
@@ -337,7 +341,8 @@ def _find_key_at(text: str, at: int) -> DetectedSecret | None:
 def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
     """Return the end of a key that continues on the next lines; None if the key does not continue.
 
-    If the text on the first line looks like a whole key, `end` is the end of that text; otherwise None.
+    If the key's text on the first line looks complete, `end` is the end of that text. Otherwise,
+    `end` is None.
     """
     part = _KEY_CHARACTERS.match(text, at)
     if part is None or (end is not None and part.end() != end):
@@ -360,7 +365,10 @@ def _is_part_of_key(part: str) -> bool:
 
 
 def _find_end_of_cut_key(text: str, start: int) -> int | None:
-    """Return the end of a key that was cut off; None if the text after the prefix does not belong to a key."""
+    """Return the end of a key that was cut off.
+
+    Returns None if the text after the key's prefix does not belong to a key.
+    """
     part = _KEY_CHARACTERS.match(text, start)
     if part is None:
         return None

@@ -78,11 +78,11 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 
 
 class _SecretContext(NamedTuple):
-    """The text that precedes a kind of secret.
+    """A kind of text that precedes secrets, such as an option or a header.
 
-    `words` are in lower case. `pattern` must match at one of these words or, if `back` is not 0, in
-    the text from `back` characters before the word. The groups `value`, `value2` and `value3` of
-    the pattern match the secret.
+    Each of the `words`, in lower case, announces such a text. `pattern` must match at the word, or
+    anywhere from `back` characters before the word if `back` is not 0. The groups `value`, `value2`
+    and `value3` of the pattern match the secret.
     """
 
     what: str
@@ -101,7 +101,7 @@ def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -
 
 
 def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
-    """Return whether the line that contains a password also contains other keys of a connection string."""
+    """Return whether a password's line also contains other keys of a connection string."""
     line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
     return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
 
@@ -350,7 +350,10 @@ _CONTEXT_WORDS = sorted(
 def _map_contexts_by_found_word() -> dict[
     bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]
 ]:
-    """Return each context word with its context and pattern, grouped by the beginning of the word."""
+    """Map the first letters of each context word to the words that begin with these letters.
+
+    Each word comes with its context and the context's compiled pattern.
+    """
     found: dict[bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)
@@ -370,9 +373,9 @@ def _compile_assignment() -> re.Pattern[str]:
 
 
 def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets in a text that are recognizable by the text before them. Secrets may overlap.
+    """Yield the secrets that are recognizable by the text before them. Secrets may overlap.
 
-    `data` is the text with one byte for each character.
+    `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     lower = data.lower()
     contexts = _map_contexts_by_found_word()
@@ -499,7 +502,10 @@ def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
 
 
 def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values of environment variables with a secret name, even values that look like words."""
+    """Yield the values of environment variables that are named as secrets, such as `DB_PASSWORD`.
+
+    Values that look like ordinary words are included.
+    """
     for name in compile_scanner(_VARIABLE_LINE).finditer(data):
         match = _VARIABLE_VALUE.match(text, name.end())
         if match is None:
@@ -524,7 +530,10 @@ def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret
 
 
 def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values on the lines after a secret name: a block or a list of YAML, or a list of Markdown."""
+    """Yield the secrets on the lines after a line that names secrets, such as `recovery codes:`.
+
+    The lines can be a block or a list in YAML, or a list in Markdown.
+    """
     for name in compile_scanner(_LIST_START).finditer(data):
         at = name.end()
         while match := _LIST_LINE.match(text, at):
@@ -544,7 +553,7 @@ def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values in those columns of Markdown tables whose heading is a secret name."""
+    """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
     for rule in compile_scanner(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
         heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
@@ -569,7 +578,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values in those columns of CSV or similar text whose heading is a secret name."""
+    """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
     for heading in compile_scanner(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")
         separator = next((sign for sign in "\t;," if sign in line), None)
@@ -601,7 +610,7 @@ def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 def _list_table_cells(line: str) -> list[tuple[int, int]]:
-    """Return the start and end of the text of each cell in a row of a table."""
+    """Return the start and end of the text in each cell of a table's row."""
     first = re.match(r"\s*\|?", line)
     start = first.end() if first else 0
     cells = []

@@ -1,8 +1,8 @@
 """Sanitizes, measures and cuts text for terminals.
 
 Text from files, conversations and queries is untrusted. `sanitize` makes it safe for a terminal or
-a pane, as JP does: printable text, newline and tab stay; escape sequences, other C0 controls, DEL,
-C1 controls and bidirectional overrides are removed. Colours (SGR) are removed, too, because kbtui
+a pane, in the same way as JP. Printable text, newlines and tabs stay. Escape sequences, other
+control characters and bidirectional overrides are removed. Colours are also removed, because kbtui
 shows only its own colours.
 """
 
@@ -71,11 +71,15 @@ def set_sanitize_policy(policy: str) -> None:
 def sanitize(text: str, policy: Policy | None = None) -> str:
     r"""Make a text safe to show on a terminal, so that no part of it acts as a control sequence.
 
-    The policy `strip` removes dangerous characters, and `visualize` replaces them (`␛`,
-    `<U+202E>`). The policy `off` replaces only lone surrogates, which cannot be encoded, so the
-    text is not safe. `\r\n` becomes `\n` unless the policy is `off`. By default, the user's setting
-    `terminal_text` is the policy. Callers pass `strip` for text that does not go to the user's
-    terminal.
+    * The policy `strip` removes dangerous characters. Callers pass it for text that does not go to
+      the user's terminal.
+    * The policy `visualize` replaces dangerous characters with visible ones, such as `␛` or
+      `<U+202E>`.
+    * The policy `off` replaces only lone surrogates, because they cannot be encoded. The text is
+      then not safe.
+    * If `policy` is None, the user's setting `terminal_text` applies.
+
+    `\r\n` becomes `\n` unless the policy is `off`.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -99,14 +103,17 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences from a text, so that parts of them, such as `31m`, are not indexed."""
+    """Remove escape sequences from a text.
+
+    Otherwise, parts of them, such as `31m`, would be indexed as words.
+    """
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)
 
 
 def find_invisible_parts(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each escape sequence, control character and invisible character."""
+    """Return the start and end of each escape sequence and each control or invisible character."""
     if text.isascii() and not _CONTROLS.search(text):
         return []
     pattern = rf"{_SEQUENCES}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|{_INVISIBLE}"
@@ -121,7 +128,7 @@ def is_terminal_text_stripped() -> bool:
 def strip_escape_sequences_before_cutting(text: str) -> str:
     """If the policy is "strip", remove the escape sequences of a text that will be cut.
 
-    After the cut, `sanitize` would not recognize half a sequence.
+    A cut can divide a sequence, and `sanitize` does not recognize a part of a sequence.
     """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
@@ -129,7 +136,7 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return the sanitized text, and `marks` moved to their places in that text.
+    """Sanitize a text, and move the ranges in `marks` so that they still cover the same text.
 
     `marks` are ranges of characters. Ranges that become empty are left out.
     """
@@ -198,7 +205,7 @@ def format_outdated_subject(ref: str, state: str | None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the text that follows a conversation's title and names its parent; "" without a parent.
+    """Return the text that names a conversation's parent after its title; "" without a parent.
 
     A parent without a title is named by its id.
     """
@@ -228,7 +235,10 @@ MAX_COMPARED_MATCHES = 100
 def skip_repeated_title(
     text: str, matches: Sequence[tuple[int, int]], title: str
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return a passage and its matches; leave out a first line that only repeats the title."""
+    """Remove the first line of a passage if the line only repeats the title.
+
+    Returns the passage and its matches, whose offsets are adjusted.
+    """
     start = len(text) - len(text.lstrip("# "))
     end = start + len(title)
     if (
@@ -245,10 +255,11 @@ def skip_repeated_title(
 def remove_heading_and_bold_marks(
     text: str, matches: Sequence[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text that reads well on one line, and its moved matches.
+    """Remove the marks of Markdown headings and bold text. Return the text and the moved matches.
 
-    The heading `## Hidden` becomes `Hidden:`, and `**C1** is missing` becomes `C1 is missing`. A line with
-    a single `#` is a heading only at the start of the text; elsewhere, it may be a comment in code.
+    The heading `## Hidden` becomes `Hidden:`, and `**C1** is missing` becomes `C1 is missing`. A
+    line with a single `#` is a heading only at the start of the text; elsewhere, it may be a
+    comment in code.
     """
     # A search calls this for each hit, and must not wait for `re` to compile patterns.
     edits: list[tuple[int, int, str]] = []
@@ -284,9 +295,10 @@ def remove_heading_and_bold_marks(
 
 
 def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
-    """Return the start of the part of `text` with the most distinct matches; 0 if there are no matches.
+    """Return the start of the part of `text` with the most distinct matches; 0 without matches.
 
-    The part has `length` characters and begins with a match. Of equal parts, the first is returned.
+    The part has `length` characters and begins with a match. If several parts have the same number
+    of matches, the first of them is chosen.
     """
     best, found = 0, 0
     for at, (start, _) in enumerate(matches[:MAX_COMPARED_MATCHES]):
@@ -314,11 +326,13 @@ def cut_to_width(text: str, width: int) -> str:
 
 
 def shorten_paths_to_width(text: str, width: int) -> str:
-    """Cut directories off the left of the absolute paths in a text until the text fits into `width` columns.
+    """Shorten the absolute paths in a text until the text fits into `width` columns.
 
-    The longest path is cut first, and `…` replaces the cut part. The last name of a path always stays, so
-    the text may remain wider than `width`. A path ends at white space, a quote, a colon, or a semicolon.
-    Only a space in the name of a directory does not end it: a slash follows, and not right after a space.
+    `…` replaces the first directories of a path. The longest path is shortened first. The last name
+    of a path always stays, so the text may remain wider than `width`.
+
+    A path ends at white space, a quote, a colon or a semicolon. A space does not end the path if a
+    later `/` shows that the space is part of a directory's name.
     """
     for path in sorted(re.findall(_ABSOLUTE_PATH, text), key=len, reverse=True):
         excess = measure_text_width(text) - width
@@ -370,7 +384,11 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return at most two lines: words that are not in the passage, and words that are not side by side."""
+    """Return lines that name the words of a query that a passage lacks.
+
+    An element of `missing` is a word, or two words that are not side by side in the passage. The
+    result has at most one line for each of these two cases.
+    """
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
@@ -384,12 +402,18 @@ def make_backtick_fence(text: str, minimum: int = 3) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which file names and JSON can contain but SQLite and models reject."""
+    """Replace lone surrogates.
+
+    File names and JSON can contain them, but SQLite and the models reject them.
+    """
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def extract_line_expression(query: str) -> str | None:
-    """Return the expression between the slashes of a query such as `/retr(y|ies)/`; otherwise None."""
+    """Return the expression between the slashes of a query such as `/retr(y|ies)/`.
+
+    Returns None for any other query.
+    """
     stripped = query.strip()
     is_expression = len(stripped) > 2 and stripped[0] == stripped[-1] == "/"
     return stripped[1:-1] if is_expression else None

@@ -38,10 +38,10 @@ class ChangedWords(NamedTuple):
 class ComparedParagraph(NamedTuple):
     """A paragraph in its old and its new version.
 
-    `old` is None for a paragraph that was added, and `new` is None for one that was removed. For a
-    paragraph that differs, `old_ranges` and `new_ranges` are the changed words; otherwise both are
-    empty. `old_line` and `new_line` are the numbers of the paragraph's first line in the old and in the
-    new text, counted from 1.
+    `old` is None for a paragraph that was added, and `new` is None for one that was removed. If the
+    paragraph was changed, `old_ranges` and `new_ranges` are the ranges of its changed words;
+    otherwise, both are empty. `old_line` and `new_line` are the numbers of the paragraph's first
+    line in the old and in the new text, counted from 1.
     """
 
     old: str | None
@@ -53,7 +53,7 @@ class ComparedParagraph(NamedTuple):
 
     @property
     def is_changed(self) -> bool:
-        """Whether the paragraph differs, was added or was removed."""
+        """Whether the paragraph was changed, added or removed."""
         return self.old != self.new
 
 
@@ -86,9 +86,9 @@ def find_changed_words(old: str, new: str) -> ChangedWords:
 
 
 def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
-    """Return the paragraphs of both texts in order; a changed paragraph is paired with its old version.
+    """Return the paragraphs of both texts in order, and pair changed ones with their old version.
 
-    Paragraphs are separated by empty lines. The number of empty lines is not compared.
+    Paragraphs are separated by empty lines. A different number of empty lines is not a change.
     """
     before, after = _split_paragraphs(old), _split_paragraphs(new)
     first, end, new_end = _find_differing_part(
@@ -155,7 +155,10 @@ def _split_paragraphs(text: str) -> list[tuple[str, int]]:
 
 
 def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
-    """Return the index at which two lists begin to differ, and the end of the difference in each list."""
+    """Return where two lists begin to differ, and where the difference ends in each list.
+
+    The result is one index for the beginning, then the end in `old` and the end in `new`.
+    """
     first, end, new_end = 0, len(old), len(new)
     while first < min(end, new_end) and old[first] == new[first]:
         first += 1
@@ -189,9 +192,10 @@ def _get_line_at(paragraphs: list[tuple[str, int]], position: int) -> int:
 def _pair_similar_paragraphs(
     old: list[tuple[str, int]], new: list[tuple[str, int]], old_line: int, new_line: int
 ) -> list[ComparedParagraph]:
-    """Pair each old paragraph with the most similar new paragraph. The pairs keep the order of both texts.
+    """Pair old paragraphs with similar new ones. The result keeps the order of both texts.
 
-    `old` begins at line `old_line` of the old text, and `new` at line `new_line` of the new text.
+    An old paragraph without a partner counts as removed, and a new one as added. `old_line` and
+    `new_line` are the numbers of the lines at which `old` and `new` begin.
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0
