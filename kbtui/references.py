@@ -226,9 +226,9 @@ def is_other_agents_conversation_ref(text: str) -> bool:
 
 
 def get_agent_prefix_of_id(conversation: str) -> str:
-    """Return the beginning of an id that names the agent, such as `claude-` for `claude-258c7280`.
+    """Return the agent's prefix in an id, such as `claude-` for `claude-258c7280`.
 
-    Returns "" if the id has no such beginning.
+    Returns "" if the id has no prefix.
     """
     match = re.match(f"{_AGENT}-", conversation)
     return match[0] if match else ""

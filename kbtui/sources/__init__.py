@@ -1,1 +1,1 @@
-"""Fetches web pages, files and MCP resources into topics, after the user has approved their source."""
+"""Fetches web pages, files and MCP resources into topics, if the user has approved the source."""

@@ -1,7 +1,8 @@
 """Converts HTML, PDF, Word and plain text to Markdown in a separate process.
 
-A hostile page or PDF can block or crash only that process, not the run. The process reads requests
-from stdin: a line of JSON, then the content. It answers each request with one line of JSON.
+If a hostile page or PDF blocks or crashes this process, the run of the source continues. The
+process reads requests from stdin: a line of JSON, then the content of the document. It answers each
+request with one line of JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         """The text of a document, as Markdown.
 
         `links`, `noindex` and `nofollow` are set only for HTML. `noindex` means that the page asks
-        not to be indexed, and `nofollow` that the page asks programs not to follow its links.
+        not to be indexed. `nofollow` means that the page asks programs not to follow its links.
         """
 
         title: str
@@ -74,7 +75,10 @@ class TextExtractionError(Exception):
 
 
 def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
-    """Return a page's title, text, links and robots rules. If `url` is empty, links stay relative."""
+    """Return a page's title, text, links and rules for robots.
+
+    `url` is the URL of the page. If it is empty, links stay relative.
+    """
     import lxml.html
     import trafilatura
 
@@ -129,7 +133,10 @@ def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
 
 
 def _drop_menus_and_buttons(tree: Any) -> None:
-    """Remove menus, buttons and line numbers. Turn check boxes and titles of admonitions into text."""
+    """Remove the parts of a page that are not content: menus, buttons and line numbers.
+
+    Check boxes, and the titles of notes and warnings, become text.
+    """
     furniture_tags = frozenset(_FURNITURE_TAGS.split())
     furniture_classes = frozenset(_FURNITURE_CLASSES.split())
     for node in list(tree.iter()):
@@ -173,7 +180,7 @@ def _list_css_classes(node: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element that, by its class or role, contains the page's main text, or None."""
+    """Return the element whose class or role marks it as the page's main text, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [node for node in elements if not _list_css_classes(node).isdisjoint(classes)]
     if named:
@@ -220,7 +227,10 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace code blocks by placeholders, so that converters do not change the code. Return the blocks."""
+    """Replace each code block with a placeholder, and return the code blocks.
+
+    Placeholders prevent the converters from changing the code.
+    """
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -242,7 +252,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Replace a table by its content if the table only arranges code and line numbers."""
+    """If a table only arranges code and line numbers, replace the table with its content."""
     from lxml import etree
 
     cells = [
@@ -279,7 +289,7 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language in the attributes of a code block or its wrappers; "" if there is none."""
+    """Return the language that the attributes of a code block or its wrappers name; "" if none."""
     around = [block, *block.iter("code")]
     for node in block.iterancestors():
         around.append(node)
@@ -297,7 +307,10 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace each placeholder in `text` with its code block from `codes`, indented like the placeholder."""
+    """Replace each placeholder in `text` with its code block from `codes`.
+
+    The code block gets the indentation of the placeholder.
+    """
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -318,7 +331,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Join lines, and replace several blank lines in a row by one, except in code."""
+    """Join lines. Outside of code, one blank line replaces several blank lines in a row."""
     kept: list[str] = []
     fence = ""
     for line in lines:
@@ -371,7 +384,11 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode a text. Tries `charset`, UTF-8, the encoding that the text declares, then a detected one."""
+    """Decode a document's bytes.
+
+    The first encoding that fits is used: `charset`, UTF-8, the encoding that the text itself
+    declares, or an encoding that is guessed from the bytes.
+    """
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
@@ -493,10 +510,10 @@ MAX_ANSWER_BYTES = 64_000_000
 
 
 class TextExtractorProcess:
-    """Converts documents one after another in a child process; use it as an asynchronous context manager.
+    """Converts documents one at a time in a child process. Use it in an `async with` statement.
 
     The child process starts with the first document. If a document takes more than `seconds`, the
-    process is stopped; a new process converts the next document.
+    process is stopped, and a new process converts the next document.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
@@ -512,7 +529,10 @@ class TextExtractorProcess:
     async def extract_in_child_process(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> ExtractedText:
-        """Call `extract_document_text` in the child. Raises `TextExtractionError` or `PackageUnavailable`."""
+        """Call `extract_document_text` in the child process.
+
+        Raises `TextExtractionError`, or `PackageUnavailable` if a package is missing.
+        """
         import asyncio  # not at the top: the child process does not need it
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}

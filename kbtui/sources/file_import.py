@@ -1,4 +1,4 @@
-"""Runs `file_upload` sources: imports a file, or every readable file of a directory."""
+"""Runs sources of the kind `file_upload`: imports a file, or each readable file of a directory."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ class _FileSkippedError(Exception):
 async def import_source_files(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
-    """Import the source's `file`, which names a file or a directory.
+    """Import the file or directory that the source's key `file` names.
 
-    A relative path is relative to `root`, the workspace's root. Raises `KbtuiError` if the file does not
-    exist.
+    A relative path is relative to `root`, the workspace's root. Raises `KbtuiError` if the path
+    does not exist.
     """
     base = root / Path(expand_user(run.source.file or ""))
     if not base.exists():
@@ -81,7 +81,7 @@ async def import_source_files(
 
 
 def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
-    """Return the path at the beginning of the documents' URLs.
+    """Return the path with which the URLs of a source's documents begin.
 
     A relative `file` is returned unchanged. An absolute path inside the workspace becomes relative
     to `root`. For any other path, only the last part is returned.
@@ -95,7 +95,10 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
 def _list_document_files(
     run: SourceRunContext, base: Path, named: str
 ) -> Iterator[tuple[Path, str]]:
-    """Yield the files of a directory with their relative paths. Hidden files and links are skipped."""
+    """Yield each file of the directory `base`, with its relative path.
+
+    Hidden files and links are recorded as skipped, under a path that begins with `named`.
+    """
     for folder, folders, names in os.walk(base):
         for name in sorted([*folders, *names]):
             path = Path(folder, name)
@@ -154,7 +157,10 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return `CODE` if the file is a text file. Raises `_FileSkippedError` for any other file."""
+    """Return the content type for code and other text files.
+
+    Raises `_FileSkippedError` if the file is not a text file.
+    """
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _FileSkippedError(f"content type {kind} is not supported")
@@ -165,7 +171,7 @@ def _detect_file_content_type(path: Path) -> str:
 
 
 def _detect_programming_language(name: str, text: str) -> str:
-    """Return the programming language of a file without extension; "" for prose."""
+    """Return the programming language of a file whose name has no extension; "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):
         program = first.split("/")[-1].split()[-1].rstrip("0123456789.")

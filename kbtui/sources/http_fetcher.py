@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once, and the address is checked. The connection uses this address, even if
-DNS later returns another address. Proxies and credentials in the environment are ignored.
+A host name is resolved once, and the address is checked. The connection uses this checked address,
+even if DNS later returns another one. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceRunLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` is the longest time for one document, including redirects. `delay` is the time between
-    two requests to one host, which robots.txt can increase up to `max_delay`.
+    `seconds` is the longest time for one document, including redirects. `delay` is the time to wait
+    between two requests to the same host. A host's robots.txt can increase this delay up to
+    `max_delay`.
     """
 
     pages: int = 1000
@@ -54,9 +55,10 @@ class SourceRunLimits:
     max_delay: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return the message for a run that found more documents (`count`) than the limit (`files`).
+        """Return the message for a run that found more documents than the limit `files`.
 
-        `what` is a plural noun for the documents, such as "resources".
+        `count` is the number of documents found. `what` is a plural noun for them, such as
+        "resources".
         """
         return (
             f"only the first {self.files:,} of {count:,} {what} were read; "
@@ -76,9 +78,9 @@ def make_source_run_limits(settings: Settings) -> SourceRunLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return the message about a document that is larger than `max_bytes`.
+    """Return the message for a document that is larger than `max_bytes`.
 
-    `size` is the document's size in bytes, None if it is unknown.
+    `size` is the document's size in bytes; None if the size is unknown.
     """
     limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
     if size is None:
@@ -130,7 +132,7 @@ async def resolve_host_name(host: str, port: int) -> list[str]:
 
 @dataclass
 class HttpFetcher:
-    """Fetches the URLs of one source. Use this class as an asynchronous context manager."""
+    """Fetches the URLs of one source. Use it in an `async with` statement."""
 
     limits: SourceRunLimits
     allow_hosts: Collection[str] = ()
@@ -156,10 +158,12 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` lists the accepted content types; if it is empty, all are accepted.
-        `conditions(url)` returns headers such as If-None-Match. A redirect is followed only if
-        `inside` returns true for its URL. A body of more than `max_bytes` bytes raises
-        `FetchError`. If `max_bytes` is None, the limit of the run applies.
+        * `accept` contains the accepted content types; if it is empty, all types are accepted.
+        * `conditions(url)` returns request headers such as If-None-Match.
+        * `inside(url)` returns whether a redirect to this URL is followed. Any other redirect
+          raises `FetchError`.
+        * `max_bytes` limits the size of the body; a larger body raises `FetchError`. None means the
+          limit of the run.
         """
         limit = self.limits.redirects
         try:
@@ -178,7 +182,10 @@ class HttpFetcher:
     def _get_allowed_redirect_url(
         self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
     ) -> str:
-        """Return the URL that a response redirects to. Raises `FetchError` if that URL is not allowed."""
+        """Return the URL that a response redirects to.
+
+        Raises `FetchError` if that URL is not allowed.
+        """
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
             url_policy.check_url_is_allowed(target, self.allow_hosts)
@@ -231,7 +238,10 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host. Raises `FetchError` for a private host that is not allowed."""
+        """Return the addresses of a host.
+
+        Raises `FetchError` if an address is private and the user has not allowed the host.
+        """
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
@@ -271,7 +281,7 @@ class HttpFetcher:
         return self._clients[key]
 
     def make_tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context that trusts the certificate authorities of certifi and of this system."""
+        """Return a TLS context that trusts the authorities of certifi and of this system."""
         context = httpx.create_ssl_context(trust_env=False)
         context.load_default_certs()
         return context
@@ -302,7 +312,10 @@ async def _read_http_response(
 
 
 async def _read_http_response_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """Return the decompressed body. Raises `FetchError` if the body is larger than `max_bytes` bytes."""
+    """Return the decompressed body of a response.
+
+    Raises `FetchError` if the body is larger than `max_bytes` bytes.
+    """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         message = f"the answer is compressed as {encoding}, which was not requested"

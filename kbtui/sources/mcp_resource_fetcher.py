@@ -1,4 +1,4 @@
-"""Runs `mcp` sources: reads the resources of an MCP server over stdio."""
+"""Runs sources of the kind `mcp`: reads the resources of an MCP server over stdio."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class UnsupportedMcpResourceError(TextExtractionError):
 async def fetch_mcp_resources(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
-    """Start the source's server in `root` and store its resources; raises `KbtuiError` if the server fails."""
+    """Start the source's MCP server in the directory `root`, and store the server's resources.
+
+    Raises `KbtuiError` if the server fails.
+    """
     source = run.source
     server = StdioServerParameters(
         command=source.server[0],
@@ -162,7 +165,10 @@ async def _read_mcp_resource_text(
     extractor: TextExtractorProcess,
     max_bytes: int,
 ) -> str:
-    """Return a resource's contents as Markdown; raises `TextExtractionError` if any part is unreadable."""
+    """Return a resource's contents as Markdown.
+
+    Raises `TextExtractionError` if any part of the contents is unreadable.
+    """
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
         raise TextExtractionError("the server asks for input, which kbtui cannot provide")

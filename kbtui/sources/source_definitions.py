@@ -36,10 +36,15 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 class SourceDefinition:
     """One `[source.NAME]` table of `kb-sources.toml`.
 
-    The source's documents are in the subdirectory `name` of the topic. `depth` is how many links a
-    crawl may follow from `url`. The hosts in `allow_hosts` may be in a private network. `file` is the
-    path of a file or directory. `server` is the command of an MCP server, and `env` names the
-    environment variables that the server receives. `pattern` is a glob that selects resource URIs.
+    The source's documents are in the subdirectory `name` of the topic. Some of the table's keys
+    are:
+
+    * `depth`: how many links a crawl may follow from `url`
+    * `allow_hosts`: the hosts that may be in a private network
+    * `file`: the path of a file or directory
+    * `server`: the command of an MCP server
+    * `env`: the names of the environment variables that the server receives
+    * `pattern`: a glob that selects resources by their URIs
     """
 
     name: str
@@ -106,8 +111,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in the time zone that TZ names in the current
-    client environment, else in the local time of this process.
+    Both times are in Unix seconds. The expression is in the time zone that the variable TZ of the
+    current client environment names. Without TZ, it is in the local time of this process.
     """
     from cronsim import CronSim
 
@@ -164,7 +169,7 @@ def get_sources_file_path(workspace: Workspace) -> Path:
 
 
 def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
-    """Read the sources. Mistakes in the file are not raised, but listed in `problems`."""
+    """Read the sources. Mistakes in the file raise no errors; they are listed in `problems`."""
     from kbtui.workspace.jp_config import load_config_file
 
     found = SourceDefinitions(problems=find_superseded_file_problems(workspace, SOURCES_FILE))
@@ -282,8 +287,9 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash covers the content of each program in the workspace that the source's command names. If such
-    a program changes, the source needs a new approval.
+    The hash covers the declaration of the source. If the source's command names programs in the
+    workspace, the hash also covers their content. When any of this changes, the source needs a new
+    approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -334,7 +340,7 @@ def format_source_as_toml(source: SourceDefinition) -> str:
 
 
 def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> SourceDefinition:
-    """Add a source to `kb-sources.toml`, and return it.
+    """Add a source to `kb-sources.toml`, and return the source.
 
     `block` has the keys and values of the source. Raises `UsageError` if the name is taken, and
     `ConfigError` if `block` is not valid.
@@ -348,7 +354,7 @@ def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> 
 
 
 def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) -> SourceDefinition:
-    """Change keys of a source, and return the source. A key with the value None is removed.
+    """Change keys of a source, and return the changed source. A key with the value None is removed.
 
     Raises `ConfigError` if the changed source is invalid, and `NothingFound` if there is no such
     source.
@@ -370,7 +376,8 @@ def remove_source(workspace: Workspace, name: str) -> None:
 def suggest_source_name(kind: str, what: str) -> str:
     """Suggest a name for a new source.
 
-    The name is made from `what`, the URL, path or command of the source, or else from `kind`.
+    `what` is the URL, path or command of the source. If no name can be made from it, the name is
+    made from `kind`.
     """
     from contextlib import suppress
     from urllib.parse import urlsplit

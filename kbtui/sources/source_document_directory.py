@@ -1,7 +1,8 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file contains a digest of the rest of the file, which reveals the user's
-edits, even in a clone of the workspace. kbtui never overwrites edited files.
+The front matter of each file contains a digest of the file's other content. If the digest does not
+match, the user has edited the file. This works even in a clone of the workspace. kbtui never
+overwrites edited files.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ENDINGS = re.compile(
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """A fetched document, identified by `url`. If possible, its file is called `name`."""
+    """A fetched document, identified by `url`. Its file is called `name` unless that is taken."""
 
     url: str
     name: str
@@ -62,9 +63,10 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """The file of a document. `digest` is the digest of the document as it was fetched.
+    """A stored document and its file.
 
-    `is_edited` says whether the user has edited the file since then.
+    `digest` is the digest of the document as it was fetched. `is_edited` says whether the user has
+    edited the file since then.
     """
 
     path: Path
@@ -85,8 +87,8 @@ class DocumentChangeCounts(TypedDict):
 class SourceDocumentStore:
     """The documents of one source.
 
-    The files are read once. Each change updates both the file and this object. `root` and `folder` are
-    the real paths of the workspace and the topic.
+    The files are read only once. Each change updates both the file and this object. `root` is the
+    real path of the workspace, and `folder` is the real path of the topic.
     """
 
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
@@ -223,7 +225,7 @@ class SourceDocumentStore:
                 replace_file_text(stored.path, join_front_matter_and_body(kept, text))
 
     def remove_all_unedited_documents(self) -> None:
-        """Remove all unedited documents. `edited` and `problems` name those that remain."""
+        """Remove all unedited documents. `edited` and `problems` name the documents that remain."""
         for url in list(self.documents):
             self.remove_document(url)
         with contextlib.suppress(OSError):
@@ -253,9 +255,9 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return a document's digest of 16 hex digits, made from its facts and its text.
+    """Return a digest, 16 hexadecimal digits, of a document's front matter and text.
 
-    `facts` must not contain `fetched_at` or `digest`.
+    `facts` is the front matter without the keys `fetched_at` and `digest`.
     """
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
@@ -268,8 +270,9 @@ MAX_NAMED_PROBLEMS = 500
 class SourceRunContext:
     """The state of one run. Fetchers report documents and failures to it.
 
-    `memory` maps URLs to facts from the previous run, such as ETags; `new_memory` collects the facts for
-    the next run. If `is_complete` is true, documents that the run did not find count as deleted.
+    `memory` maps URLs to facts from the previous run, such as ETags. `new_memory` collects the
+    facts for the next run. If `is_complete` is true, documents that the run did not find count as
+    deleted.
     """
 
     source: SourceDefinition
@@ -307,7 +310,7 @@ class SourceRunContext:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def keep_unchanged_document(self, url: str) -> None:
-        """Record that a document has not changed. The earlier facts about its URL stay valid."""
+        """Record that a document has not changed. The facts from the previous run stay valid."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
@@ -330,8 +333,8 @@ class SourceRunContext:
 def make_document_name_from_url(url: str, base: str) -> str:
     """Return the path, without extension, of the file for the document at `url`.
 
-    The path is made from the path of the URL, relative to the directory of the URL `base`. If the two
-    URLs have different hosts, the path begins with the host of `url`.
+    The result is the path in `url`, relative to the directory of the URL `base`. If the two URLs
+    have different hosts, the result begins with the host of `url`.
     """
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")

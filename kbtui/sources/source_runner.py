@@ -190,7 +190,10 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 def _open_source_directories_in_all_topics(
     workspace: Workspace, source: SourceDefinition
 ) -> list[SourceDocumentStore]:
-    """Return the source's directories in all topics, because earlier runs may have used another topic."""
+    """Return the source's directories in all topics.
+
+    Earlier runs may have used another topic than the one that is declared now.
+    """
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))
@@ -207,9 +210,10 @@ def _open_source_directories_in_all_topics(
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source. If `keep` is true, its documents become ordinary subjects; otherwise, they are deleted.
+    """Remove a source, and delete its documents unless `keep` is true.
 
-    Documents that the user has edited are not deleted. Returns a message for each of them, and for
+    Documents that are kept become ordinary subjects. Documents that the user has edited are never
+    deleted. Returns a message for each document that was not deleted because of an edit, and for
     each document or directory that could not be changed. Raises `KbtuiError`.
     """
     source = load_source_definitions(workspace).find_source(name)

@@ -1,6 +1,6 @@
 """Decides which URLs a crawl may fetch: those within its prefixes and at public addresses.
 
-Addresses are checked when a URL is configured, when a host is resolved, and at every redirect.
+Addresses are checked when a URL is configured, when a host name is resolved, and at every redirect.
 Hosts that the user has allowed may have private addresses.
 """
 
@@ -50,7 +50,10 @@ def is_public_ip_address(address: IpAddress) -> bool:
 
 
 def parse_ip_literal(host: str) -> IpAddress | None:
-    """Parse an IP address in any form that resolvers accept, such as `127.1`; return None for a host name."""
+    """Parse an IP address in any form that resolvers accept, such as `127.1`.
+
+    Returns None for a host name.
+    """
     host = host.strip("[]").partition("%")[0]
     with suppress(ValueError):
         return ipaddress.ip_address(host)
@@ -65,12 +68,16 @@ def normalize_host_name(host: str) -> str:
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
-    """Return whether the user has allowed access to this host even if it is private."""
+    """Return whether `hosts`, the private hosts that the user has allowed, contains a host."""
     return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a URL that is not HTTP(S), contains a user name or password, or has a private host."""
+    """Raise `ConfigError` if a URL may not be fetched.
+
+    Only HTTP and HTTPS URLs without user name and password may be fetched. The host must be public
+    or in `allow_hosts`.
+    """
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -84,7 +91,10 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
 
 
 def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a private address or a local name. Names are not resolved."""
+    """Raise `ConfigError` for a private address or a local name that is not in `allow_hosts`.
+
+    Names are not resolved.
+    """
     if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host_name(host)
@@ -107,7 +117,10 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
 
 
 def normalize_url(url: str) -> str | None:
-    """Return a URL without fragment and default port, for comparison; None if it is not HTTP(S)."""
+    """Return a URL without fragment and default port, for comparison with other URLs.
+
+    Returns None if the URL is not an HTTP or HTTPS URL.
+    """
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port

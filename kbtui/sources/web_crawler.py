@@ -1,4 +1,7 @@
-"""Runs `url_crawl` sources: fetches a page and the pages that it links to, slowly and within limits."""
+"""Runs sources of the kind `url_crawl`: fetches a page and the pages that it links to.
+
+Requests are slow and limited in number, so that they do not burden the server.
+"""
 
 from __future__ import annotations
 
@@ -201,8 +204,8 @@ class WebCrawler:
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """Wait until a request to the host is allowed again.
 
-        The caller sends the request in the `async with` block. The delay between two requests is the delay in
-        the settings, or the delay in robots.txt if it is longer.
+        The caller sends the request in the `async with` block. The delay between two requests is
+        the longer one of two: the delay in the settings and the delay in robots.txt.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay
@@ -229,7 +232,8 @@ class WebCrawler:
     async def _load_robots_txt(self, url: str) -> Protego:
         """Return the rules in the host's robots.txt.
 
-        Raises `FetchError` if the server fails, because then no page may be fetched (RFC 9309, 2.3.1.4).
+        If the server fails, no page may be fetched (RFC 9309, 2.3.1.4), so this raises
+        `FetchError`.
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -247,7 +251,10 @@ class WebCrawler:
         return self._robots[origin]
 
     async def _enqueue_sitemap_urls(self) -> None:
-        """Add the URLs in the host's sitemaps to the queue, with the same depth as links on the first page."""
+        """Add the URLs in the host's sitemaps to the queue.
+
+        They get the same depth as links on the first page.
+        """
         parts = urlsplit(self._start)
         usual = f"{parts.scheme}://{parts.netloc}/sitemap.xml"
         robots = await self._load_robots_txt(self._start)
