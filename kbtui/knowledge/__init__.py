@@ -1,7 +1,7 @@
 """Topics and their subjects, what `learn` returns, and the `<knowledge>` section of the prompt.
 
-A module of the package is imported when one of its names is first used, because a search needs only
-small modules.
+Each module is imported only when one of its names is first used. A search needs only the small
+modules, so it starts faster.
 """
 
 from importlib import import_module

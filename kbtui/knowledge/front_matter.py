@@ -18,8 +18,8 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 class FrontMatterAndBody:
     """A subject's text, split into front matter and body.
 
-    If the front matter is invalid, `facts` is empty, `problem` says why, and the body is the whole
-    text. `lines` is the number of lines before the body.
+    `lines` is the number of lines before the body. If the front matter is invalid, `facts` is
+    empty, `problem` says why, and the body is the whole text.
     """
 
     body: str
@@ -45,7 +45,10 @@ class FrontMatterAndBody:
 
 
 def split_front_matter(text: str) -> FrontMatterAndBody:
-    """Split a subject's text. Front matter begins with `---` on line 1 and ends with `---` or `...`."""
+    """Split a subject's text into front matter and body.
+
+    Front matter begins with `---` on line 1 and ends with `---` or `...`.
+    """
     if not text.startswith(("---\n", "---\r\n")):
         return FrontMatterAndBody(text)
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
@@ -64,7 +67,7 @@ def split_front_matter(text: str) -> FrontMatterAndBody:
 
 
 def _parse_yaml_without_aliases(source: str) -> Any:
-    """Parse YAML. Raises `ValueError` if the text is invalid, too long or contains an alias."""
+    """Parse YAML. Raises `ValueError` if the text is invalid or too long, or contains an alias."""
     import yaml
 
     class YamlLoaderWithoutAliases(yaml.SafeLoader):
@@ -83,7 +86,10 @@ def _parse_yaml_without_aliases(source: str) -> Any:
 
 
 def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
-    """Return the text of a subject file. `facts` contains strings, dates and lists. Empty values are left out."""
+    """Return the text of a subject file with `facts` as its front matter.
+
+    The values of `facts` are strings, dates and lists. Empty values are left out.
+    """
     import yaml
 
     lines = []

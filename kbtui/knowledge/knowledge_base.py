@@ -50,10 +50,10 @@ TOPIC_FIELDS = {
 
 @dataclass
 class MergedTopicDeclarations:
-    """The topics declared in the configuration layers that have been merged so far.
+    """The topics that are declared in the configuration layers merged so far.
 
-    `broken` contains the ids of the topics with a mistake. These topics are not loaded, because a
-    mistake in a pattern of `disabled` could make subjects visible that the user wants to hide.
+    `broken` contains the ids of the topics with a mistake. These topics are not loaded: with a
+    wrong pattern in `disabled`, they could show subjects that the user wants to hide.
     """
 
     root: Path
@@ -82,7 +82,7 @@ class MergedTopicDeclarations:
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
     """Merge the tables `assistant.kb` and `kb` of a configuration layer into `declared`.
 
-    JP's draft D01 declares topics in `kb`, and considers moving this table into `assistant`.
+    Both tables can declare topics, because JP's draft D01 does not yet decide between them.
     """
     assistant = layer.data.get("assistant")
     if isinstance(assistant, dict):
@@ -91,7 +91,7 @@ def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) ->
 
 
 def _merge_kb_table(declared: MergedTopicDeclarations, where: Path, name: str, kb: Any) -> None:
-    """Merge a table of topics; `name` is its name in the file."""
+    """Merge `kb`, a table of topics. `name` is the table's name in the file `where`."""
     if kb is None:
         return
     if not isinstance(kb, dict):
@@ -112,7 +112,10 @@ def _merge_kb_table(declared: MergedTopicDeclarations, where: Path, name: str, k
 def _merge_topic_table(
     declared: MergedTopicDeclarations, where: Path, parent: str, name: str, table: Any
 ) -> None:
-    """Merge the table of one topic; `parent` is the name of the table that contains it."""
+    """Merge the table of one topic.
+
+    `name` is the topic's id, and `parent` is the name of the surrounding table.
+    """
     key = f"{parent}.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
@@ -144,9 +147,9 @@ def _is_value_of_type(kind: str, value: Any) -> bool:
 def apply_config_assignment(declared: MergedTopicDeclarations, text: str) -> str | None:
     """Apply a `--cfg` assignment `kb.topic.ID.KEY=VALUE`. Return the topic's id.
 
-    `+=` appends to a list. With `:=`, the value is JSON. A key of JP's own configuration is
-    ignored, and None is returned. Raises `UsageError` if the key is unknown or the value is
-    invalid.
+    The operator `+=` appends to a list. With the operator `:=`, the value is JSON. If the key
+    belongs to JP's own configuration, the assignment is ignored, and the result is None. Raises
+    `UsageError` if the key is unknown or the value is invalid.
     """
     found = re.fullmatch(r"([^=]*?)(\+?)(:?)=(.*)", text, re.DOTALL)
     key, adds, as_json, value = found.groups() if found else (text, "", "", "")
@@ -191,7 +194,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
 
 
 def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
-    """Return the valid topics in the order of declaration. Record the mistakes of the other topics."""
+    """Return the valid topics in the order of declaration. Record the mistakes of other topics."""
     topics = {}
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
@@ -212,7 +215,7 @@ def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return the reason why a topic's key `subjects` is not valid, and a hint; None if it is valid."""
+    """Return a problem of a topic's key `subjects` and a hint, or None if the key is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add `subjects = "DIRECTORY"` with a path relative to the workspace'
@@ -227,7 +230,7 @@ def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None
 
 
 def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
-    """Apply one `-k TOPIC/GLOB` value; raises `UsageError`."""
+    """Pre-load the subjects that `value` selects, in the form `TOPIC/GLOB`; raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
     if not slash or not pattern:
@@ -320,7 +323,8 @@ class PublishedTopics(NamedTuple):
 def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
     """Load the topics of the mirror that a workspace subscribes to; None if there is no mirror.
 
-    Also returns None for a workspace that is itself a mirror, because a mirror declares its own topics.
+    The result is also None for a workspace that is itself a mirror, because a mirror declares its
+    own topics.
     """
     mirror = find_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
@@ -345,7 +349,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return a list with one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
+    """Return one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists; [] otherwise."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []
@@ -362,9 +366,9 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
-    `problems` contains the mistakes that were found. `files` contains the configuration files that were
-    read, and the missing files that would be read if they existed. Each topic's directory is read only
-    once; call `load_knowledge` again to see changes.
+    `problems` contains the mistakes that were found. `files` contains the configuration files that
+    were read, and the paths of missing files that would be read if they existed. Each topic's
+    directory is read only once; call `load_knowledge` again to see changes.
     """
 
     def __init__(
@@ -397,11 +401,14 @@ class KnowledgeBase:
         return f"declare one in {self.workspace.format_config_path(TOPICS_FILE)} as [kb.topic.ID]"
 
     def list_subjects(self, topic: str) -> list[Subject]:
-        """Return a topic's subjects, sorted by slug, including hidden and disabled ones; raises `NothingFound`."""
+        """Return all subjects of a topic, sorted by slug; raises `NothingFound`.
+
+        Hidden and disabled subjects are included.
+        """
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
-        """Yield the subjects of `list_subjects` one by one, so that callers can stop early.
+        """Yield the same subjects as `list_subjects`, one by one, so that callers can stop early.
 
         Raises `NothingFound`.
         """
@@ -411,16 +418,19 @@ class KnowledgeBase:
         return (subject for subject in records if subject.inode)
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with exactly this slug, even a hidden or disabled one; None if there is none."""
+        """Return the subject with exactly this slug, or None if there is none.
+
+        The subject can be hidden or disabled.
+        """
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
         subject = self._get_subject_of_slug(topic, slug)
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that match `patterns`. By default, return those that `learn` lists.
+        """Return the slugs of a topic that match `patterns`. Raises `NothingFound`.
 
-        Raises `NothingFound`.
+        Without patterns, the result contains the slugs that `learn` lists.
         """
         resolved = self.get_topic_slugs(topic)
         return (
@@ -440,11 +450,12 @@ class KnowledgeBase:
         max_chars: int | None = None,
         masked: bool = False,
     ) -> LearnToolResult:
-        """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
+        """Return the result of the `learn` tool. Never raises.
 
-        `has_prompt` means that the caller already has the pre-loaded subjects, so the result only
-        names them. If `masked` is true, secrets are masked. `topic` can also be the reference of a
-        search result, `topic/slug:lines`.
+        `topic` can also be the reference of a search result, `topic/slug:lines`. `has_prompt` means
+        that the caller's prompt already contains the pre-loaded subjects, so the result only names
+        them. The result has at most `max_chars` characters. If `masked` is true, secrets are
+        masked.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -466,9 +477,10 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that a call of `learn` means. A `topic` in the form `TOPIC/SLUG` is split.
+        """Return the topic and the patterns that a call of `learn` means.
 
-        Raises `NothingFound`.
+        If there are no patterns, `topic` can have the form `TOPIC/SLUG`; the slug then becomes the
+        pattern. Raises `NothingFound`.
         """
         name, _, slug = topic.partition("/")
         try:
@@ -508,7 +520,10 @@ class KnowledgeBase:
         return system_prompt_section.read_jp_prompt_sections(self.workspace)
 
     def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
-        """Return a copy in which `marks` pre-load or disable subjects; raises `NothingFound` or `UsageError`."""
+        """Return a copy in which subjects and topics have the new states in `marks`.
+
+        Raises `NothingFound` or `UsageError`.
+        """
         topics = dict(self.topics)
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
@@ -558,7 +573,10 @@ class KnowledgeBase:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def _get_subject_of_slug(self, topic: str, slug: str) -> Subject:
-        """Return the subject with an existing slug. Its `inode` is 0 if the file has vanished."""
+        """Return the subject with the slug `slug`, which must exist.
+
+        The subject's `inode` is 0 if the file has vanished.
+        """
         records = self._records.setdefault(topic, {})
         if slug not in records:
             resolved = self.get_topic_slugs(topic)

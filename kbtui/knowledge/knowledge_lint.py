@@ -1,4 +1,8 @@
-"""Finds problems in topics: missing subjects, duplicates, patterns without matches, an outdated tool `learn`."""
+"""Finds problems in topics.
+
+The problems are mentions of missing subjects, duplicates, patterns without matches, and an outdated
+definition of the tool `learn`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject whose text is (nearly) the same as that of an earlier subject.
+    """Yield a problem for each subject whose text is nearly or exactly that of an earlier subject.
 
     The method is bottom-k sketching (Broder, "On the resemblance and containment of documents",
     1997).
@@ -85,7 +89,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Hash every sequence of `RUN_WORDS` adjacent words; return the `SAMPLE_RUNS` smallest hashes."""
+    """Hash each run of `RUN_WORDS` adjacent words, and return the `SAMPLE_RUNS` smallest hashes."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -94,7 +98,10 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate the similarity (0 to 1) of two texts, each given as its hashes from `_sample_word_run_hashes`."""
+    """Estimate the similarity of two texts: a number from 0 to 1.
+
+    `one` and `other` are the hashes that `_sample_word_run_hashes` returns for the texts.
+    """
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):
@@ -116,7 +123,10 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def _find_mentions_of_missing_subjects(
     knowledge: KnowledgeBase, texts: list[tuple[Subject, str]]
 ) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each mention of a missing subject, as a quoted slug or in a call of `learn`."""
+    """Yield a problem for each mention of a subject that does not exist.
+
+    A mention is a quoted slug or a call of `learn`.
+    """
     folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
         for topic in {subject.topic for subject, _ in texts}
@@ -169,7 +179,7 @@ MAX_PRELOAD_TOKENS = 10_000
 def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
     """Return the problems of topics and subjects.
 
-    `KnowledgeBase.problems` contains the problems of the configuration.
+    The problems of the configuration are not included; they are in `KnowledgeBase.problems`.
     """
     problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
@@ -211,7 +221,10 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each topic whose title is the id of another topic or the title of an earlier one."""
+    """Yield a problem for each topic whose title already means another topic.
+
+    The title is then the id of another topic, or the title of an earlier one.
+    """
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():
@@ -262,7 +275,10 @@ def _find_patterns_without_match(
 
 
 def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
-    """Return a hint about a pattern that matches nothing: the reason or a similar slug; None if unknown."""
+    """Return a hint about a pattern that matches nothing: the reason, or a similar slug.
+
+    Returns None if there is no hint.
+    """
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
@@ -319,9 +335,10 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 
 
 def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
-    """Return what is wrong with the tools that are installed in a workspace, or None.
+    """Return the problem of the tool `learn` that is installed in a workspace, or None.
 
-    An installed `learn` that cannot be read or has an unknown form is not reported.
+    If the installed definition of `learn` cannot be read or has an unknown form, the result is
+    None.
     """
     try:
         names = os.listdir(root / TOOLS_DIRECTORY)  # noqa: PTH208

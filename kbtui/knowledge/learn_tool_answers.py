@@ -55,9 +55,9 @@ the old wording in `_NOTES`, because stored conversations contain it.
 class LearnToolCaller(NamedTuple):
     """The facts about a caller of `learn` that determine the form of an answer.
 
-    If `has_prompt` is true, the caller's prompt already contains the pre-loaded subjects. `max_chars`
-    limits the length of an answer; None means no limit. If `masked` is true, secrets in the answer are
-    masked.
+    * `has_prompt`: whether the caller's prompt already contains the pre-loaded subjects
+    * `max_chars`: the maximum length of an answer in characters; None means no limit
+    * `masked`: whether secrets in the answer are masked
     """
 
     has_prompt: bool = False
@@ -66,17 +66,17 @@ class LearnToolCaller(NamedTuple):
 
     @property
     def max_characters_of_names(self) -> int:
-        """The maximum number of characters for the names of subjects whose texts do not fit into an answer."""
+        """The maximum length, in characters, of the list of subjects whose texts do not fit."""
         if self.max_chars is None:
             return MAX_NAMES_CHARACTERS
         return min(MAX_NAMES_CHARACTERS, self.max_chars // _NAMES_SHARE)
 
     def list_subjects_already_given(self, resolved: SubjectSlugsByVisibility) -> frozenset[str]:
-        """Return the subjects that the caller already has."""
+        """Return the slugs of the subjects that the caller's prompt already contains."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
     def list_offered_subjects(self, resolved: SubjectSlugsByVisibility) -> list[str]:
-        """Return the subjects that a listing offers to the caller."""
+        """Return the slugs that a listing offers to the caller."""
         learned = frozenset() if self.has_prompt else resolved.learned_set
         return sorted(learned.union(resolved.available))
 
@@ -100,7 +100,10 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Find an enabled topic by id, or else by title. Raises `NothingFound`."""
+    """Return the enabled topic with the id `name`, else the one with the title `name`.
+
+    Raises `NothingFound` if there is no such topic.
+    """
     valid = [topic for topic in topics if topic.enable]
     by_id = [topic for topic in valid if topic.id == name]
     by_title = [
@@ -159,8 +162,8 @@ def answer_learn_patterns(
 ) -> LearnToolResult:
     """Return the answer of the tool `learn` to a call with `patterns`.
 
-    A pattern is a slug, a glob, or a slug with line numbers, such as `slug:3-12`. `subject` returns the
-    subject with a given slug.
+    A pattern is a slug, a glob, or a slug with line numbers, such as `slug:3-12`. The function
+    `subject` returns the subject with a given slug.
     """
     given = caller.list_subjects_already_given(resolved)
     try:
@@ -207,7 +210,11 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the tagged texts of subjects, the subjects that do not fit, and the number of unreadable subjects."""
+    """Return the texts of the wanted subjects, each between tags, as far as they fit.
+
+    The result also contains the subjects that do not fit, and the number of unreadable subjects.
+    `given` contains the slugs of subjects that the caller already has; they are only named.
+    """
     room = None if caller.max_chars is None else caller.max_chars - caller.max_characters_of_names
     blocks: list[str] = []
     failed = 0
@@ -308,7 +315,7 @@ def shorten_argument(argument: str) -> str:
 def _format_no_match_error(
     resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnToolCaller
 ) -> str:
-    """Return the error for patterns that match nothing. The error also lists the available subjects."""
+    """Return the error for patterns that match nothing. It also lists the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [_NO_MATCH_IN_TOPIC.format(resolved.topic.name, named)]
     available = caller.list_offered_subjects(resolved)
@@ -320,7 +327,10 @@ def _format_no_match_error(
 
 
 def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
-    """Return the slugs, one per line. If not all slugs fit, the last line says how many are left out."""
+    """Return the slugs, one per line.
+
+    If not all slugs fit, the last line says how many are left out.
+    """
     lines = _list_fitting_names(slugs, caller.max_chars and caller.max_chars // 2)
     if left := slugs[len(lines) :]:
         lines.append(
@@ -331,7 +341,7 @@ def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
 
 
 def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
-    """Return the note that lists the subjects that did not fit."""
+    """Return the note that lists `parts`, the subjects that did not fit into the answer."""
     # The note and its last line also take room.
     lines = _list_fitting_names(
         parts, max(0, caller.max_characters_of_names - 2 * _NOTE_CHARACTERS)

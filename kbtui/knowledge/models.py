@@ -10,11 +10,11 @@ from kbtui.references import make_subject_ref
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic, as a table `[kb.topic.<id>]` declares it.
+    """A topic, as a table `[kb.topic.<id>]` of the configuration declares it.
 
-    `subjects` is the configured directory, relative to the root. `origin` is the first file that
-    declared the topic. `is_published` means that only the published library declares the topic, so
-    the topic has no directory in the workspace.
+    `subjects` is the path of the topic's directory, relative to the workspace's root. `origin` is
+    the first file that declared the topic. `is_published` means that only the published library
+    declares the topic, so the topic has no directory in the workspace.
     """
 
     id: str
@@ -36,12 +36,14 @@ class Topic:
 
 @dataclass(unsafe_hash=True)  # a frozen one takes three times as long to create
 class Subject:
-    """One text file of a topic. `relative` is its path in the topic's directory.
+    """One text file of a topic.
 
-    If two files would have the same slug, only one gets that slug. The other is `shadowed`, and its
-    slug is its path. `root` is the workspace's root; files outside it are not read. If
-    `is_published` is true, the file is in the mirror of the published library, `root` is the root
-    of the mirror, and the file cannot be edited.
+    * `relative` is the file's path in the topic's directory.
+    * `shadowed` means that another file of the topic would have the same slug and got it. The slug
+      of a shadowed subject is its path.
+    * `root` is the workspace's root. Files outside `root` are not read.
+    * `is_published` means that the file is in the mirror of the published library. `root` is then
+      the root of the mirror, and the file cannot be edited.
     """
 
     topic: str
@@ -60,7 +62,7 @@ class Subject:
 
     @cached_property
     def path(self) -> Path:
-        """The path of the file; computed on demand, because most subjects never need it."""
+        """The path of the file. It is computed only when it is needed, because most subjects never need it."""
         return Path(self.file)
 
     @property
@@ -73,7 +75,7 @@ class Subject:
 class KnowledgeProblem:
     """A mistake in a subject or in the configuration.
 
-    `where` is a reference or a path, `key` a key in the file.
+    `where` is a reference or a path, and `key` is a key in the file.
     """
 
     message: str
@@ -101,7 +103,7 @@ class JpPromptSection:
     """A prompt section that JP's own configuration declares in `.jp/config/knowledge/*.toml`.
 
     `path` is the file that declares the section. `loaded_by` lists the configuration files that
-    extend this file, directly or indirectly, as paths relative to the root.
+    extend `path`, directly or indirectly. These paths are relative to the workspace's root.
     """
 
     path: Path
@@ -119,10 +121,10 @@ class JpPromptSection:
 
 @dataclass(frozen=True)
 class PreloadOrDisableMark:
-    """The new state of a subject, or of a topic if `slug` is None.
+    """The new state of a subject, or of the whole topic if `slug` is None.
 
-    `learned` means pre-loaded; `plain` means neither pre-loaded nor disabled. `on` enables a topic, and
-    `off` disables it.
+    A subject becomes pre-loaded (`learned`), disabled, or neither of these (`plain`). A topic is
+    enabled (`on`) or disabled (`off`).
     """
 
     topic: str

@@ -52,7 +52,7 @@ class TrashUnavailableError(KbtuiError):
 
 @dataclass(frozen=True)
 class SubjectDraft:
-    """A subject to be written. If `slug` is not given, the slug is derived from the title."""
+    """A subject to be written. If `slug` is None, the slug is made from the title."""
 
     title: str
     text: str = ""
@@ -74,9 +74,10 @@ class SubjectDraft:
 
 
 def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic:
-    """Return the topic with the id or title `name`.
+    """Return the topic with the id or title `name`; if `name` is None, the only topic.
 
-    If `name` is None, return the only topic. Raises `KbtuiError`.
+    Raises `KbtuiError` if there is no such topic, or if `name` is None and there are several
+    topics.
     """
     if name is not None:
         return knowledge.resolve_topic(name)
@@ -89,7 +90,10 @@ def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic
 
 
 def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> Subject:
-    """Write a draft into a topic and return the new subject; raises `MissingTitleError` or `UsageError`."""
+    """Write a draft into a topic, and return the new subject.
+
+    Raises `MissingTitleError` or `UsageError`.
+    """
     slug = choose_slug_for_draft(knowledge, topic, draft)
     return _write_subject_file(knowledge, topic, slug, draft.file_text)
 
@@ -106,8 +110,8 @@ def edit_draft_in_editor(
 ) -> Subject | None:
     """Open a draft in the user's editor, and write the edited text as a subject.
 
-    Returns None if the user did not change the draft, or deleted all of it. If the subject cannot
-    be written, raises a `KbtuiError` that names the temporary file with the text.
+    Returns None if the user did not change the draft, or deleted all of its text. If the subject
+    cannot be written, raises a `KbtuiError` that names the temporary file with the user's text.
     """
     editor, document = find_editor_command(), draft.file_text
     with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:
@@ -145,14 +149,17 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint: the name of the file that contains the user's text."""
+    """Return an error whose hint names the file that contains the user's text."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)
 
 
 def _choose_draft_title(text: str, otherwise: str) -> str:
-    """Return the title of an edited draft: the one in its front matter, else its first heading, else `otherwise`."""
+    """Return the title of an edited draft.
+
+    This is the title in the front matter, else the first heading, else `otherwise`.
+    """
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
@@ -210,7 +217,10 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
 
 
 def check_subject_is_editable(subject: Subject) -> None:
-    """Raise `UsageError` if a subject is only in the mirror of the published library, and so cannot be edited."""
+    """Raise `UsageError` if a subject is only in the mirror of a published library.
+
+    Files of the mirror cannot be edited.
+    """
     if subject.is_published:
         raise UsageError(
             "the subject is only in the published library, which cannot be edited",
@@ -220,7 +230,10 @@ def check_subject_is_editable(subject: Subject) -> None:
 
 
 def open_file_in_editor(path: Path, line: int) -> None:
-    """Open any file at a line in the user's editor, else in an installed editor. Raises `KbtuiError`."""
+    """Open a file at a line in the user's editor. Raises `KbtuiError`.
+
+    If the user has set no editor, a common editor that is installed is used.
+    """
     _run_editor(build_editor_command(find_editor_command(or_installed=True), path, line))
 
 
@@ -252,10 +265,10 @@ _USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")
 def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
-    If no editor is set and `or_installed` is true, the command starts a common editor that is
-    installed. By default, kbtui does not choose an editor, because users may not know how to quit
-    it. Raises `UsageError` if no editor is found, or if the editor needs a terminal and there is
-    none.
+    If the user has set no editor and `or_installed` is true, the command starts a common editor
+    that is installed. By default, kbtui does not choose an editor, because users may not know how
+    to quit it. Raises `UsageError` if no editor is found, or if the editor needs a terminal and
+    there is none.
     """
     import shlex
     import shutil
@@ -281,7 +294,10 @@ def find_editor_command(*, or_installed: bool = False) -> list[str]:
 
 
 class TrashedFile(NamedTuple):
-    """A subject's file that was moved to the trash. `path` is its original path, and `trashed` its path in the trash."""
+    """A subject's file that was moved to the trash.
+
+    `path` is the original path of the file, and `trashed` is its path in the trash.
+    """
 
     subject: Subject
     path: Path
@@ -289,10 +305,10 @@ class TrashedFile(NamedTuple):
 
 
 def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
-    """Move a subject's file to the system's trash, and return its path in the trash.
+    """Move a subject's file to the system's trash, and return both paths of the file.
 
-    The result is None if the file is not found in the trash, for example because the trash is on another
-    disk. Raises `TrashUnavailableError` or `NothingFound`.
+    The result is None if the file is not found in the trash, for example because the trash is on
+    another disk. Raises `TrashUnavailableError` or `NothingFound`.
     """
     check_subject_is_editable(subject)
     from send2trash import send2trash
@@ -314,10 +330,10 @@ def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
 
 
 def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
-    """Find the file with this inode in the trash directories for files of `directory`.
+    """Find a file that was moved from `directory` to the trash, by its inode in `status`.
 
-    The inode is needed because send2trash does not say where it moved a file, and may rename the
-    file. A file that is moved within one disk keeps its inode.
+    send2trash does not say where it moved a file, and it may rename the file. A file that is moved
+    within one disk keeps its inode.
     """
     from send2trash.plat_other import HOMETRASH, find_mount_point
 
@@ -337,9 +353,9 @@ def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
 
 
 def restore_trashed_file(trashed: TrashedFile) -> None:
-    """Move a subject's file from the trash back to its place.
+    """Move a subject's file from the trash back to its original path.
 
-    Raises `KbtuiError` if another file now has the same name, or if the file is no longer in the trash.
+    Raises `KbtuiError` if another file now has this path, or if the file is no longer in the trash.
     """
     where = str(trashed.path)
     try:

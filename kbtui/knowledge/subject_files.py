@@ -37,7 +37,10 @@ class UnreadableSubjectError(KbtuiError):
 
 
 def read_subject_text(subject: Subject) -> str:
-    """Return the text of a subject's file, with unchanged line endings; raises `UnreadableSubjectError`."""
+    """Return the text of a subject's file, with unchanged line endings.
+
+    Raises `UnreadableSubjectError`.
+    """
     try:
         data, problem = _read_subject_bytes(subject)
         if b"\0" in data[:BINARY_BYTES]:
@@ -60,7 +63,10 @@ def read_subject_for_assistant(subject: Subject) -> str:
 
 
 def format_file_text_for_assistant(text: str, relative: str) -> str:
-    """Return a file's text in the form that its extension requires: unchanged or in a code fence."""
+    """Return a file's text, in a code fence unless the file is prose.
+
+    The extension in `relative`, the path of the file, decides whether the file is prose.
+    """
     ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
     if ending.lower() in ("", "md", "txt", "text"):
         return text
@@ -81,7 +87,7 @@ def add_final_newline(text: str) -> str:
 
 
 def explain_too_large_subject(size: int) -> str | None:
-    """Return why a subject of `size` bytes is not read; None if it is small enough."""
+    """Return the reason why a subject of `size` bytes is not read; None if it is small enough."""
     if size <= _MEGABYTE:
         return None
     from kbtui.workspace import load_settings
@@ -104,7 +110,10 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's bytes, and the reason why they must not be used, or None. Raises `OSError`."""
+    """Return a subject's bytes, and the reason why they cannot be used, or None.
+
+    If there is such a reason, the bytes are incomplete. Raises `OSError`.
+    """
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.
@@ -138,7 +147,10 @@ _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNO
 
 
 def make_safe_file_name(text: str) -> str:
-    """Make a file name without extension from any text. The name is never empty, hidden or reserved."""
+    """Make a file name without extension from any text.
+
+    The name is never empty, hidden or reserved by an operating system.
+    """
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")
@@ -148,7 +160,10 @@ def make_safe_file_name(text: str) -> str:
 
 
 def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
-    """Create a topic's directory if it is missing, and return its real path; raises `KbtuiError`."""
+    """Create a topic's directory if it is missing, and return the directory's real path.
+
+    Raises `KbtuiError`.
+    """
     if topic.is_published or get_mirror_of_root(workspace.root) is not None:
         raise UsageError(
             "the topic is only in the published library, which cannot be edited",
@@ -190,12 +205,15 @@ def validate_slug(slug: str) -> str:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Create a file, completely or not at all; raises `KbtuiError`, for instance if the file exists."""
+    """Create a file. Raises `KbtuiError`, for example if the file exists already.
+
+    If an error occurs, no part of the file is left.
+    """
     _write_file_text(path, text, is_new=True)
 
 
 def replace_file_text(path: Path, text: str) -> None:
-    """Replace a file in one step; raises `KbtuiError`."""
+    """Replace the text of a file in one step; raises `KbtuiError`."""
     _write_file_text(path, text, is_new=False)
 
 

@@ -32,7 +32,10 @@ def is_glob_pattern(pattern: str) -> bool:
 
 
 def has_unclosed_glob_bracket(pattern: str) -> bool:
-    """Return whether a glob pattern contains a `[` without a `]`. Such a `[` stands for itself."""
+    """Return whether a glob pattern contains a `[` without a `]`.
+
+    Such a `[` matches only itself.
+    """
     end: int | None = 0
     while end is not None and (start := pattern.find("[", end)) >= 0:
         end = _find_bracket_end(pattern, start + 1)
@@ -43,9 +46,9 @@ def has_unclosed_glob_bracket(pattern: str) -> bool:
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function that tests whether a slug matches a pattern.
 
-    Patterns and slugs consist of components, separated by `/`. The component `**` matches any number of
-    components; at the end of a pattern, it matches at least one. Inside a component, `**` means `*`.
-    A `[` without `]` stands for itself. No pattern causes slow backtracking.
+    Patterns and slugs consist of components, separated by `/`. The component `**` matches any
+    number of components; at the end of a pattern, it matches at least one. Inside a component, `**`
+    means `*`. A `[` without `]` matches only itself. No pattern makes the test slow.
     """
     if pattern == "**":
         return bool
@@ -134,9 +137,9 @@ class SubjectSlugsByVisibility:
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
         """Return the slugs that match the patterns.
 
-        The slugs are in the order of the patterns; slugs that match the same pattern are sorted. A
-        pattern that is equal to a slug matches only this slug, even a hidden one. Any other pattern
-        is a glob, which matches only visible slugs.
+        The slugs are in the order of the patterns; slugs that match the same pattern are sorted. If
+        a pattern is equal to a slug, it matches only this slug, which may be hidden. Any other
+        pattern is a glob, which matches only visible slugs.
         """
         found: dict[str, None] = {}
         for pattern in patterns:
@@ -151,7 +154,10 @@ class SubjectSlugsByVisibility:
         return pattern in self.scan and pattern not in self.disabled
 
     def _find_disabled_slugs(self) -> set[str]:
-        """Return the slugs that `disabled` matches, including hidden and shadowed ones."""
+        """Return the slugs that match a pattern in the topic's key `disabled`.
+
+        Slugs of hidden and shadowed subjects are included.
+        """
         found: set[str] = set()
         for pattern in self.topic.disabled:
             is_slug = pattern in self.scan
@@ -162,7 +168,10 @@ class SubjectSlugsByVisibility:
 
 
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, KnowledgeProblem | None]:
-    """Return the real path of a topic's directory, or a problem; `root` is the workspace's real path."""
+    """Return the real path of a topic's directory, and the problem if there is one.
+
+    `root` is the workspace's real path. If there is a problem, the path is None.
+    """
     hint = None
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
@@ -188,10 +197,11 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Knowledge
 def scan_topic_slugs(
     root: str, topic: Topic, mirrored: str | None = None
 ) -> tuple[SubjectSlugsByVisibility, list[KnowledgeProblem]]:
-    """Walk a topic's directory below the real path `root`; return its slugs and the problems.
+    """Walk a topic's directory, and return the topic's slugs and the problems found.
 
-    `mirrored` is the real path of the topic's directory in the mirror of the published library, if there
-    is one. Files that the workspace lacks are added from there.
+    `root` is the workspace's real path. `mirrored` is the real path of the topic's directory in the
+    mirror of the published library, if there is one. The result includes the files of this
+    directory that the workspace lacks.
     """
     scan = TopicScan({}, [])
     if topic.is_published:
@@ -224,9 +234,9 @@ def apply_preload_mark_to_topic(
 ) -> Topic:
     """Return `topic` with the new state that `mark` gives to a subject or to the topic itself.
 
-    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics,
-    for error messages. Raises `NothingFound` if the subject does not exist. Raises `UsageError` if
-    a glob in the topic's declaration prevents the new state, because kbtui does not edit globs.
+    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics;
+    error messages name it. Raises `NothingFound` if the subject does not exist. kbtui does not edit
+    globs, so this raises `UsageError` if a glob in the topic's declaration prevents the new state.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")
@@ -262,9 +272,9 @@ def apply_preload_mark_to_topic(
 def _find_matching_pattern(
     resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
 ) -> str | None:
-    """Return the first pattern in the key `field` of a topic that matches a slug; None if there is none.
+    """Return the first of a topic's patterns that matches a slug; None if there is none.
 
-    `field` is `learned` or `disabled`.
+    `field` is the key with the patterns: `learned` or `disabled`.
     """
     for pattern in getattr(topic, field):
         fields: dict[str, Any] = {"learned": (), "disabled": (), field: (pattern,)}

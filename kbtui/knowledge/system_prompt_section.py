@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class ToolParameterSchema(TypedDict, total=False):
-        """The JSON Schema of a tool's parameter, or of its list items."""
+        """The JSON Schema of a parameter of a tool.
+
+        If the parameter is a list, `items` is the schema of the items.
+        """
 
         type: str | list[str]
         description: str
@@ -46,7 +49,10 @@ if TYPE_CHECKING:
 
 
 def estimate_token_count(text: str) -> int:
-    """Estimate how many tokens a text has: a quarter of its UTF-8 bytes. The error is up to a third."""
+    """Estimate how many tokens a text has: a quarter of its UTF-8 bytes.
+
+    The estimate can be wrong by up to a third.
+    """
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
@@ -65,7 +71,7 @@ def format_knowledge_prompt_section(
 ) -> str | None:
     """Return the `<knowledge>` section; None if it would be empty.
 
-    `subject` returns the subject for a topic and a slug.
+    `subject(topic, slug)` returns a subject.
     """
     blocks = []
     preloaded = [resolved for resolved in topics if resolved.learned]
@@ -105,10 +111,10 @@ def format_preloaded_topic_block(
 
 
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> LearnToolDefinition | None:
-    """Return the name, description and parameters of the tool `learn`; None if no topic has a subject.
+    """Return the definition of the tool `learn`; None if no topic has a subject.
 
-    Topics are listed even if all their subjects are pre-loaded, because programs that offer this
-    tool do not add the `<knowledge>` section to the prompt.
+    The description lists all topics, even those whose subjects are all pre-loaded. Programs that
+    offer this tool do not add the `<knowledge>` section to the prompt.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]
     if not listed:
@@ -134,7 +140,7 @@ def _format_offered_topic(topic: Topic) -> str:
 
 
 def define_learn_tool_parameters() -> ToolArgumentsSchema:
-    """Return the JSON schema of `learn`'s arguments, with the same keys as in JP's `kb` plugin."""
+    """Return the JSON schema of `learn`'s arguments; its keys are those of JP's plugin `kb`."""
     return {
         "type": "object",
         "properties": {
@@ -204,7 +210,10 @@ def _get_string(table: dict[str, Any], key: str) -> str:
 
 
 def _find_extending_config_files(workspace: Workspace) -> dict[str, list[str]]:
-    """Map each extended file to the configuration files that extend it, directly or indirectly."""
+    """Map the path of each extended file to the configuration files that extend it.
+
+    Files that extend it indirectly are included.
+    """
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_config_files
     from kbtui.workspace.paths import format_path_relative_to_root
 

@@ -33,11 +33,13 @@ def edit_toml_tables(
 ) -> str:
     """Return the TOML text `old` with edited tables.
 
-    `old` is None if there is no file yet. `parents` are the names of the tables around the edited
-    tables. `edits` maps the name of each edited table to its keys and their new values. None in
-    place of a value removes the key; in place of the keys, it removes the table. `path` is the
-    file's path, for error messages. Raises `ConfigError` if the text is not valid TOML or cannot be
-    edited safely.
+    * `old` is None if there is no file yet.
+    * `parents` are the names of the tables around the edited tables.
+    * `edits` maps the name of each edited table to its keys and their new values. A key with the
+      value None is removed. A table that is mapped to None is removed.
+    * `path` is the file's path, for error messages.
+
+    Raises `ConfigError` if the text is not valid TOML or cannot be edited safely.
     """
     import tomlkit
 
@@ -74,7 +76,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
-    """Return the comments that an edit would lose, each with the number of times that it is lost.
+    """Return the comments that an edit would lose, each with the number of lost occurrences.
 
     If the edit removes a table or key, no comment counts as lost.
     """
@@ -141,7 +143,10 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Change an array to contain the wanted strings. A removed string's comment gets a line of its own."""
+    """Change an array so that it contains the wanted strings.
+
+    The comment of a removed string moves to a line of its own.
+    """
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
@@ -159,7 +164,10 @@ def _edit_toml_array(array: Any, wanted: list[str]) -> None:
 
 
 def _rebuild_toml_array(array: Any, wanted: list[str]) -> Any:
-    """Return a new array with the comments of the old one, then the wanted strings, one on each line."""
+    """Return a new array with the old array's comments first, then the wanted strings.
+
+    Each comment and each string has its own line.
+    """
     import tomlkit
 
     found = tomlkit.array()
@@ -185,7 +193,11 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change to a TOML file. `old` and `new` are its text before and after the change, or None for no file."""
+    """A change to a TOML file.
+
+    `old` is the text before the change, and `new` is the text after it. None means that there is no
+    file.
+    """
 
     path: Path
     old: str | None
@@ -203,7 +215,7 @@ class TomlFileChange:
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff, empty if there is none."""
+        """The change as a unified diff; "" if nothing changes."""
         from difflib import unified_diff
 
         before = (self.old or "").splitlines(keepends=True)
@@ -222,7 +234,7 @@ def plan_toml_change_for_preload_marks(
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that gives subjects and topics the new states in `marks`.
 
-    Command-line options such as `-k` have no influence. Raises `NothingFound`, `UsageError` or
+    Command-line options such as `-k` are ignored. Raises `NothingFound`, `UsageError` or
     `ConfigError` if a state cannot be set.
     """
     base = load_knowledge(knowledge.workspace)
@@ -233,7 +245,10 @@ def plan_toml_change_for_preload_marks(
 
 
 def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
-    """Return the change to `kb.toml` that declares a topic. Raises `UsageError` or `ConfigError`."""
+    """Return the change to `kb.toml` that declares a topic.
+
+    Raises `UsageError` or `ConfigError`.
+    """
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
     return _make_kb_toml_change_for_topics(
@@ -244,7 +259,10 @@ def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFi
 def _make_kb_toml_change_for_topics(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that replaces the first topic of each pair by the second one."""
+    """Return the change to `kb.toml` that replaces topics.
+
+    `topics` maps the id of each topic to the topic before and after the change.
+    """
     edits: dict[str, dict[str, object] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
@@ -261,10 +279,11 @@ def _make_kb_toml_change_for_topics(
 
 
 def apply_toml_change(change: TomlFileChange) -> None:
-    """Write the planned change to its file in one step.
+    """Write a planned change to its file in one step.
 
     Raises `KbtuiError` if the file no longer contains the old text, or cannot be written. The
-    directory `.kbtui` is created with its first file, and removed with its last file.
+    directory `.kbtui` is created together with its first file, and removed together with its last
+    file.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
@@ -297,7 +316,7 @@ def undo_toml_change(change: TomlFileChange) -> None:
 
 
 def read_toml_text(path: Path) -> str | None:
-    """Return the text of a TOML file with unchanged line endings; None if the file does not exist."""
+    """Return the text of a TOML file with unchanged line endings; None if there is no file."""
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"
         raise ConfigError(message, where=str(path))

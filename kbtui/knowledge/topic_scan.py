@@ -1,4 +1,7 @@
-"""Walks a topic's directory and gives each file its slug; detects hidden files and slug collisions."""
+"""Walks a topic's directory and gives each file a slug.
+
+Also detects hidden files, and files that would have the same slug.
+"""
 
 # Making a Path for each of 20,000 names would take longer than the walk.
 # ruff: noqa: PTH110
@@ -16,11 +19,11 @@ _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 class TopicScan:
     """The files found in a topic's directory.
 
-    `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one of them gets it, and the slugs of the others are their paths. `shadowed`
-    maps these paths to the common slug. `mistakes` contains a pair `(message, path)` for each file that
-    was left out. `published` contains the slugs of files that are only in the mirror of the published
-    library.
+    * `slugs` is sorted, and `relative_paths` maps each slug to the file's path in the directory.
+    * `shadowed` concerns files that would have the same slug as another file. The slug of such a
+      file is its path; `shadowed` maps this path to the slug that the other file has.
+    * `mistakes` contains a pair `(message, path)` for each file that was left out.
+    * `published` contains the slugs of files that are only in the mirror of the published library.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class TopicScan:
         return slug in self.relative_paths
 
     def add_published_files(self, mirror: TopicScan) -> None:
-        """Add the files of a mirror whose slugs no file of the workspace has."""
+        """Add the files of a mirror whose slugs are not the slugs of files in the workspace."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
                 self.relative_paths[slug] = path
@@ -57,7 +60,7 @@ class TopicScan:
 
 
 def split_file_extension(name: str) -> tuple[str, str]:
-    """Split a file name into stem and last extension. Dots at the start do not begin an extension."""
+    """Split a file name into stem and last extension. A dot at the start begins no extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
@@ -123,7 +126,10 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
 
 
 def make_slug_of_path(relative: str) -> str:
-    """Return the slug that a file gets from its path in the topic's directory, unless another file has it."""
+    """Return the slug for a file, made from its path in the topic's directory.
+
+    The file gets this slug unless another file has it.
+    """
     *folders, name = relative.split("/")
     return "/".join([*map(_strip_leading_dots, folders), _make_last_part_of_slug(name)])
 
@@ -137,7 +143,10 @@ def _strip_leading_dots(name: str) -> str:
 
 
 def find_file_name_problem(name: str) -> str | None:
-    """Return why a file's name cannot be used, or None. The name must fit into JSON and on one line."""
+    """Return the reason why a file's name cannot be used, or None.
+
+    A name must be valid Unicode, so that JSON can contain it, and must have no control characters.
+    """
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
         return "the name is not UTF-8"
@@ -145,7 +154,10 @@ def find_file_name_problem(name: str) -> str | None:
 
 
 def _get_slug_collision_rank(path: str) -> tuple[bool, int, str]:
-    """Return a key for sorting paths that have the same slug. The first path in this order gets the slug."""
+    """Return a sort key for the paths of files that would have the same slug.
+
+    The file whose path has the smallest key gets the slug.
+    """
     ending = split_file_extension(path.rpartition("/")[2])[1].lower()
     known = ending in _EXTENSIONS_BY_RANK
     rank = _EXTENSIONS_BY_RANK.index(ending) if known else len(_EXTENSIONS_BY_RANK)
