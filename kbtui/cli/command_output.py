@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def are_colors_off(stream: Any = None) -> bool:
-    """Return whether to print without colours."""
+    """Return whether `stream` (default: standard output) must be written without colours."""
     stream = stream or sys.stdout
     return (
         bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
@@ -24,7 +24,7 @@ def are_colors_off(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return the number of columns of the terminal. `shutil` is not used, because its import is slow."""
+    """Return the number of columns of the terminal, without the slow import of `shutil`."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -112,7 +112,7 @@ def print_to_stderr(text: str, prefix: str = "kbtui: ") -> None:
 
 
 def print_error(error: KbtuiError) -> None:
-    """Print an error on stderr, with its `where` and its hint."""
+    """Print an error on stderr: where it happened, the message, and the hint on a second line."""
     print_to_stderr(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
         print_to_stderr(error.hint, "  hint: ")

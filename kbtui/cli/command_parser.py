@@ -1,4 +1,4 @@
-"""The argument parser of all commands, and helpers for options that set lists."""
+"""The argument parser of all commands, and functions that adapt option values and errors."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
 
-    Every parser has the option `-w`, which can be before or after the command. The option has no
-    default, because a default after the command would override a `-w` before it.
+    Every parser has the option `-w`, so that users can write `-w` before or after the command. The
+    option has no default: otherwise, the command's parser would replace an earlier `-w` with its
+    default.
     """
 
     hint: str | None = None
@@ -75,7 +76,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword a tool's error for the command line: name options instead of the tool's arguments."""
+    """Reword a tool's error for the command line: name options, not the arguments of the tool."""
     from kbtui.assistant.conversation_tool_answers import ToolCallRefused
 
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")

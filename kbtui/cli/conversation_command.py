@@ -671,9 +671,10 @@ class ConversationFormatter:
     ) -> Iterator[str]:
         """Yield a line for each match and each line of context.
 
-        On a terminal, the lines are grouped by conversation. Otherwise, each line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context. The marks of a
-        turn precede its lines, as context lines in the scope `mark`.
+        On a terminal, the lines are grouped by conversation. Otherwise, a line has JP's form
+        `ID:TURN:SCOPE:m:TEXT` for a match, and `ID:TURN:SCOPE:c:TEXT` for context. The lines of a
+        turn come after the turn's marks, which have the form of context in the scope `mark`. If
+        `separate` is true, `--` separates lines of different blocks.
         """
         previous = None
         for hit in answer.hits:

@@ -36,7 +36,8 @@ def declare_doctor_command_arguments(parser: ArgumentParser) -> None:
 def run_doctor_command(args: Namespace) -> int:
     """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
 
-    Each line shows the state (ok, note or wrong), the area and the finding. Does not start an engine.
+    Each line shows the state (ok, note or wrong), the area and the finding. The command does not
+    start an engine.
     """
     findings = []
     with ProgressLine() as progress:

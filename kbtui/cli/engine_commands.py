@@ -152,7 +152,7 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
 
 
 def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
-    """Return the speed of the indexing and the time left, or why it is paused; "" if neither is known."""
+    """Return the speed and the remaining time of the indexing, or the reason for a pause, or ""."""
     if progress["waits"] == "user":
         return f"; {EMBEDDING_PAUSED}"
     if progress["waits"]:

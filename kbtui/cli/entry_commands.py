@@ -229,8 +229,9 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
 def run_entry_command(args: Namespace) -> int:
     """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
-    `show` prints the passages, the status and the citations of an entry. `history` lists the versions
-    of a subject, from Git and from conversations, and names the turns that were given each version.
+    `show` prints the passages, the status and the citations of an entry. `history` lists the
+    versions of a subject, from Git and from conversations. For each version, it names the turns
+    that used it.
     """
     from kbtui.library import open_workspace
 
@@ -496,7 +497,10 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 
 
 def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
-    """Return the index of the version that `name` names: a number, the beginning of a commit, or `now`."""
+    """Return the index of the version that a user names.
+
+    `name` is the number of the version, the beginning of its commit, or `now` for the current text.
+    """
     if name == "now" and versions[0].is_current:
         return 0
     if name.isdecimal() and 1 <= int(name) <= len(versions):
@@ -596,8 +600,9 @@ def declare_cites_command_arguments(parser: ArgumentParser) -> None:
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file.
 
-    Each line about a subject ends with a state: unchanged, changed since, gone, or may have changed. The
-    state says whether the subject still has the text that the turn was given. --diff prints the difference.
+    Each line about a subject ends with a state: unchanged, changed since, gone, or may have
+    changed. The state says whether the subject still has the text that the turn used. --diff prints
+    the difference.
     """
     from kbtui.citations.citation_and_conversation_export import (
         format_citing_turn,
@@ -647,7 +652,10 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """Yield the mark lines of each citation's turn, or "" if the turn's lines were already yielded."""
+    """For each citation, yield lines with the marks of its turn.
+
+    Yields "" for a citation if an earlier citation has the same turn.
+    """
     from kbtui.cli.mark_command import format_mark_lines
 
     seen: set[str] = set()
@@ -659,7 +667,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Return, for each citation of a changed or deleted subject, what differs from the text that the turn was given."""
+    """Compare each cited subject that has changed or is gone with the text that the turn used."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

@@ -50,8 +50,9 @@ def declare_export_command_arguments(parser: ArgumentParser) -> None:
 def run_export_command(args: Namespace) -> int:
     """Write a conversation, or some of its turns, as one file for other people.
 
-    Secrets that kbtui recognizes are masked, and listed on standard error. The HTML file
-    needs no other file and no network. An existing file is overwritten only with --force, or if you agree.
+    Secrets that kbtui recognizes are masked, and standard error says which ones. The HTML file
+    needs no other file and no network. An existing file is overwritten only with --force, or if you
+    agree.
 
     kbtui export jp-c17457886043 -o talk.html            write one HTML file
     kbtui export claude-258c7280 --turns 2-5 -o talk.md  write some turns as Markdown

@@ -1,4 +1,4 @@
-"""Options that set filters."""
+"""The options of a command that set filters, such as `--topic`, and the parser of their values."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ _exit_code: int | None = None
 
 
 def _end_process() -> None:
-    """End the process without the interpreter's last steps, which would take time to free all objects."""
+    """End the process at once, and do not spend time on freeing all objects."""
     if _exit_code is None:
         return
     try:
@@ -111,7 +111,7 @@ def _end_process() -> None:
 
 
 def _run_command_or_print_error(words: list[str]) -> int:
-    """Run a command and return its exit code; print errors that are not bugs."""
+    """Run a command and return its exit code; print the errors that are not caused by a bug."""
     try:
         return _dispatch_command(words)
     except KbtuiError as error:
@@ -170,7 +170,7 @@ def _import_command_module(name: str) -> "Any":
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug, without control characters: the traceback may quote files."""
+    """Print the traceback of a bug, without control characters, which quoted files may contain."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -262,7 +262,7 @@ def _dispatch_command(words: list[str]) -> int:
 def _parse_command_words(
     name: str, workspace: str | None, words: list[str]
 ) -> "tuple[Any, Callable[[Any], int]]":
-    """Return the arguments of a command, and its function `run_NAME_command`."""
+    """Return the parsed arguments of a command, and the command's function `run_NAME_command`."""
     if name == "search":
         from kbtui.cli.simple_argument_parser import SimpleArgumentParser
 
@@ -279,7 +279,10 @@ def _parse_command_words(
 
 
 def _resolve_library_uri(workspace: str | None) -> str | None:
-    """Return the value of `-w` as a path. The URI of a published library becomes the root of its mirror."""
+    """Return the path that `-w` names.
+
+    For a published library's URI, this is the root of its mirror.
+    """
     if workspace is None or "://" not in workspace:
         return workspace
     from kbtui.cli.published_library_commands import find_mirror_of_uri
@@ -288,9 +291,9 @@ def _resolve_library_uri(workspace: str | None) -> str | None:
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
-    """Split a `-w PATH` off the beginning of a command line.
+    """Split `-w PATH` off the beginning of a command line.
 
-    Return PATH, or None without the option, and the remaining words.
+    Returns PATH, or None if there is no such option, and the remaining words.
     """
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]

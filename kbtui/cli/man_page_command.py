@@ -163,7 +163,7 @@ def _format_man_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_man_line(text: str) -> str:
-    """Escape a line of text, so that roff does not take it for a command."""
+    """Escape a line of text, so that roff does not read it as a command."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

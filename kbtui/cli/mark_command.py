@@ -160,7 +160,7 @@ def format_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
 
 
 def cut_mark_label(label: str) -> str:
-    """Cut the label of a mark for a list, so that a long note does not hide the other rows."""
+    """Shorten a long label of a mark, so that the other rows of a list remain visible."""
     from kbtui.conversations.turn_marks import MAX_LISTED_CHARACTERS
 
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)

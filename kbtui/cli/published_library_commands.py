@@ -49,11 +49,11 @@ def run_publish_command(args: Namespace) -> int:
     kbtui publish s3://team-kb/main --dry-run   list what would be published
     kbtui publish s3://team-kb/main             publish what has changed
 
-    The table [publish] in kb-library.toml says what may be published: by default the subjects of all topics,
-    and no conversations. Hidden and disabled subjects are never published, nor is a subject that contains a
-    secret. In conversations, secrets are masked. Readers see either the old version or the new one, never a
-    mixture. Set the credentials of the store in the store's own environment variables, and the key for
-    signing, if the team uses one, in KBTUI_PUBLISH_KEY.
+    The table [publish] in kb-library.toml says what may be published: by default the subjects of
+    all topics, and no conversations. Hidden subjects, disabled subjects and subjects that contain a
+    secret are never published. In conversations, secrets are masked. Readers see either the old
+    version or the new one, never a mixture. Set the credentials of the store in the store's own
+    environment variables. If the team signs what it publishes, set the key in KBTUI_PUBLISH_KEY.
     """
     if args.new_key:
         return _print_new_key(args)
@@ -168,7 +168,8 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | N
 def _convert_cache_errors(workspace: Workspace) -> Iterator[None]:
     """Turn errors of the cache of vectors into `IndexUnavailable`.
 
-    An `OSError` about another place, such as the pipe of the model's process, is raised as it is.
+    An `OSError` that concerns something else, such as the pipe to the model's process, is not
+    converted.
     """
     import sqlite3
 

@@ -200,7 +200,10 @@ def _search_with_library(
 
 
 def _search_lines(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
-    """Find the lines that match a regular expression, with the library's line search."""
+    """Find the lines that match a regular expression.
+
+    The library does the search, in this process.
+    """
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library:
@@ -406,10 +409,11 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
 
 
 def _find_excerpt_start(text: str, match: int) -> int:
-    """Return where the excerpt that shows the match at `match` starts.
+    """Return the offset at which the excerpt that shows a match starts.
 
-    This is the start of the match's sentence or paragraph, if it is near, or else of a word. If the
-    text ends soon after the match, the excerpt starts with an earlier sentence.
+    `match` is the offset of the match. The excerpt starts with the sentence or paragraph of the
+    match, if its beginning is near, or else with a word. If the text ends soon after the match, the
+    excerpt starts with an earlier sentence.
     """
     if len(text) <= EXCERPT_CHARACTERS:
         return 0
@@ -441,7 +445,7 @@ def _format_project(hit: HitJson) -> str:
 
 
 def _join_lines_with_spaces(text: str) -> str:
-    """Return a text on one line, without the empty lines, code fences and table rules inside it."""
+    """Return a text on one line, without its empty lines, code fences and table rules."""
     first, *others = text.replace("\t", " ").split("\n")
     kept = [line for line in others[:-1] if not _is_markup_line(line.strip())]
     return " ".join([first, *kept, *others[-1:]])

@@ -135,7 +135,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the visible slugs of a topic that begin with `current`, each cut after the next `/`."""
+    """List the visible slugs of a topic that begin with `current`, one path level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(

@@ -1,8 +1,7 @@
 """Parses ordinary command lines without `argparse`, which takes a tenth of the time of a search.
 
-The arguments are declared once, for this parser and for `CommandParser`. The words of other command
-lines, such as `--help`, `--` and all mistakes, are left to `argparse`. A separate table of the options
-was rejected, because it would state each option twice.
+The arguments are declared once, for this parser and for `CommandParser`. A command line with
+`--help`, `--` or a mistake is left to `argparse`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class SimpleArgumentParser:
         self.add_argument("-w", "--workspace", default=workspace)
 
     def add_argument(self, *names: str, dest: str = "", **keys: Any) -> None:
-        """Add an argument, with the meaning that the parameters have in `ArgumentParser.add_argument`."""
+        """Add an argument. The parameters mean the same as in `ArgumentParser.add_argument`."""
         is_option = names[0].startswith("-")
         dest = dest or names[-1].lstrip("-").replace("-", "_")
         if is_option:

@@ -37,7 +37,7 @@ def open_tui(
 ) -> int:
     """Open the TUI at `reference`. If `reference` is None, restore the last session.
 
-    If there is no session either, open `default_reference`.
+    If there is no last session, open `default_reference`.
     """
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -116,7 +116,10 @@ def _export_data(args: Namespace) -> int:
 
 
 def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[ExportOmission]:
-    """Write the file. An existing file is replaced only when the new one is complete."""
+    """Write the exported data to `target`, and return what was left out. `-` is standard output.
+
+    An existing file is replaced only when the new one is complete.
+    """
     from kbtui.userdata.user_data_export_file import write_user_data_file
     from kbtui.workspace.workspace import check_export_path
 
@@ -229,7 +232,10 @@ def _open_export_file(name: str) -> IO[bytes]:
 
 
 def _refresh_running_engine(roots: list[str]) -> None:
-    """Ask a running engine to index the imported sessions. The engine may not watch the archive yet."""
+    """Ask a running engine to index the imported sessions.
+
+    The engine may not watch the archive yet.
+    """
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace
 
