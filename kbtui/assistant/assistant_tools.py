@@ -360,7 +360,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether the setting `mask_secrets` requires that secrets in answers over `protocol` are masked.
+    """Return whether the setting `mask_secrets` masks secrets in answers over `protocol`.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -579,7 +579,7 @@ def format_search_answer(
 
     `labels` maps the root of each other workspace to the text that precedes its references. The
     answer has at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits
-    fit, the last ones are left out; only the first one can be cut.
+    fit, the last hits are left out. Only the first hit can be cut.
     """
     from kbtui.text import (
         cut_to_width,
@@ -663,7 +663,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
-    """Return a remark that names the subjects that have changed since a hit's turn was given them, or ""."""
+    """Return a remark on the subjects that have changed since the hit's turn used them, or ""."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
@@ -673,7 +673,7 @@ def _format_outdated_subjects(hit: Hit, width: int) -> str:
 
 
 def _format_marks(hit: Hit, width: int) -> str:
-    """Return a remark that names the user's marks on a hit's turn, or ""."""
+    """Return a remark on the user's marks on the turn of the hit, or "" if there are no marks."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     if not hit.marks:

@@ -164,9 +164,9 @@ class ConversationListPage:
 class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
-    `parent_id` is the id of the parent of the line's conversation, or None. `project` and `workspace`
-    are set if all projects were searched: the name of the project, and the workspace's root. `marks` are
-    the user's marks on the line's turn.
+    `parent_id` is the id of the parent of the line's conversation, or None. If all projects were
+    searched, `project` is the name of the line's project and `workspace` is the root of its
+    workspace; otherwise both are None. `marks` are the user's marks on the line's turn.
     """
 
     id: str
@@ -209,7 +209,7 @@ class ConversationGrepLine:
 class ConversationMatchCount(NamedTuple):
     """A conversation with matches, and the number of its matching lines.
 
-    `project` and `workspace` are set if all projects were searched.
+    `project` and `workspace` are None unless all projects were searched.
     """
 
     id: str

@@ -547,7 +547,7 @@ class _ConversationGrepResult(NamedTuple):
 def _search_conversations(
     infos: list[ConversationInfo], query: GrepQuery
 ) -> list[_ConversationGrepResult]:
-    """Search conversations. Return those with matches or problems, newest activity first."""
+    """Search conversations. Return the results with matches or problems, newest activity first."""
     results = []
     for info in infos:
         events, last_event_at, problem = ConversationMatches(), None, None
@@ -586,8 +586,8 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    `extract_citations` returns the citations of a conversation. If it is given, each turn in the answer
-    names the subjects that have changed since the turn was given them.
+    `extract_citations` returns the citations of a conversation. If it is given, each turn in the
+    answer names the subjects that have changed since the turn used them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
@@ -644,7 +644,10 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the kinds of events that `include` selects; None selects all. Raises `UsageError`."""
+    """Return the kinds of events that `include` selects; None selects all.
+
+    Raises `UsageError` for an unknown kind.
+    """
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -783,7 +786,7 @@ def _make_conversation_read_answer(
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
 ) -> dict[int, list[OutdatedSubjectJson]]:
-    """Map the number of each turn to the subjects that have changed since the turn was given them."""
+    """Map the number of each turn to the subjects that have changed since the turn used them."""
     from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
 
     return {

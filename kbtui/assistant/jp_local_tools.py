@@ -266,7 +266,10 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 
 
 def _read_checksum(data: bytes) -> bytes | None:
-    """Return the checksum that kbtui stored in a file, or None. It does not change when a user edits the file."""
+    """Return the checksum that kbtui stored in a file, or None.
+
+    A user's edit of the file does not change this checksum.
+    """
     match = _MARK_LINE.match(data.replace(b"\r\n", b"\n"))
     return match[1] if match else None
 
@@ -348,9 +351,9 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map each tool in `names` that another file also defines to the path of that file.
+    """Find other files that define a tool in `names`; return their paths by the tool's name.
 
-    JP would merge the two definitions.
+    JP would merge the two definitions of such a tool.
     """
     found: dict[str, str] = {}
     tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))
