@@ -56,7 +56,10 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return a remark about a given text that is cut, masked or only a part of the subject; otherwise None."""
+    """Return a remark if the turn was given a cut or masked text, or only a part of the subject.
+
+    Otherwise, returns None.
+    """
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
@@ -66,7 +69,10 @@ def format_given_text_remark(cite: Citation) -> str | None:
 
 
 class CitationDifference(NamedTuple):
-    """A unified diff from the given text of a subject to its current text, with an optional remark."""
+    """How a subject's current text differs from the text that a turn was given.
+
+    The difference is a unified diff. `remark` explains it, or is None.
+    """
 
     text: str
     remark: str | None
@@ -84,9 +90,9 @@ def format_difference_remark(
     renamed_to: Ref | None = None,
     is_disabled: bool = False,
 ) -> str | None:
-    """Return a remark on the difference between a given and a current text; None if no remark is needed.
+    """Return a remark on how the text that a turn was given differs from the current text.
 
-    The parameters are the fields of `GivenAndCurrentText`.
+    Returns None if no remark is needed. The parameters are the fields of `GivenAndCurrentText`.
     """
     remarks = [format_given_text_remark(cite)]
     if renamed_to is not None:
@@ -308,8 +314,7 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call, as text.
 
-    If the time is unknown, return the time at which the JP conversation began or, for other agents,
-    "no date".
+    If the time is unknown, return the start of a JP conversation, and "no date" for other agents.
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):

@@ -184,9 +184,9 @@ def find_citation_state(
 def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
-    """Compare a given text with the current text `now`, and return the state of the citation.
+    """Return the state of a citation: compare the text that the turn was given with the current text.
 
-    `stored` is the given text as returned by `GivenText.make_stored_form`.
+    `stored` is the text that the turn was given, as returned by `GivenText.make_stored_form`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # A text that looks like a note may belong to the subject, and a passage may be the whole subject.

@@ -1,7 +1,7 @@
 """Finds out which files a turn read, changed, created, moved and deleted, and which commands it ran.
 
-The evidence is the turn's tool calls, with the names and arguments of the tools; for aider, it is also
-the edits in its messages. One table of tools serves all agents, as in `files_read_by_calls`. Calls
+The evidence is in the turn's tool calls: the names and arguments of the tools. For aider, the edits
+in messages count, too. One table of tools serves all agents, as in `files_read_by_calls`. Calls
 that failed or have no result do not count.
 """
 
@@ -149,7 +149,7 @@ class CommandRun(NamedTuple):
 
 
 class TurnActivity(NamedTuple):
-    """The activity of a turn: actions on files and commands, both in order, and the calls that failed."""
+    """What a turn did: its actions on files and its commands (each in order), and its failed calls."""
 
     files: tuple[TurnFileAction, ...]
     commands: tuple[CommandRun, ...]

@@ -102,7 +102,10 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Return `edits`, with the old text added to each edit of a whole file if earlier edits determine this text."""
+    """Return `edits`, with the old text added to edits that replace a whole file.
+
+    The old text is added only if it follows from earlier edits.
+    """
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:
@@ -161,7 +164,10 @@ def _find_place_of_new_text(
 def _find_remaining_lines(
     state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
 ) -> list[int | None]:
-    """Return the original indices of an edit's lines that are still in the text, although the lines around them changed."""
+    """Find the lines of an edit that are still in the text, even if other lines are now around them.
+
+    Returns the original indices of these lines.
+    """
     old = split_lines(edit.old or "")
     added = [False] * len(new)
     for kind, _, _, new_from, new_to in _compare_lines(old, new):

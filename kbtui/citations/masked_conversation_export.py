@@ -69,9 +69,9 @@ class MaskedSecrets(NamedTuple):
 class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
-    `conversation` contains all turns, and `turns` only the shared ones. `marks` maps the number of a
-    turn to the labels of its marks. `remark` is a text that says that the marks cannot be read, or
-    None. `masked` lists the masked secrets; it is None if secrets were not masked.
+    `conversation` contains all turns, and `turns` only the shared ones. `marks` maps the number of
+    a turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
+    they can be read. `masked` lists the masked secrets; it is None if secrets were not masked.
     """
 
     conversation: Conversation
@@ -115,7 +115,7 @@ def prepare_shared_conversation(
 ) -> SharedConversation:
     """Prepare `turns` of a conversation for other people, with only the events of `kinds`.
 
-    Given texts are parts of results, so citations contain them only if `kinds` includes results. If
+    Citations contain texts from the results of tool calls only if `kinds` includes results. If
     `masks_secrets` is true, a secret that kbtui recognizes anywhere in the conversation is masked
     everywhere.
     """
@@ -261,7 +261,10 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_text(citation: Citation) -> str:
-    """Return the given text of a cited subject, or the beginning of a cited passage; "" if neither is known."""
+    """Return the text of a subject that the citing call returned, or the beginning of a cited passage.
+
+    Returns "" if neither is known.
+    """
     return citation.given.text if citation.given else citation.quote
 
 

@@ -342,7 +342,10 @@ def list_subjects_given_by_event(
 
 
 def _get_form_of_given_text(target: _CitationTargetFields) -> str:
-    """Return a key that is equal for citations with the same given text; "" if the given text does not matter."""
+    """Return a key that is equal for citations whose calls returned the same text of a subject.
+
+    Returns "" if the text does not matter.
+    """
     if target.given is None or target.chunk is not None:
         return ""
     return "whole" if target.given.extent == "whole" else target.given.text
