@@ -1,9 +1,9 @@
 """Decides which requests the server may answer.
 
 The checks stop two attacks by pages of other sites. In the first, a page opens a WebSocket to
-127.0.0.1, which browsers allow; the Origin header reveals it. In the second (DNS rebinding), the
-page's host name suddenly resolves to 127.0.0.1, so that the browser treats the page and this server
-as one origin; the Host header reveals it.
+127.0.0.1, which browsers allow. The Origin header reveals this attack. In the second (DNS
+rebinding), the host name of a page suddenly resolves to 127.0.0.1, so that the browser treats the
+page and this server as one origin. The Host header reveals this attack.
 """
 
 from __future__ import annotations
