@@ -475,7 +475,8 @@ def _diagnose_texts_of_conversations(
 ) -> Iterator[FindingWithoutArea]:
     """Report conversations that cannot be read completely.
 
-    After `READING_SECONDS`, use the errors in the index.
+    After `READING_SECONDS`, no more conversations are read. The index says which of the others are
+    damaged.
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
@@ -530,7 +531,7 @@ def _get_recorded_indexing_errors(
 
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
-    """Report which agents' conversations are read, where they are, and why some are left out."""
+    """Report the agents that have conversations here, and problems with their settings and formats."""
     from kbtui.conversations.conversation_repository import (
         list_agent_overviews,
         list_unknown_agents,

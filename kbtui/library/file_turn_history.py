@@ -189,11 +189,12 @@ class UnexplainedLines(NamedTuple):
 
 
 class FileTurnHistory(NamedTuple):
-    """The turns that changed or read a file or, if lines were requested, wrote these lines; newest first.
+    """The turns that changed or read a file, newest first.
 
-    `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths
-    before it was moved. `problems` maps the id of each conversation that cannot be read completely
-    to the reason. Turns that could not be read may also have changed or read the file.
+    If lines were requested, only the turns that wrote these lines are included. `path` is relative
+    to the workspace if the file is in it. `earlier_names` are the file's paths before it was moved.
+    `problems` maps the id of each conversation that cannot be read completely to the reason. Turns
+    that could not be read may also have changed or read the file.
     """
 
     path: str
@@ -794,11 +795,11 @@ class _EditsToFile:
         wanted: Iterable[int],
         origins: dict[int, LineOrigin],
     ) -> dict[int, int]:
-        """Return the index of the edit that wrote each wanted line, by line index.
+        """Map the index of each wanted line to the index of the edit that wrote it.
 
-        Lines that no turn wrote are left out. For a line from a commit, the committed text is compared
-        with the edits before the commit.
-        For any other line, the current text is compared with all edits.
+        Lines that no turn wrote are left out. For a line from a commit, the committed text is
+        compared with the edits before the commit. For any other line, the current text is compared
+        with all edits.
         """
         from kbtui.citations.line_attribution import attribute_lines_to_edits
 

@@ -118,7 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A list with a notice if the engine and this client use different agents' directories; otherwise []."""
+        """A notice if the engine and this client look for agents' files in different places, or []."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
@@ -195,7 +195,10 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine. If the engine recently failed to answer, raise that error again at once."""
+        """Connect to the engine.
+
+        If the engine recently failed to answer, raise the same error at once.
+        """
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:

@@ -438,7 +438,7 @@ class Library(ReferenceReader):
     ) -> SearchAnswer:
         """Search by keywords in this process.
 
-        `explain` returns the notice that says why the search has no semantic leg.
+        `explain` returns a notice that says why the search does not rank by meaning, or None.
         """
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
@@ -455,7 +455,10 @@ class Library(ReferenceReader):
         return self._add_repair_notice(answered.add_notices(*self.index_notices))
 
     def _make_missing_semantic_leg_notice(self) -> Notice | None:
-        """Return the notice that says why a search in this process has no semantic leg."""
+        """Return the notice that says why a search in this process does not rank by meaning.
+
+        Returns None if the notices of a temporary index already say why.
+        """
         if self.is_index_private:
             return None  # the notices of the private index say why
         if self.settings.model == "off":
@@ -477,7 +480,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search.
+        """Log a search. Return a notice if the search cannot be logged.
 
         `replaces` is an incomplete query that was logged while the user was typing; this search
         replaces it in the log.

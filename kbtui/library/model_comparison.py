@@ -1,8 +1,8 @@
 """Compares two embedding models on the user's own queries and passages.
 
-Vectors come from the workspace's embedding cache, and new vectors go there. The current model has
-therefore little to embed, an interrupted comparison continues where it stopped, and a model that
-is set after the comparison need not embed the compared passages again.
+Vectors are read from the workspace's embedding cache and stored in it. The current model therefore
+has little to embed, and an interrupted comparison continues where it stopped. If the user then
+switches to the other model, the compared passages need not be embedded again.
 """
 
 from __future__ import annotations
@@ -144,13 +144,13 @@ def compare_models(
 ) -> ModelComparisonJson:
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
-    `setting` is a value of the setting `model`, and `other` is the directory of a model. From a large index,
-    only every n-th passage is compared. At most `max_passages` are compared, in addition to those that the user
-    opened. A passage's vector is made from its text and its title. `report` is called with a text about
-    each step.
+    `setting` is the value of the setting `model`, and `other` is the directory of the other model.
+    From a large index, only every n-th passage is compared. At most `max_passages` are compared, in
+    addition to those that the user opened. A passage's vector is made from its text and its title.
+    `report` is called with a text about each step.
 
-    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if the current
-    model cannot be loaded, and `NothingFound` if there are no queries or no passages.
+    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if
+    the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
     """
     log = QueryLog(workspace.data_dir / "queries.sqlite")
     opened = _list_opened_chunks(log)
@@ -222,7 +222,7 @@ def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
 
 
 def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
-    """Return, for the words of each query, the ids of the chunks that the user opened from its hits."""
+    """Map the words of each query to the ids of the chunks that the user opened from its hits."""
     found: dict[str, set[str]] = {}
     for hit in log.list_opened_hits():
         if spoken := parse_query(hit.query).spoken:
@@ -321,7 +321,7 @@ def _sum_discounted_gains(gains: Sequence[bool]) -> float:
 
 
 class _CachedVectors:
-    """Embeds texts with a model, except those whose vectors are in the workspace's cache."""
+    """Returns vectors of texts from the workspace's cache, and embeds texts that are not in it."""
 
     def __init__(
         self, workspace: Workspace, model: _LoadedModel, report: Callable[[str], None]
@@ -335,9 +335,10 @@ class _CachedVectors:
         self._cache.close()
 
     def get_vectors(self, texts: Sequence[str], noun: str) -> tuple[dict[str, Matrix], int, float]:
-        """Return a map from each text to its unit vector, how many texts were embedded, and the seconds that this took.
+        """Map each text to its unit vector; embed the texts that have no cached vector.
 
-        Progress is reported, with `noun` for the texts.
+        Also returns how many texts were embedded, and how many seconds this took. Progress is
+        reported; the reports call the texts `noun`.
         """
         by_hash = {hash_embedded_text(text): text for text in texts}
         hashes = list(by_hash)

@@ -170,10 +170,10 @@ def _add_given_versions(
     versions: list[SubjectVersion],
     relative: str | None,
 ) -> list[SubjectVersion]:
-    """Add the versions that only conversations contain; return all versions with the turns that were given them.
+    """Add the versions that only conversations contain, and return all versions.
 
-    `refs` are all references that the subject has had. `relative` is the subject's path in its topic;
-    None if unknown.
+    Each version names the turns that were given this version. `refs` are all references that the
+    subject has had. `relative` is the subject's path in its topic; None if unknown.
     """
     cites = _list_citations_with_given_texts(reader, refs)
     history = _SubjectVersionCollector(versions, relative)
@@ -278,7 +278,10 @@ class _SubjectVersionCollector:
         return versions
 
     def _merge_latest_with_current_version(self) -> None:
-        """Merge the latest version into the current one if no commit has the latest one and both texts are equal."""
+        """Merge the latest version into the current version if both texts are equal.
+
+        A latest version that has a commit remains a separate version.
+        """
         current = next((n for n, one in enumerate(self._versions) if one.is_current), None)
         latest = self._latest
         if current is None or latest is None or latest == current or self._commits:
@@ -309,7 +312,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, the earlier references in the topic, and the current text's problem or None."""
+    """Return the versions of a subject, its earlier references, and why its text is unreadable or None."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)
