@@ -151,10 +151,10 @@ class TextEmbedder:
 
 @dataclass
 class PublishedLibraryState:
-    """The current state of a library: its manifest, the manifest's tag, and the tables of contents of its parts.
+    """The current state of a library: its manifest with its tag, and the tables of contents of its parts.
 
-    `damaged` has the names of the parts that the manifest lists, but that are missing or damaged.
-    `stored` maps the names of all parts in the store to their entries in the listing.
+    `damaged` has the names of parts that are in the manifest and are missing or damaged. `stored`
+    maps the names of all parts in the store to their entries in the listing.
     """
 
     manifest: LibraryManifest | None = None
@@ -203,7 +203,9 @@ def read_published_state(
 ) -> PublishedLibraryState:
     """Read the manifest of a library, and the tables of contents of its parts.
 
-    If `verifies_all` is true, large parts are read whole, too, and their checksums are verified.
+    If `verifies_all` is true, large parts are read whole, too, and their checksums are verified. If
+    `replaces_damaged` is true, an unusable manifest raises no error, and all parts count as
+    damaged.
     """
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
     stored = {one.name.rpartition("/")[2]: one for one in store.list_parts(PARTS_PREFIX)}
@@ -336,11 +338,11 @@ class LibraryPublisher:
         return result
 
     def _count_damaged_parts(self) -> int:
-        """Count the damaged parts of the current version; 0 if its manifest is to be replaced."""
+        """Count the damaged parts of the current version; 0 if there is no usable manifest."""
         return len(self._state.damaged) if self._state.manifest else 0
 
     def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
-        """Return a mapping from entry key to checksum for the entries that result from `parts`."""
+        """Apply `parts` in order; map the key of each resulting entry to the checksum of its text."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -361,9 +363,10 @@ class LibraryPublisher:
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
     def find_unlikely_removal(self) -> str | None:
-        """Return a warning if publishing would remove all entries, or those of a topic whose directory is missing.
+        """Return a warning if publishing would remove all entries, or all entries of a missing topic.
 
-        Either is usually a mistake, for example because a disk is not mounted. None means that neither applies.
+        A topic is missing if its directory does not exist. Such a removal is usually a mistake, for
+        example because a disk is not mounted. Otherwise, the result is None.
         """
         removed = self.result.removed
         if removed and not self._entries.texts:
@@ -409,7 +412,7 @@ class LibraryPublisher:
         return self.result
 
     def _update_text_parts(self) -> list[LibraryPartReference]:
-        """Send parts with new and changed texts; return the parts of texts of the new version."""
+        """Send new and changed texts; return all parts of the new version that contain texts."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
         for part in self._list_old_parts("texts"):
@@ -441,7 +444,7 @@ class LibraryPublisher:
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
-        """Send the vectors that the library lacks; return the parts of vectors of the new version."""
+        """Send the vectors that the library lacks; return all parts of the new version with vectors."""
         old = self._list_old_parts("vectors")
         if self._embedder is None:
             return old
@@ -491,9 +494,10 @@ class LibraryPublisher:
         return kept
 
     def _update_vector_table(self) -> VectorTableVersion | None:
-        """Update the table of vectors if the library has one; return its new version.
+        """Update the table of vectors if the library has one; return the new version of the table.
 
-        Readers of the current manifest continue to read the version that this manifest names.
+        Readers of the current manifest continue to read the version of the table that this manifest
+        names.
         """
         old = self._state.manifest.table if self._state.manifest else None
         if not self._has_table or self._embedder is None:

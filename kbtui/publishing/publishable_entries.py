@@ -199,7 +199,7 @@ class _UnpublishedTextFinder:
         return None if topic in self._topics else f"{ref} is not published"
 
     def _list_unpublished_lines(self) -> dict[str, str]:
-        """Return the lines that occur only in subjects which must not be published, with a subject's reference."""
+        """Return the lines that are only in unpublished subjects, each with such a subject's reference."""
         if self._unpublished_lines is None:
             lines = {
                 line: ref
@@ -257,7 +257,7 @@ _QUOTATION_MARKS = " \t>-*+#|`\"'\u201c\u201d"
 
 
 def _strip_quotation_marks(line: str) -> str:
-    """Return a line without what surrounds it in a quotation, a list, a table or code."""
+    """Return a line without the marks of a quotation, a list, a table or code around it."""
     return line.strip(_QUOTATION_MARKS)
 
 
@@ -266,7 +266,7 @@ def _format_left_out(reason: str) -> str:
 
 
 def _replace_text(event: ConversationEvent, text: str) -> ConversationEvent:
-    """Return the event with another text, and without the values that could contain the old one."""
+    """Return the event with another text and without values that could contain the old text."""
     return replace(
         event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
     )

@@ -278,7 +278,10 @@ class _LibraryPull:
         return self._result
 
     def _has_mirrored(self, checksum: str) -> bool:
-        """Return whether the mirror has this version, with vectors if (and only if) the settings require them."""
+        """Return whether the mirror has the version whose manifest has this checksum.
+
+        The mirror must also have vectors if the settings require them, and no vectors otherwise.
+        """
         if not self._mirror.exists() or _get_mirror_state(self._db, "manifest") != checksum:
             return False
         are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
@@ -362,7 +365,10 @@ class _LibraryPull:
         self._on_progress(self._done, self._total)
 
     def _fetch_vectors(self, manifest: LibraryManifest) -> None:
-        """Fetch the vectors that the mirror lacks. Vectors belong to texts, not to a version of the library."""
+        """Fetch the vectors that the mirror lacks.
+
+        Versions of the library share the vectors of equal texts.
+        """
         parts = manifest.list_parts_of_kind("vectors")
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)

@@ -201,7 +201,10 @@ def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
 
 
 def check_entry_key(key: Any) -> EntryKey:
-    """Return `key` unchanged. Raises `DamagedLibraryPart` if it is invalid or could name a file elsewhere."""
+    """Return `key` unchanged. Raises `DamagedLibraryPart` if it is invalid.
+
+    A key with a name such as `..` is invalid, because it could name a file outside the mirror.
+    """
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
         raise DamagedLibraryPart("an entry has an invalid name")
     kind, *rest = key or ("",)
