@@ -182,7 +182,7 @@ class GitHistory:
         return best
 
     def is_file_committed(self, path: str) -> bool:
-        """Return whether the current commit contains a file with its current text."""
+        """Return whether the current commit contains the current text of a file."""
         return (
             self._run_git("cat-file", "-e", f"HEAD:{path}") is not None
             and self._run_git(
@@ -203,7 +203,10 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Return the new path of a file if the last commit that removed `path` renamed it; otherwise None."""
+        """Find the last commit that removed `path`.
+
+        If it renamed the file, return the new path, else None.
+        """
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
         )
@@ -218,7 +221,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_path(self, path: str) -> str | None:
-        """Return the new path of a committed file that was renamed without committing the new name."""
+        """Return the new path of a committed file that was renamed after the last commit, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         staged = self._list_output_words(
@@ -249,7 +252,7 @@ class GitHistory:
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
     def _list_output_words(self, *arguments: str) -> Iterator[str]:
-        """Return an iterator over the words in the output of a `git` command that ends each word with NUL."""
+        """Run a `git` command that ends each output word with NUL; return an iterator over the words."""
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 

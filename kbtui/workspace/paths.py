@@ -185,8 +185,7 @@ def make_engine_socket_path() -> str:
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
     """Return whether the process at the other end of a connection belongs to this user.
 
-    On systems other than Linux, which do not report the owner of the process, the result is always
-    True.
+    Only Linux reports the owner of the process. On other systems, the result is always True.
     """
     if sys.platform != "linux":
         return True

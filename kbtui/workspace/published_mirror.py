@@ -76,7 +76,10 @@ class PublishedMirror(NamedTuple):
 
     @property
     def facts_file(self) -> Path:
-        """The file with the facts about the mirrored version, which exists if there is a mirror."""
+        """The file with the facts about the mirrored version.
+
+        It exists only if there is a mirror.
+        """
         return self.root / KBTUI_DIRECTORY / FACTS_FILE
 
     @property
@@ -100,7 +103,8 @@ class PublishedMirror(NamedTuple):
 def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
     """Return the mirror of the library that a workspace subscribes to; None without a subscription.
 
-    The mirror may not exist yet. For the root of a mirror, the result is that mirror. Raises `ConfigError`.
+    The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
+    Raises `ConfigError`.
     """
     if (own := get_mirror_of_root(workspace.root)) is not None:
         return own
