@@ -62,7 +62,7 @@ class Subject:
 
     @cached_property
     def path(self) -> Path:
-        """The path of the file. It is computed only when it is needed, because most subjects never need it."""
+        """The path of the file. It is computed on demand, because most subjects never need it."""
         return Path(self.file)
 
     @property

@@ -1,4 +1,7 @@
-"""Moves bookmarks of turns and calls to the bookmarked texts after a conversation's file was rewritten."""
+"""Moves a bookmark of a turn or call when the bookmarked text has got another number.
+
+This happens when an agent rewrites the file of a conversation.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ CREATE TABLE IF NOT EXISTS anchors (
 
 
 class _StoredAnchor(NamedTuple):
-    """The anchor of a bookmark, and the signature that its conversation had when the anchor was stored."""
+    """The anchor of a bookmark.
+
+    `signature` is the signature that the bookmark's conversation had when the anchor was stored.
+    """
 
     signature: str
     anchor: MarkAnchor | None
@@ -35,8 +41,8 @@ class _StoredAnchor(NamedTuple):
 class BookmarkAnchors:
     """The anchors of the bookmarks of turns and calls.
 
-    A bookmark is stored with a reference that contains the turn's number. If this number has
-    changed, the anchor identifies the turn by the id of an event or by the turn's text.
+    A bookmark is stored with a reference that contains the turn's number. This number can change.
+    The anchor then identifies the turn by the id of an event or by the turn's text.
     """
 
     def __init__(self, workspace: Workspace, userdata: UserData) -> None:
@@ -49,9 +55,10 @@ class BookmarkAnchors:
         )
 
     def list_bookmarks(self) -> list[Bookmark]:
-        """Move each bookmark to the turn that now contains the bookmarked text; return all bookmarks, newest first.
+        """Return all bookmarks, newest first.
 
-        If the anchors cannot be read, the bookmarks are returned as they are stored.
+        First moves each bookmark to the turn that now contains the bookmarked text. If the anchors
+        cannot be read, the bookmarks are returned as they are stored.
         """
         bookmarks = self._userdata.list_bookmarks()
         turns: dict[str, list[Ref]] = {}
@@ -65,7 +72,10 @@ class BookmarkAnchors:
         return self._userdata.list_bookmarks() if any(has_moved) else bookmarks
 
     def _move_bookmarks(self, conversation_id: str, refs: list[Ref]) -> bool:
-        """Move a conversation's bookmarks `refs` to their texts. Return whether any reference has changed."""
+        """Move the bookmarks `refs` of a conversation to the turns that now contain their texts.
+
+        Returns whether any reference has changed.
+        """
         try:
             info = find_conversation(self._workspace, conversation_id)
         except KbtuiError:
@@ -106,14 +116,14 @@ class BookmarkAnchors:
         return found
 
     def read_anchors(self) -> dict[str, MarkAnchor]:
-        """Return a mapping from the references of bookmarks to their anchors. Raises `WorkspaceError`."""
+        """Map the reference of each bookmark to the bookmark's anchor. Raises `WorkspaceError`."""
         stored = self._load_anchors(one.ref for one in self._userdata.list_bookmarks())
         return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
 
     def add_imported_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
         """Store the anchors of bookmarks from another machine. Raises `WorkspaceError`.
 
-        `anchors` maps the references of the bookmarks to their anchors.
+        `anchors` maps the reference of each bookmark to the bookmark's anchor.
         """
         # No conversation has an empty signature, so the next call of `list_bookmarks` looks for the texts.
         self._save_bookmark_anchors(

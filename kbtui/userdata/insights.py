@@ -1,4 +1,4 @@
-"""Statistics of a recent period: searches, gaps, citations and tokens, and a chart of the daily activity."""
+"""Statistics of a recent period: searches, gaps, citations and tokens, with a chart by day."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class CitedSubject(Protocol):
 class TokenCount:
     """The tokens of a day, agent, model, project or subject, and their cost.
 
-    `turns` is the number of turns that used the tokens. Tokens that an agent only estimated are
-    counted in a separate `TokenCount`. `cost` is None if no model's price is known. If
-    `is_cost_partial` is true, `cost` leaves out models without a known price.
+    `turns` is the number of turns that used the tokens. `cost` is None if no model's price is
+    known. If `is_cost_partial` is true, `cost` leaves out models without a known price. If an agent
+    only estimated some tokens, a separate `TokenCount` has these tokens.
     """
 
     name: str | None
@@ -61,7 +61,7 @@ class TokenCount:
     title: str | None = None
 
     def list_detail_phrases(self) -> list[str]:
-        """Return short phrases with the number of turns, the output tokens and the cost, such as `3 turns`."""
+        """Return phrases such as `3 turns`: the number of turns, the output tokens and the cost."""
         remarks = [format_counted_noun(self.turns, "turn")]
         remarks.append(f"{self.usage.output_tokens or 0:,} output tokens")
         if self.cost is not None:
@@ -71,7 +71,7 @@ class TokenCount:
         return remarks
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the counts as a JSON object with the documented keys."""
         return {
             "name": self.name,
             **({"title": self.title} if self.title is not None else {}),
@@ -87,9 +87,9 @@ class PeriodTokenStatistics:
     """The tokens of a period.
 
     `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects`
-    has the tokens of all turns that cite a subject. If a turn cites several subjects, its tokens
-    are counted for each of them. If the period has no tokens, `day_before` is the last earlier day
-    on which tokens were used.
+    has the tokens of the turns that cite each subject. If a turn cites several subjects, its tokens
+    are counted for each of them. If no tokens were used in the period, `day_before` is the last
+    earlier day on which tokens were used.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)
@@ -100,7 +100,7 @@ class PeriodTokenStatistics:
     day_before: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the statistics as a JSON object with the documented keys."""
         lists = ("by_day", "by_agent", "by_model", "by_project", "subjects")
         counts = {name: [one.as_json() for one in getattr(self, name)] for name in lists}
         return {**counts, "day_before": self.day_before}
@@ -163,7 +163,10 @@ def collect_token_statistics(
 
 
 def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
-    """Return the last day before the Unix time `since` on which tokens were used; None if there is none."""
+    """Return the last day on which tokens were used before `since`, or None.
+
+    `since` is in Unix seconds.
+    """
     (latest,) = db.execute(
         "SELECT max(coalesce(u.timestamp, e.created)) FROM usage u "
         "JOIN entries e ON e.id = u.conversation WHERE coalesce(u.timestamp, e.created) < ?",
@@ -173,7 +176,10 @@ def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
 
 
 def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:
-    """Yield the tokens that each turn used with each model. A turn copied into another session counts once."""
+    """Yield the tokens that each turn used with each model.
+
+    A turn that was copied into another session is counted only once.
+    """
     rows = db.execute(
         "SELECT u.conversation, u.turn, u.model, u.project, u.timestamp, coalesce(e.agent, 'jp'), "
         "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, total_tokens, is_estimate "
@@ -194,7 +200,10 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
 def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
-    """Return the total tokens of each name, largest first. Estimated tokens are added up separately."""
+    """Return the total tokens of each name, largest first.
+
+    If some tokens of a name are only estimated, they have a total of their own.
+    """
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)
@@ -214,8 +223,8 @@ def _sum_tokens_by_name(
 class EntryCitationCount:
     """An entry, and the number of turns that cited it.
 
-    `changed` is the time of the entry's last change, in Unix seconds. `short_ref` is the form
-    of `ref` for lists that people read.
+    `changed` is the time of the entry's last change, in Unix seconds. `short_ref` is a short form
+    of `ref`, for lists that people read.
     """
 
     id: str
@@ -229,7 +238,7 @@ class EntryCitationCount:
     cites: int = 0
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the count as a JSON object with the documented keys."""
         names = ("id", "ref", "kind", "title", "cites")
         facts = {name: getattr(self, name) for name in names}
         return {**facts, "changed_at": format_unix_time_as_iso(self.changed)}
@@ -239,9 +248,8 @@ class EntryCitationCount:
 class OutdatedTurnWithTitle:
     """An outdated turn and the title of its conversation.
 
-    A turn is outdated if a subject that it was given has changed or disappeared since. `ref` is the
-    reference of the turn, and `title` is the title of the conversation. `time` is when a
-    call returned the first such subject, in Unix seconds.
+    A turn is outdated if it was given a subject that has since changed or disappeared. `ref` is the
+    reference of the turn. `time` is when a call first returned such a subject, in Unix seconds.
     """
 
     ref: str
@@ -251,7 +259,7 @@ class OutdatedTurnWithTitle:
     short_ref: str
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the turn as a JSON object with the documented keys."""
         return {
             "ref": self.ref,
             "title": self.title,
@@ -264,8 +272,9 @@ class OutdatedTurnWithTitle:
 class Insights:
     """Statistics of the searches and citations of the last `days` days.
 
-    `outdated_turns` are the newest outdated turns, including those from before this period;
-    `outdated_turns_total` counts all of them. `marks` are the user's marks on the outdated turns in the list.
+    `outdated_turns` are the newest outdated turns; they can be older than `days` days.
+    `outdated_turns_total` is the number of all outdated turns. `marks` are the user's marks on
+    `outdated_turns`. `stale` are cited subjects that have not changed for `stale_days` days.
     """
 
     days: int
@@ -283,7 +292,7 @@ class Insights:
     marks: MarksOfTurns
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the insights as a JSON object with the documented keys."""
         return {
             "days": self.days,
             "searches": self.searches.total,
@@ -323,7 +332,8 @@ def collect_insights(
 ) -> Insights:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
-    Without `prices`, tokens have no cost.
+    Without `prices`, tokens have no cost. A subject is stale if it has not changed for `stale_days`
+    days. If `hidden` is true, hidden entries are included.
     """
     now = time.time() if now is None else now
     dates = list_last_local_dates(now, days)
@@ -418,7 +428,10 @@ def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str
 
 
 def draw_daily_searches_and_citations(insights: Insights, width: int = BAR_CELLS) -> list[str]:
-    """Return a chart: a header and a line for each day. The longest bar has `width` cells."""
+    """Return a chart of the searches and citations of each day: a header, then a line for each day.
+
+    The longest bar has `width` cells.
+    """
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]
     digits = [len(str(scale)) for scale in scales]

@@ -1,4 +1,4 @@
-"""Looks up the user's marks on turns and hits, and the turns that a `mark:` filter selects."""
+"""Looks up the user's marks on turns and hits, and the turns that a filter `mark:` selects."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _MARK_FILTERS = ("mark:", "marked:")
 
 
 def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
-    """Return the value of `SearchRequest.marked` for a request; () if the request does not filter by marks.
+    """Return the marked turns for `SearchRequest.marked`, if the request filters by marks.
 
-    The result is also () if the marks cannot be read; `add_marks_to_hits` then adds a notice.
+    The result is () if the request does not filter by marks, or if the marks cannot be read. In the
+    second case, `add_marks_to_hits` adds a notice.
     """
     query = request.query.lower()
     if request.marks or any(key in query for key in _MARK_FILTERS):
@@ -37,26 +38,33 @@ def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str
 class MarksOfTurns(NamedTuple):
     """The marks on turns of several conversations.
 
-    `by_turn` maps a conversation and a turn number to the marks, oldest first. If the marks cannot
-    be read, `by_turn` is empty, and `notice` says so.
+    `by_turn` maps a conversation and a turn number to the marks on this turn, oldest first. If the
+    marks cannot be read, `by_turn` is empty, and `notice` says so.
     """
 
     by_turn: Mapping[tuple[str, int], Sequence[PlacedMark]] = {}
     notice: Notice | None = None
 
     def get_marks(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on a turn. `ref` names the turn or a call in it; () for other references."""
+        """Return the marks on the turn that `ref` names.
+
+        If `ref` names a call, the result has the marks on the turn with the call. For any other
+        reference, the result is ().
+        """
         if not self.by_turn:
             return ()
         key = _parse_turn_of_reference(ref)
         return self.by_turn.get(key, ()) if key else ()
 
     def get_labels(self, ref: str) -> list[str]:
-        """Return the marks on the turn of a reference, each as one line that is safe for a terminal."""
+        """Return the marks on the turn that `ref` names, each as one line.
+
+        The lines are safe for a terminal.
+        """
         return [mark.label_in_turn for mark in self.get_marks(ref)]
 
     def make_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
-        """Return `{"marks": […]}` with the marks on the turn of a reference, or {} if it has none."""
+        """Return `{"marks": […]}` with the marks on the turn that `ref` names; {} without marks."""
         from kbtui.conversations.turn_marks import make_mark_json_fields
 
         return make_mark_json_fields(self.get_marks(ref))
@@ -65,15 +73,18 @@ class MarksOfTurns(NamedTuple):
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
     """Return all marks in the conversations whose turns or calls are named in `refs`.
 
-    Other references are ignored, and so are conversations that cannot be read. If the marks cannot
-    be read, the result has a notice.
+    References to anything else are ignored. Conversations that cannot be read are left out. If the
+    marks cannot be read, the result has a notice.
     """
     found = (_parse_turn_of_reference(ref) for ref in refs)
     return find_marks_of_conversations(workspace, (turn[0] for turn in found if turn))
 
 
 def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of conversations. If the marks cannot be read, the result has a notice."""
+    """Return the marks on all turns of conversations.
+
+    If the marks cannot be read, the result has a notice.
+    """
     store = _open_mark_store(workspace)
     if store is None:
         return MarksOfTurns()
@@ -99,9 +110,9 @@ def add_marks_to_hits(
 ) -> SearchAnswer:
     """Return the answer with the user's marks on the turns of its hits.
 
-    `workspaces` maps each value of `Hit.workspace` to the workspace. The value is None in a search
-    of one workspace. A hit that occurs in several workspaces gets the marks of all of them. If
-    marks cannot be read, the answer has a notice.
+    `workspaces` maps the values of `Hit.workspace` to workspaces. In a search of only one
+    workspace, this value is None. A hit that occurs in several workspaces gets the marks of all of
+    them. If marks cannot be read, the answer has a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {}

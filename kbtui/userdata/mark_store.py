@@ -1,4 +1,4 @@
-"""`MarkStore`: the marks that a user has set on turns and passages, stored in the workspace's user data."""
+"""`MarkStore`: stores the marks that a user has set on turns and passages of a workspace."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class MarkStore:
         self.list_marks()
 
     def list_marks(self, conversation: str | None = None) -> list[Mark]:
-        """Return all marks, or those of one conversation, newest first."""
+        """Return all marks, or only the marks of one conversation, newest first."""
         condition = "" if conversation is None else " WHERE conversation = ?"
         values = () if conversation is None else (conversation,)
         rows = self.file.select_rows(f"SELECT mark FROM marks{condition}", *values)
@@ -123,7 +123,10 @@ class MarkStore:
         return self._save_changed_mark(mark)
 
     def _save_changed_mark(self, mark: Mark) -> Mark:
-        """Save a mark that the user has just set or changed; return the mark with the time of the change."""
+        """Save a mark that the user has just set or changed.
+
+        Returns the mark with the time of the change.
+        """
         with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM marks WHERE id = ?"
             earlier = db.execute(select, (mark.id,)).fetchone()
@@ -132,7 +135,10 @@ class MarkStore:
         return mark
 
     def _make_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
-        """Return the anchor of the turn or call that a reference names; None if there is no such turn or call."""
+        """Return the anchor of the turn or call that the reference `superseded_by` names.
+
+        Returns None if there is no such turn or call.
+        """
         try:
             target = parse_conversation_ref(superseded_by or "")
             if target.turn is None:
@@ -142,10 +148,10 @@ class MarkStore:
             return None
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add the marks of an export. A mark that was removed here after the export is added again.
+        """Add the marks of an export, and return how many marks were added or replaced.
 
-        If a mark with the same id is stored, the mark that was changed last is kept. Returns how many marks
-        were added or replaced.
+        If a mark with the same id is already stored, the version with the later change stays. A
+        mark that was removed here after the export is added again.
         """
         saved = 0
         with self.file.open_write_transaction() as db:
@@ -170,9 +176,9 @@ class MarkStore:
             return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
 
     def find_marks(self, text: str) -> list[PlacedMark]:
-        """Return the mark whose id is `text`, or the marks on the turn or call that `text` refers to.
+        """Return the mark with the id `text`, or the marks on the turn or call that `text` names.
 
-        A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
+        If the text of a mark no longer exists, the mark is found only by its id. Raises
         `NothingFound` if no mark is found.
         """
         placed = self.list_placed_marks()
@@ -197,7 +203,10 @@ class MarkStore:
         return found
 
     def list_placed_marks(self, conversation: str | None = None) -> list[PlacedMark]:
-        """Return all marks, or one conversation's marks, with the places of the marked texts, newest first."""
+        """Return all marks, or only those of one conversation, newest first.
+
+        Each mark comes with the place of its text.
+        """
         marks = self.list_marks(conversation)
         places: dict[str, MarkPlace] = {}
         problems: dict[str, MarkProblem] = {}
@@ -216,7 +225,10 @@ class MarkStore:
         ]
 
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark with the current reference of the superseding target, and the target's problem or ""."""
+        """Return each mark with the current reference of its target, and the target's problem.
+
+        The target is the text that supersedes the marked text. The problem is "" if there is none.
+        """
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:
             if mark.target_anchor and mark.superseded_by:
@@ -267,7 +279,10 @@ class MarkStore:
         return absent
 
     def list_marked_turns(self) -> list[str]:
-        """Return `STATE REFERENCE` for each marked turn whose text still exists, as in `SearchRequest.marked`."""
+        """Return `STATE REFERENCE` for each marked turn whose text still exists.
+
+        `SearchRequest.marked` has this form.
+        """
         return [
             f"{one.mark.state} {make_conversation_ref(one.mark.conversation, one.place.turn)}"
             for one in self.list_placed_marks()
@@ -277,8 +292,8 @@ class MarkStore:
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation.
 
-        If the marks cannot be read, the result has a notice. No error is raised, so that the conversation can
-        still be shown.
+        If the marks cannot be read, the result has a notice, and no error is raised. The
+        conversation can then still be shown.
         """
         try:
             marks = self.list_marks(conversation.info.id)
@@ -291,10 +306,10 @@ class MarkStore:
     def map_marks_of_conversations(
         self, conversations: Iterable[str]
     ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
-        """Return the marks, as a mapping from conversation to turn number to marks, and a notice or None.
+        """Map each conversation to its turn numbers, and each turn number to the marks on the turn.
 
-        Conversations that have no marks or cannot be read are left out. If the marks cannot be
-        read, the mapping is empty, and the notice says so.
+        The second value is a notice or None. Conversations that have no marks or cannot be read are
+        left out. If the marks cannot be read, the mapping is empty, and the notice says so.
         """
         wanted = set(conversations)
         found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}
@@ -316,7 +331,7 @@ class MarkStore:
     def _group_marks_by_turn(
         self, marks: Iterable[Mark], places: Mapping[str, MarkPlace]
     ) -> dict[int, list[PlacedMark]]:
-        """Return a mapping from current turn numbers to the marks placed in these turns, oldest first."""
+        """Map the current number of each marked turn to the marks on this turn, oldest first."""
         placed = [one for one in marks if one.id in places]
         found: dict[int, list[PlacedMark]] = {}
         for mark, problem in self._follow_targets(sorted(placed, key=lambda one: one.created)):
@@ -327,11 +342,11 @@ class MarkStore:
     def _find_places(
         self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
     ) -> tuple[Mapping[str, MarkPlace], bool]:
-        """Return a mapping from mark ids to the places of the marks, or of their targets, in a conversation.
+        """Map the ids of marks to the places of the marked texts in one conversation.
 
-        The second value says whether the whole conversation can be read. The result is cached until
-        the marks or the conversation's files change. Raises `KbtuiError` if the conversation cannot
-        be read.
+        If `of_targets` is true, the places are those of the marks' targets. The second value says
+        whether the whole conversation can be read. The result is cached until the marks or the
+        conversation's files change. Raises `KbtuiError` if the conversation cannot be read.
         """
         from kbtui.conversations.conversation_repository import find_conversation
 

@@ -66,9 +66,9 @@ CREATE TABLE opened_hits (
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    `last` is the time of the last search for this query, in Unix seconds. The fields after `last`
-    describe this search: `results` is the number of its hits, and `filters` are its filters.
-    `is_meaning_only` means that no hit contains the words of the query.
+    `last` is the time of the last search for this query, in Unix seconds. `results` is the number
+    of hits of the last search, and `filters` are the filters of the last search. `is_meaning_only`
+    means that none of these hits contains the words of the query.
     """
 
     query: str
@@ -86,7 +86,7 @@ class LoggedQuery(NamedTuple):
         return f"{self.results:,} found"
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape."""
+        """Return the query as a JSON object with the documented keys."""
         return {
             "query": self.query,
             "times": self.times,
@@ -98,7 +98,7 @@ class LoggedQuery(NamedTuple):
 
 
 class OpenedHit(NamedTuple):
-    """A hit that the user opened. `rank` is its place among the hits, from 1 on."""
+    """A hit that the user opened. `rank` is its position among the hits, counted from 1."""
 
     query: str
     ref: str
@@ -125,9 +125,10 @@ def log_search_answer(
     milliseconds: float | None = None,
     replaces: str = "",
 ) -> Notice | None:
-    """Log a search if the settings allow it; return a notice if the log is damaged. Never raises.
+    """Log a search if the settings allow it. Never raises.
 
-    The parameters after `answer` have the same meaning as in `QueryLog.log_search`.
+    Returns a notice if the log is damaged. The parameters after `answer` have the same meaning as
+    in `QueryLog.log_search`.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
@@ -168,15 +169,16 @@ class QueryLog:
         """Log a search. Never raises.
 
         If another process keeps the log locked, the search is not logged. If the file is damaged,
-        this returns a description of the damage; nothing is logged until the log is erased.
+        nothing is logged until the log is erased, and this method returns a description of the
+        damage.
 
         * `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`.
         * `is_gap` means that the search found nothing useful. A search without hits is always a
           gap.
         * `is_meaning_only` means that no hit contains the words of the query.
-        * `replaces` is an incomplete form of the query that was logged while the user was typing. The last
-          search that was logged for this form and origin is deleted, unless it is older than
-          `REPLACE_SECONDS`.
+        * `replaces` is the incomplete query that was logged earlier, while the user was still
+          typing. The last logged search for it with the same origin is deleted, unless it is older
+          than `REPLACE_SECONDS`.
         * `at` is the time of the search in Unix seconds; None means now.
         """
         query = query[:QUERY_CHARACTERS]
@@ -214,7 +216,10 @@ class QueryLog:
         return None
 
     def log_opened_hit(self, hit: OpenedHit, at: float | None = None) -> None:
-        """Log that the user opened a hit; `at` is the time in Unix seconds, None for now. Never raises."""
+        """Log that the user opened a hit. Never raises.
+
+        `at` is the time in Unix seconds; None means now.
+        """
         texts = [replace_surrogates(text) for text in (hit.query[:QUERY_CHARACTERS], hit.ref)]
         with (
             contextlib.suppress(ValueError, OverflowError, WorkspaceError),
@@ -240,10 +245,10 @@ class QueryLog:
         self.file.check_database_file()
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
-        """Remove searches and opened hits older than `days` days; return how many searches were removed.
+        """Remove searches and opened hits that are older than `days` days. Never raises.
 
-        Never raises. Also removes searches that are dated too far in the future because a clock was
-        wrong.
+        Searches that are dated too far in the future, because a clock was wrong, are also removed.
+        Returns how many searches were removed.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS
@@ -255,9 +260,9 @@ class QueryLog:
         return 0
 
     def delete_all_logged_searches(self) -> int:
-        """Erase all searches and opened hits from the disk. Return how many searches there were.
+        """Erase all searches and opened hits from the disk. Return how many searches were erased.
 
-        A damaged file is deleted, and its searches are not counted.
+        If the file is damaged, it is deleted, and its searches are not counted.
         """
         if not self.path.exists():
             return 0
@@ -337,7 +342,7 @@ def _is_database_damage_error(error: BaseException | None) -> bool:
 
 
 def normalize_query(query: str) -> str:
-    """Return the form in which queries are compared: lower case, single spaces."""
+    """Return the form in which queries are compared: in lower case, with single spaces."""
     return " ".join(query.casefold().split())
 
 

@@ -1,11 +1,11 @@
-"""Small SQLite files in the data directory, and the times at which their records were removed.
+"""Small SQLite files in the data directory, with the times when their records were removed.
 
-No connection stays open, because opening one takes only a fraction of a millisecond. Therefore threads,
-forks and deleted files need no special handling.
+No connection stays open, because opening one takes only a fraction of a millisecond. Therefore
+threads, forks and deleted files need no special handling.
 
-Because the times of removals are stored, importing an older version of a record does not restore a removed
-record. Each change or removal gets a later time than the version or removal before it. Therefore the user's
-last action wins when data is merged, even if a clock was wrong.
+The times of removals prevent an import from restoring a record that was removed after the export.
+Each change or removal gets a later time than the version or removal before it. Therefore, when data
+is merged, the user's last action wins, even if a clock was wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class SqliteFile:
-    """A small SQLite file. If `sync` is false, a write does not wait until its data is on the disk."""
+    """A small SQLite file.
+
+    If `sync` is false, a write returns before its data is on the disk.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class SqliteFile:
 
     @contextmanager
     def open_write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Open a transaction. Commit it after the `with` block, or roll it back if the block raises.
+        """Open a transaction. Commit it after the `with` block, or undo it if the block raises.
 
         Waits at most `wait` seconds while another process is writing.
         """
@@ -132,7 +135,10 @@ class SqliteFile:
 
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
-        """Convert errors of SQLite and the operating system to `WorkspaceError`s with the path."""
+        """Convert errors of SQLite and the operating system to `WorkspaceError`s.
+
+        The `WorkspaceError`s contain the path of the file.
+        """
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -148,7 +154,8 @@ def commit_all_or_none(
 ) -> None:
     """Commit transactions in several files. If a commit fails, undo the earlier commits.
 
-    Each transaction comes with a copy of its file from before the transaction. Raises `WorkspaceError`.
+    The path of each transaction is a copy of the file from before the transaction. Raises
+    `WorkspaceError`.
     """
     committed: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
     try:
@@ -182,7 +189,7 @@ def record_removal_times(
 ) -> None:
     """Store the current time as the removal time of records.
 
-    `removed` has the id of each record and the time of its last change.
+    `removed` contains the id of each record and the time of its last change.
     """
     now = time.time()
     rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]
@@ -192,10 +199,11 @@ def record_removal_times(
 def choose_change_time(
     db: sqlite3.Connection, kind: str, name: str, earlier: tuple[float] | None
 ) -> float:
-    """Return the time to store for a change that is made now, and forget an earlier removal of the record.
+    """Return the time, in Unix seconds, to store for a change that is made now.
 
-    `earlier` has the time of the stored version; it is None if there is no stored version. The
-    result is in Unix seconds.
+    The time is later than the record's stored version and its removal. `earlier` contains the time
+    of the stored version; it is None if there is none. If the record was removed earlier, the
+    removal is forgotten.
     """
     values = (kind, name)
     removed = db.execute("SELECT at FROM removals WHERE kind = ? AND id = ?", values).fetchone()

@@ -1,8 +1,8 @@
-"""The file that moves user data to another machine: JSON Lines with a header, the records and a checksum.
+"""The file that moves user data to another machine: lines of JSON, and a checksum at the end.
 
-The format is documented in `docs/guide/moving.md`. kbtui never writes to a path that the file contains. Equal
-data results in equal bytes, so two versions of the file in a Git repository differ only where the data
-differs.
+The format is documented in `docs/guide/moving.md`. kbtui never writes to a path that the file
+contains. Equal data results in equal bytes. Therefore two versions of the file in a Git repository
+differ only where the data differs.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ _EXPORT_AGAIN = "export the data again, and copy the whole file"
 class WorkspaceData:
     """The data of one workspace.
 
-    `root` is the workspace's path on the machine that exported the data. `repository` is the address
-    of its Git repository, and `directory` is the workspace's path in the repository ("" for the root).
-    `worktrees` has the root of each known worktree, and the path of the workspace in the worktree.
-    `anchors` maps the reference of each bookmark of a turn or call to its anchor.
+    * `root` is the workspace's path on the machine that exported the data.
+    * `repository` is the address of its Git repository. `directory` is the workspace's path in the
+      repository, or "" for the root.
+    * `worktrees` contains the root of each known worktree, and the path of the workspace in the
+      worktree.
+    * `anchors` maps the reference of each bookmark of a turn or call to the bookmark's anchor.
     """
 
     root: str
@@ -75,7 +77,7 @@ class WorkspaceData:
 class ExportOmission(NamedTuple):
     """Something that an export does not contain, and the reason.
 
-    `is_damaged` is true for damaged data, and false for data of an unknown workspace.
+    If `is_damaged` is true, the data is damaged. Otherwise, it belongs to an unknown workspace.
     """
 
     what: str
@@ -85,9 +87,9 @@ class ExportOmission(NamedTuple):
 
 @dataclass
 class ExportedData:
-    """The content of a file: workspaces, kept sessions, and the removal times of sessions no longer kept.
+    """The content of a file: the data of workspaces, kept sessions, and removals of kept sessions.
 
-    `kept_removals` maps the ids of removed kept sessions to the times of their removal.
+    `kept_removals` maps the ids of removed sessions to the times of their removal.
     """
 
     workspaces: list[WorkspaceData] = field(default_factory=list)
@@ -118,9 +120,9 @@ def _format_line(shape: dict[str, Any]) -> bytes:
 
 
 def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOmission]:
-    """Write data to an open file.
+    """Write data to an open file. Raises `OSError`.
 
-    Returns a list of the data that was left out because the file cannot contain it. Raises `OSError`.
+    Returns a list of the data that was left out because the file cannot contain it.
     """
     left_out: list[ExportOmission] = []
     writer = _LineWriter(target)
@@ -193,7 +195,10 @@ def _format_record_line(record: UserRecord) -> bytes | None:
 
 
 def _find_session_problem(session: KeptSession) -> str | None:
-    """Read the whole copy of a kept session, and return the reason why it cannot be exported, or None."""
+    """Return the reason why a kept session cannot be exported, or None.
+
+    To find damage, the whole copy of the session is read.
+    """
     try:
         if not is_valid_kept_session(session):
             return "its record has invalid values"
@@ -221,11 +226,11 @@ def _iterate_parts(path: Path) -> Iterator[bytes]:
 
 
 def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedData:
-    """Read and check a whole file.
+    """Read and check a whole file of exported data.
 
-    The copies of kept sessions are written into `directory`, under their names. `where` names the
-    file in errors. Raises `UsageError` with the line if anything in the file is wrong, and
-    `OSError` if the file cannot be read or a copy cannot be written.
+    The copies of kept sessions are written into `directory`. `where` names the file in errors.
+    Raises `UsageError` with the line if anything in the file is wrong, and `OSError` if the file
+    cannot be read or a copy cannot be written.
     """
     return _ExportFileReader(source, where, directory).read()
 
@@ -409,7 +414,11 @@ class _ExportFileReader:
         self._kept_sizes[name] = size
 
     def _check_copy(self, path: Path, sizes: set[int]) -> None:
-        """Raise `ValueError` if a copy does not match the SHA-256 in its name or the size in its sessions' records."""
+        """Raise `ValueError` if the copy of a session is damaged.
+
+        The copy must match the SHA-256 in its name, and its size must be the one in its sessions'
+        records.
+        """
         count, limit = 0, max(sizes)
         try:
             for block in iterate_kept_file_blocks(str(path)):

@@ -64,7 +64,8 @@ class Bookmark(NamedTuple):
 class SavedSearch(NamedTuple):
     """A search that the user has saved under a name. `query` includes the filters.
 
-    `archived`, `hidden` and `all_projects` mean the same as in `SearchRequest`. `created` is in Unix seconds.
+    `archived`, `hidden` and `all_projects` mean the same as in `SearchRequest`. `created` is in
+    Unix seconds.
     """
 
     name: str
@@ -77,11 +78,11 @@ class SavedSearch(NamedTuple):
 
 
 class FetchedAddressFacts(TypedDict, total=False):
-    """Facts that the last run of a source learned about an address, for use by the next run.
+    """The facts that a source's last run learned about an address, for use by the next run.
 
     For a web page, `etag` and `modified` are headers of the server's response, and `links` are the
     links of the page. For a file, `stat` is the file's size and modification time. `reader` is the
-    version of the text extraction.
+    version of the code that extracted the text.
     """
 
     etag: str | None
@@ -99,7 +100,7 @@ class SkippedDocument(NamedTuple):
 
 
 class SourceRunRecord(NamedTuple):
-    """The last run of a source.
+    """The record of the last run of a source.
 
     * `began` and `ended` are in Unix seconds.
     * `error` is the first problem, or the reason why the run did not start.
@@ -107,7 +108,8 @@ class SourceRunRecord(NamedTuple):
     * `problems` has a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.
     * `skips` lists these documents, up to a limit.
-    * `edited` has a message for each document that the run kept because the user has edited it.
+    * `edited` has a message for each document that the run left unchanged because the user has
+      edited it.
     """
 
     source: str
@@ -148,7 +150,10 @@ class SourceRunRecord(NamedTuple):
         return found
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON shape, with times as ISO 8601 in UTC."""
+        """Return the record as a JSON object with the documented keys.
+
+        Times are in ISO 8601 and UTC.
+        """
         return {
             "last_run_at": format_unix_time_as_iso(self.began),
             "last_run_ended_at": format_unix_time_as_iso(self.ended),
@@ -169,8 +174,8 @@ class SourceRunRecord(NamedTuple):
 class UserData:
     """Reads and writes the user's data of one workspace. Thread-safe.
 
-    The data are bookmarks, saved searches, the approvals and runs of sources, the query log, and the
-    states of front ends.
+    The data consists of bookmarks, saved searches, the approvals and runs of sources, the query
+    log, and the states of front ends.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -187,7 +192,10 @@ class UserData:
         )
 
     def check_user_data_file(self) -> None:
-        """Raise `WorkspaceError` if the file with bookmarks, saved searches and approvals is damaged."""
+        """Raise `WorkspaceError` if the data file is damaged.
+
+        The file contains bookmarks, saved searches and approvals.
+        """
         self.file.check_database_file()
 
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
@@ -206,8 +214,8 @@ class UserData:
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
         """Change the references of bookmarks. `moves` maps each current reference to the new one.
 
-        If another bookmark has the new reference and is not moved itself, the two bookmarks are merged, and
-        the result has both notes.
+        If a bookmark that is not moved already has the new reference, the two bookmarks are merged,
+        and the result has both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -241,7 +249,7 @@ class UserData:
         return [Bookmark(*row) for row in rows]
 
     def save_search(self, search: SavedSearch) -> bool:
-        """Save a search; return whether it replaced another one with the same name."""
+        """Save a search; return whether it replaced a search with the same name."""
         name, query, mode = map(replace_surrogates, search[:3])
         with self.file.open_write_transaction() as db:
             select = "SELECT created FROM saved_searches WHERE name = ?"
@@ -293,12 +301,15 @@ class UserData:
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return the Unix time at which the user approved the configuration with the hash `digest`, or None."""
+        """Return the Unix time when the user approved a configuration of a source, or None.
+
+        `digest` is the hash of the configuration.
+        """
         rows = self.file.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
     def save_source_run(self, run: SourceRunRecord) -> None:
-        """Record a source's run, replacing the previous one."""
+        """Save the record of a source's run. It replaces the record of the previous run."""
         details = {name: getattr(run, name) for name in ("problems", "skipped", "skips", "edited")}
         error = replace_surrogates(run.error) if run.error else None
         statement = "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -322,19 +333,19 @@ class UserData:
     def save_fetched_address_facts(
         self, source: str, facts: dict[str, FetchedAddressFacts]
     ) -> None:
-        """Save the facts about a source's addresses, replacing the earlier facts."""
+        """Save the facts about a source's addresses. They replace the earlier facts."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self.file.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_address_facts(self, source: str) -> dict[str, FetchedAddressFacts]:
-        """Return a mapping from a source's addresses to the facts that its last run saved about them."""
+        """Map the addresses of a source to the facts that the last run saved about them."""
         rows = self.file.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
     def forget_source_data(self, source: str) -> None:
-        """Remove a source's approvals, run and fetched addresses."""
+        """Remove the approvals, the last run and the fetched addresses of a source."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))
             record_removal_times(db, "approval", found.fetchall())

@@ -1,7 +1,7 @@
-"""Exports the user's data of all workspaces, and merges such an export into the data on this machine.
+"""Exports the user's data of all workspaces, and merges such an export into the data here.
 
-`user_data_export_file.py` defines the format of the file. `user_records.py` and `session_archive.py`
-define the rules of the merge.
+`user_data_export_file.py` defines the format of the file. `user_records.py` and
+`session_archive.py` define the rules of the merge.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _identify_workspace(workspace: Workspace, project_key: str) -> WorkspaceData
 
 
 class _UnknownWorkspace(Workspace):
-    """A workspace of which only the data directory is known. That directory is also its `root`."""
+    """A workspace whose root is unknown. Its `root` is its data directory instead."""
 
     @property
     def data_dir(self) -> Path:
@@ -162,8 +162,8 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
 class WorkspaceMatch(NamedTuple):
     """A workspace in an exported file, and the workspace on this machine that receives its data.
 
-    If no workspace or several workspaces match, `workspace` is None, and `candidates` has the roots
-    of the matching ones.
+    `workspace` is None if no workspace or several workspaces match. `candidates` has the roots of
+    the matching workspaces.
     """
 
     data: WorkspaceData
@@ -180,10 +180,13 @@ def match_workspaces(
     """Find the workspace on this machine for each workspace of a file.
 
     `chosen` maps roots in the file to directories on this machine. For any other root, two
-    workspaces are compared by their JP workspace ids if both have one, else by the addresses of
-    their Git repositories if both have one, else by their paths. If several workspaces match, the
-    one at the same path is chosen, else the only one with the same name, else `here`. Raises
-    `UsageError` if `chosen` has a root that is not in the file, or a directory that does not exist.
+    workspaces match if they have the same JP workspace id. If one of them has no id, they match if
+    their Git repositories have the same address. If one of them has no address, they match if they
+    have the same path.
+
+    If several workspaces match, the one at the same path is chosen, else the only one with the same
+    name, else `here`. Raises `UsageError` if `chosen` has a root that is not in the file, or a
+    directory that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {
@@ -244,9 +247,9 @@ def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
 
 @dataclass
 class ImportedRecordCounts:
-    """The numbers of records of one kind that an import adds, changes, removes, leaves unchanged and skips.
+    """How many records of one kind an import adds, changes, removes, leaves unchanged and skips.
 
-    `skipped` counts the records that the options exclude.
+    `skipped` counts the records that the options of the import exclude.
     """
 
     added: int = 0
@@ -258,7 +261,10 @@ class ImportedRecordCounts:
 
 @dataclass
 class WorkspaceImport:
-    """The changes of an import in one workspace. `references` names the added and changed bookmarks and marks."""
+    """The changes of an import in one workspace.
+
+    `references` contains the references of the added and changed bookmarks and marks.
+    """
 
     root: str
     imported_from: list[str]
@@ -285,8 +291,8 @@ class ImportReport:
 class ImportOptions(NamedTuple):
     """The options of an import.
 
-    With `is_dry_run`, nothing is written. Approvals of sources are added only with `with_approvals`, and searches
-    only with `with_searches`.
+    With `is_dry_run`, nothing is written. Approvals of sources are added only with
+    `with_approvals`. Searches are added only with `with_searches`.
     """
 
     with_approvals: bool = False
@@ -302,11 +308,11 @@ def import_user_data(
     chosen: Mapping[str, Path],
     options: ImportOptions,
 ) -> ImportReport:
-    """Merge an exported file into the user's data. If an error occurs, nothing is merged.
+    """Merge an exported file into the user's data. If an error occurs, nothing is changed.
 
-    `where` names the file in errors; `chosen` is explained in `match_workspaces`. Before anything
-    is changed, the files that will change are backed up. Raises `UsageError` if the file cannot be
-    used, and `WorkspaceError` if the data here cannot be changed.
+    `where` names the file in errors. `match_workspaces` explains `chosen`. Files are backed up
+    before they are changed. Raises `UsageError` if the exported file cannot be used, and
+    `WorkspaceError` if the data on this machine cannot be changed.
     """
     home = Path(paths.get_data_home())
     try:
@@ -385,7 +391,7 @@ class _UserDataImport:
         return self._report
 
     def _change_files(self) -> None:
-        """Merge everything into the files. If an error occurs, restore the files."""
+        """Merge all imported data into the files. If an error occurs, restore the files."""
         with ExitStack() as stack:
             stack.enter_context(lock_session_archive())
             transactions: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
@@ -442,7 +448,10 @@ class _UserDataImport:
     def _merge(
         self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
     ) -> list[UserRecord]:
-        """Merge records, count the changes in `counted`, and return the records to write."""
+        """Merge the records `added` into the records `known`, and return the records to write.
+
+        The changes are counted in `counted`.
+        """
         changed, replaced = merge_user_records(known, added)
         earlier = {one.key: one for one in replaced}
         allowed = []
@@ -479,7 +488,11 @@ class _UserDataImport:
         )
 
     def _move_session(self, session: KeptSession) -> KeptSession:
-        """Replace the exported workspace's path at the start of a session's directory by its path on this machine."""
+        """Move a session's directory into the workspace on this machine.
+
+        If the directory begins with the path of an exported workspace, that part is replaced by the
+        path of the matching workspace here.
+        """
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):
             for one in sections:
@@ -497,7 +510,10 @@ class _UserDataImport:
         counts.unchanged = len({one.id for one in self._data.kept} - written)
 
     def _change_archive(self) -> list[FileWriteOrRemoval]:
-        """Install the copies; return the other archive files that must be written or removed."""
+        """Install the imported copies of sessions in the archive.
+
+        Returns the other files of the archive that must be written or removed.
+        """
         merge = self._plan_archive_merge()
         self._count_kept_sessions(merge)
         for one in merge.replaced:

@@ -1,8 +1,8 @@
-"""Parses records of the user's data, such as bookmarks and marks, and merges the versions of two machines.
+"""Parses records of the user's data, such as bookmarks and marks, and merges two sets of records.
 
 Of two versions of a record, the later one wins. If both have the same time, a removal wins. If
-neither is a removal, the version with the greater JSON wins. Therefore all machines end up with the
-same version: the order of merges does not matter, and merging again changes nothing.
+neither is a removal, the version whose JSON sorts last wins. Therefore the order of merges does not
+matter, repeated merges change nothing, and all machines end up with the same version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _SCREEN_NUMBERS = 10_000_000
 
 
 class SourceApproval(NamedTuple):
-    """The user's approval of a source. `hash` is the hash of its declaration; `at` is in Unix seconds."""
+    """The user's approval of a source.
+
+    `hash` is the hash of the source's declaration. `at` is in Unix seconds.
+    """
 
     hash: str
     source: str
@@ -86,7 +89,10 @@ class UserRecord(NamedTuple):
         return self.kind, self.id
 
     def as_json(self) -> dict[str, Any]:
-        """Return the documented JSON, from which `parse_record` makes the same record."""
+        """Return the record as a JSON object with the documented keys.
+
+        `parse_record` makes the same record from it.
+        """
         if self.value is None:
             return {"kind": self.kind, "id": self.id, "removed_at": self.at}
         shape = self.value.as_json() if isinstance(self.value, Mark) else self.value._asdict()
@@ -94,7 +100,7 @@ class UserRecord(NamedTuple):
 
 
 def make_user_record(value: RecordValue) -> UserRecord:
-    """Return a record with this value; the value determines the kind, the id and the time."""
+    """Return the record for a value. The kind, the id and the time come from the value."""
     if isinstance(value, Bookmark):
         return UserRecord("bookmark", value.ref, value.changed, value)
     if isinstance(value, Mark):
@@ -114,9 +120,9 @@ def make_user_record(value: RecordValue) -> UserRecord:
 def merge_user_records(
     known: Iterable[UserRecord], added: Iterable[UserRecord]
 ) -> tuple[list[UserRecord], list[UserRecord]]:
-    """Merge the added records into the known ones.
+    """Merge the records `added` into the records `known`.
 
-    Returns the added and changed records, and the known records that they replace.
+    Returns the records that are new or changed, and the known records that they replace.
     """
     current = {one.key: one for one in known}
     changed: dict[tuple[RecordKind, str], UserRecord] = {}
@@ -133,7 +139,10 @@ def _make_version_key(record: UserRecord) -> tuple[float, bool, str]:
 
 
 def is_record_identifier(value: object) -> bool:
-    """Return whether a value can be an id: a text on one line that a terminal shows unchanged."""
+    """Return whether a value can be the id of a record.
+
+    An id is a text on one line that a terminal shows unchanged.
+    """
     return (
         isinstance(value, str)
         and 0 < len(value) <= MAX_ID_CHARACTERS
@@ -168,9 +177,10 @@ def _is_state(value: object) -> bool:
 
 
 def _is_plain_value(value: object, depth: int) -> bool:
-    """Return whether a front end can use a JSON value: no number is too large, and no nesting too deep.
+    """Return whether a front end can use a JSON value from a file.
 
-    The value of a key `at` may be larger, because it can be a time, such as that of the last visit.
+    Its numbers must not be too large, and at most `depth` levels may be nested. The number under a
+    key `at` can be larger, because it is a time in Unix seconds.
     """
     if isinstance(value, dict):
         return depth > 0 and all(
@@ -243,7 +253,10 @@ def parse_record(shape: Mapping[str, Any]) -> UserRecord:
 def check_record_fields(
     values: Mapping[str, Any], checks: Mapping[str, Callable[[object], bool]], noun: str
 ) -> None:
-    """Raise `ValueError` unless the keys of `values` are those of `checks`, and each value passes its check."""
+    """Raise `ValueError` if `values` has other keys than `checks`, or a value fails its check.
+
+    `noun` names the record in the error.
+    """
     if values.keys() != checks.keys():
         missing = sorted(checks.keys() - values.keys())
         problem = f"lacks the key {missing[0]!r}" if missing else "has an unknown key"
@@ -254,7 +267,10 @@ def check_record_fields(
 
 
 class UserRecordFile(NamedTuple):
-    """An SQLite file with records of a workspace, the kinds of these records, and how to read them."""
+    """An SQLite file with records of a workspace.
+
+    `read_records` and `read_records_in` read the records of the kinds that the file contains.
+    """
 
     file: SqliteFile
     kinds: Sequence[RecordKind]

@@ -1,7 +1,7 @@
-"""The registry of the workspaces that this user has opened; a search of all workspaces uses it.
+"""The registry of the workspaces that this user has opened. A search of all workspaces uses it.
 
-Each workspace has a file of its own in its data directory, so processes that open different
-workspaces at once do not overwrite each other's records, and a damaged file affects only one workspace.
+Each workspace has its own file in its data directory. Therefore a damaged file affects only one
+workspace, and processes that open different workspaces do not overwrite each other's records.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class RegisteredWorkspace(NamedTuple):
 def register_workspace(workspace: Workspace, settings: Settings) -> None:
     """Record that a workspace has just been opened, unless the settings exclude it.
 
-    The demo is not recorded. Errors are ignored: a workspace that cannot be recorded can still be used.
+    The demo workspace is not recorded. Errors are ignored, because a workspace that cannot be
+    recorded can still be used.
     """
     root = str(workspace.root)
     if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
@@ -88,8 +89,8 @@ def list_registered_workspaces(
 
     The project of `here` comes first, and `here` comes first in its project, even if `here` is not
     registered yet. Other projects and workspaces are sorted by the time when they were last opened,
-    newest first. Damaged records are left out, and so are workspaces that were opened with other
-    directories of JP.
+    newest first. A record is left out if it is damaged, or if JP's directories were different when
+    it was made.
     """
     excluded = get_excluded_directories(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}
@@ -135,7 +136,7 @@ _LABELLED_REFERENCE = re.compile(r"\[([^\n]+?)\] (?=\S)")
 def split_workspace_label(reference: str) -> tuple[str | None, str]:
     """Split `[label] topic/slug` into the label of a workspace and the reference.
 
-    The label is None if the text has none.
+    If the text has no label, the first value is None.
     """
     text = reference.strip()
     found = _LABELLED_REFERENCE.match(text)
@@ -147,7 +148,7 @@ def find_workspace_by_label(
 ) -> Workspace:
     """Return the workspace with this label, else the first workspace of the project with this name.
 
-    Workspaces that the settings exclude are ignored. Raises `UsageError` if none is found.
+    Workspaces that the settings exclude are ignored. Raises `UsageError` if no workspace is found.
     """
     registered = list_registered_workspaces(settings, here)
     for one in registered:
@@ -162,8 +163,8 @@ def find_workspace_by_label(
 def forget_workspace(root: Path) -> bool:
     """Remove a workspace from the registry; return False if it was not registered.
 
-    Its bookmarks, query log and index are not deleted. The workspace is registered again when an
-    engine next refreshes its index.
+    Its bookmarks, query log and index are not deleted. When an engine next refreshes the index of
+    the workspace, the workspace is registered again.
     """
     directory = Workspace(root).data_dir
     try:
@@ -176,7 +177,7 @@ def forget_workspace(root: Path) -> bool:
 
 
 def _read_registry_file(path: Path) -> tuple[str, float, ProjectIdentity] | None:
-    """Return the root, the time and the project from a registry file; None if the file is not valid."""
+    """Return the root, the time and the project in a registry file; None if it is not valid."""
     try:
         record = json.loads(read_regular_file(path))
         root = paths.convert_path_from_utf8(record["root"])
@@ -197,9 +198,10 @@ def _is_in_directories(root: str, directories: Iterable[str]) -> bool:
 
 
 def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str, str]:
-    """Return a unique name for each project key. `projects` maps each workspace's root to its project.
+    """Map the key of each project to a unique name.
 
-    Projects that share a name get a name made from the path of one of their workspaces.
+    `projects` maps the root of each workspace to its project. If several projects have the same
+    name, the name of each is made from the path of one of its workspaces.
     """
     roots: dict[str, dict[str, str]] = {}
     for root, (key, name) in sorted(projects.items()):
@@ -213,7 +215,10 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
 
 
 def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
-    """Return the last two directories of `path`, or more if one of `others` ends with the same two."""
+    """Return the shortest ending of `path` that none of `others` has.
+
+    The ending has at least two directories.
+    """
     steps: Sequence[str] = path.strip("/").split("/")
     for count in range(2, len(steps)):
         ending = "/".join(steps[-count:])
