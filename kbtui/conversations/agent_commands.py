@@ -47,8 +47,8 @@ _PROBLEM_HINTS: dict[CommandProblem, str] = {
 class OfferedAgentCommand(NamedTuple):
     """A command of an agent: its purpose, its words, and the directory in which it must run.
 
-    `directory` is an absolute path. `last_turn` is the last turn of a fork; it is None if the fork
-    includes all turns.
+    `directory` is an absolute path. `last_turn` is the last turn of a copied conversation; None
+    means that the copy has all turns.
     """
 
     purpose: CommandPurpose
@@ -63,19 +63,18 @@ class OfferedAgentCommand(NamedTuple):
 
     @property
     def shell_command(self) -> str:
-        """The command as one line for a POSIX shell. The line first changes to the command's directory."""
+        """The command as one line for a POSIX shell, which first changes to `directory`."""
         return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
 
 
 def list_agent_commands(
     workspace: Workspace, info: ConversationInfo, turn: int | None
 ) -> list[OfferedAgentCommand]:
-    """Return the commands with which an agent continues, copies or attaches a conversation, in this order.
+    """Return the commands that continue, copy or attach a conversation, in this order.
 
-    `turn` is the last turn of a fork, or the turn that is attached; None means the whole
-    conversation. The list is empty if the agent has deleted the conversation, and only kbtui's
-    archive still has it. Commands with a `CommandProblem` are left out, because an agent's files can
-    contain anything.
+    `turn` is the last turn of a copy, or the turn that is attached; None means the whole
+    conversation. The list is empty if only kbtui's archive still has the conversation. Commands
+    that are not safe are left out, because an agent's files can contain anything.
     """
     if info.kept_from is not None:
         return []
@@ -86,7 +85,7 @@ def list_agent_commands(
 def _make_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand | None:
-    """Return the agent's command for a purpose, without checking its safety; None if there is none."""
+    """Return the agent's command for a purpose, or None. The command's safety is not checked."""
     conversation_format = get_conversation_format(info)
     if purpose == "resume":
         command = conversation_format.make_resume_command(info)
@@ -115,7 +114,10 @@ def _find_command_problem(
 def _find_reason_why_command_is_unsafe(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> str | None:
-    """Return the reason why the agent's command must not be offered; None if it is safe or missing."""
+    """Return the reason why the agent's command for a purpose is unsafe.
+
+    Returns None if the command is safe, or if there is no such command.
+    """
     command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
     problem = _find_command_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None
@@ -124,7 +126,10 @@ def _find_reason_why_command_is_unsafe(
 def find_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand:
-    """Return the agent's command for a purpose. Raises `NothingFound` if no command is offered."""
+    """Return the agent's command for a purpose.
+
+    Raises `NothingFound` if kbtui offers no command for this purpose.
+    """
     for command in list_agent_commands(workspace, info, turn):
         if command.purpose == purpose:
             return command
@@ -148,7 +153,8 @@ def find_agent_command(
 def run_agent_command(command: OfferedAgentCommand) -> int:
     """Run a command in the terminal of this process, wait for it, and return its exit code.
 
-    Raises `KbtuiError` if its directory does not exist, or if the program is not installed.
+    Raises `KbtuiError` if the command's directory does not exist, or if its program is not
+    installed.
     """
     if not command.has_directory:
         raise KbtuiError(

@@ -30,7 +30,7 @@ A longer line is cut to the text around its match.
 
 
 class GrepPattern(Protocol):
-    """A pattern that matches within single lines."""
+    """A pattern to search for. Each match is within a single line."""
 
     def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield the start and end of each matching line, and the start of its first match."""
@@ -46,9 +46,10 @@ def make_grep_pattern(
     is_regex: bool = False,
     deadline: float | None = None,
 ) -> GrepPattern:
-    """Return a literal pattern or a regular expression; raises `UsageError` for an invalid expression.
+    """Return a literal pattern or a regular expression.
 
-    For `deadline`, see `RegexGrepPattern`. A literal pattern needs none.
+    `deadline` applies only to a regular expression; `RegexGrepPattern` explains it. Raises
+    `UsageError` if the pattern is invalid.
     """
     if is_regex:
         return RegexGrepPattern(pattern, ignore_case, deadline)
@@ -69,8 +70,9 @@ def _check_pattern_is_one_line(pattern: str) -> None:
 class LiteralGrepPattern:
     """A literal pattern that matches within single lines.
 
-    If case is ignored, an ASCII pattern matches only ASCII letters, and any other pattern follows
-    Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
+    If case is ignored, a pattern with only ASCII characters matches only ASCII characters. Any
+    other pattern follows Unicode's simple case folding. Raises `UsageError` if the pattern is empty
+    or contains a line break.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -87,7 +89,7 @@ class LiteralGrepPattern:
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
-        """Return a function that takes an offset and returns the offset of the next match, or -1."""
+        """Return a function that returns the offset of the next match from an offset on, or -1."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
@@ -128,11 +130,11 @@ PIECE_BYTES = 16 * 1024
 class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
-    The time that RE2 needs is proportional to the length of the text, whatever the expression is. An
-    expression with a large repetition, such as `a.{900}b`, can still take a minute for a megabyte.
-    Therefore, a search ends at the time `deadline` (of `time.monotonic`; None means no deadline). The
-    time is compared between pieces of a text; a single line is never divided. RE2 has no
-    backreferences and no look-around. Raises `UsageError` if the expression is invalid.
+    RE2 has no backreferences and no look-around. It needs time in proportion to the length of the
+    text, but if the expression has a large repetition, such as `a.{900}b`, this can be a minute for
+    a megabyte. Therefore, a search ends at `deadline`, a value of `time.monotonic`; None means no
+    deadline. The time is checked between pieces of a text, which contain whole lines. Raises
+    `UsageError` if the expression is invalid.
     """
 
     def __init__(
@@ -220,7 +222,10 @@ class RegexGrepPattern:
             start = end + 1
 
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
-        """Return the start and end of each match in a line. Matches do not overlap and are not empty."""
+        """Return the start and end of each match in a line.
+
+        Matches do not overlap, and empty matches are left out.
+        """
         data = line.encode("utf-8", "replace")
         return [
             (_count_characters(data[:first]), _count_characters(data[:last]))
@@ -245,9 +250,9 @@ def _make_letter_regex(letter: str) -> str:
 
 
 def _list_variants_of_first_non_ascii_letter(pattern: str) -> tuple[str, ...]:
-    """Return the case variants of a pattern's first non-ASCII letter.
+    """Return the forms of a pattern's first non-ASCII letter in upper and lower case.
 
-    Every match contains one of these letters.
+    Every match contains one of these forms.
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
@@ -273,7 +278,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, offset: int, step: int) -> int:
-    """Return the offset nearest to `offset` at which a character starts.
+    """Return the nearest offset at which a character starts, beginning at `offset`.
 
     The search goes forwards if `step` is 1, and backwards if it is -1.
     """
@@ -299,7 +304,7 @@ class GrepQuery:
 
     At most `limit` matches are returned, but all are counted. `context` is the number of lines to
     return before and after a match. If `masked` is true, secrets are masked before the search, so
-    the search cannot find them. The search stops at the time `deadline` (of `time.monotonic`); None
+    the search cannot find them. The search ends at `deadline`, a value of `time.monotonic`; None
     means no deadline.
     """
 
@@ -318,9 +323,10 @@ class GrepQuery:
 
 @dataclass(slots=True)
 class GrepLine:
-    """A matching line, or a line of context. Adjacent lines have the same number in `block`.
+    """A matching line, or a line of context.
 
-    `is_rewound` says whether the line's turn is rewound.
+    Adjacent lines have the same number in `block`. `is_rewound` says whether the line's turn is
+    rewound.
     """
 
     scope: str
@@ -336,8 +342,9 @@ class GrepLine:
 class ConversationMatches:
     """The matching lines of a conversation.
 
-    `count` is the number of matching lines. `lines` contains the first ones, with their context.
-    `is_complete` is False if the search stopped before the end of the conversation.
+    `count` is the number of all matching lines. `lines` contains the first matching lines with
+    their context, up to the limit of the search. `is_complete` is False if the search stopped
+    before the end of the conversation.
     """
 
     count: int = 0
@@ -346,10 +353,10 @@ class ConversationMatches:
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
-    """Return the set of scopes for a list of names.
+    """Return the set of scopes that names stand for.
 
-    A name is `all`, a group of scopes or a single scope. Without names, all scopes are returned. Raises
-    `UsageError` for an unknown name.
+    A name is `all`, a group of scopes or a single scope. If `names` is None or empty, all scopes
+    are returned. Raises `UsageError` for an unknown name.
     """
     for name in names or ():
         if name not in SCOPES_BY_NAME:
@@ -359,7 +366,10 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether the search includes an event: its role is in `scopes`, and it is not a JSON answer."""
+    """Return whether the search includes an event.
+
+    The event's role must be in `scopes`, and the event must not be a JSON answer.
+    """
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. kbtui searches only those in free text.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
@@ -420,7 +430,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Return the text of an event with its secrets masked. `text` is the event's unmasked text."""
+    """Return `text`, the text of an event, with its secrets masked."""
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)
@@ -432,7 +442,8 @@ def _add_context_lines(
 ) -> Iterator[tuple[str | None, int | None]]:
     """Yield each matching line and its context lines, with the offset of the match in the line.
 
-    The offset is None for a line of context. Between two blocks, both values are None.
+    For a line of context, the offset is None. Between two blocks of adjacent lines, `(None, None)`
+    is yielded.
     """
     lines = text.removesuffix("\n").split("\n")
     matches = {}

@@ -71,7 +71,7 @@ These agents do not record the directory in which they ran.
 
 @cache
 def list_conversation_formats() -> tuple[ConversationFormat, ...]:
-    """Return all formats: kbtui's own, then those of other packages, sorted by name."""
+    """Return all formats: first kbtui's own, then those of other packages, sorted by name."""
     from importlib.metadata import entry_points
 
     formats = {one.name: one for one in FORMATS}
@@ -89,7 +89,10 @@ def list_conversation_formats() -> tuple[ConversationFormat, ...]:
 def _check_format_of_other_package(
     found: ConversationFormat, formats: Mapping[str, ConversationFormat]
 ) -> None:
-    """Raise `TypeError` or `ValueError` if a format is invalid or conflicts with one of `formats`."""
+    """Raise `TypeError` or `ValueError` if a format of another package cannot be used.
+
+    It must be valid, and must not conflict with one of `formats`.
+    """
     if not isinstance(found, ConversationFormat):
         raise TypeError("the entry point does not provide a ConversationFormat")
     if found.name in formats:
@@ -132,10 +135,10 @@ def list_conversations(
     A conversation that cannot be read is included; its `problem` says why.
 
     * `archived`: True selects archived conversations, False selects live ones, None selects all.
-    * `counts`: parse all events of each conversation to set `events_count` and `last_event_at`.
-      Without `counts`, JP's conversations are sorted by the time of their creation.
-    * `known`: results of an earlier call, by id. A result is reused if the conversation's files have not
-      changed.
+    * `counts`: whether to parse all events, which sets `events_count` and `last_event_at`. Without
+      `counts`, JP's conversations are sorted by the time of their creation.
+    * `known`: results of an earlier call, by id. A result is used again if the conversation's files
+      have not changed.
     """
     infos = []
     for stored in _iterate_stored_conversations(workspace):
@@ -151,7 +154,10 @@ def list_conversations(
 
 
 def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
-    """Map the ids of all conversations to their signatures, without reading a file."""
+    """Map the ids of all conversations to their signatures, without reading a file.
+
+    A signature changes if the conversation's files change.
+    """
     return {one.id: one.signature for one in _iterate_stored_conversations(workspace)}
 
 
@@ -176,12 +182,12 @@ def find_conversation(
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the parts before and after `~` can both be shortened. If the reference names no
-    conversation, or if no conversation matches, the reference is returned unchanged. Raises `UsageError` if
-    several conversations match.
+    In the id of a subagent, both the part before `~` and the part after it can be shortened. If no
+    conversation matches, the reference is returned unchanged. Raises `UsageError` if several
+    conversations match.
 
-    The id of an event is replaced by the event's turn and call; `NothingFound` is raised if the conversation
-    does not exist or has no such event.
+    If the reference contains the id of an event, the id is replaced by the event's turn and call.
+    Raises `NothingFound` if the conversation does not exist or has no such event.
     """
     if ref.event is not None:
         return _find_event_of_reference(workspace, ref)
@@ -214,17 +220,17 @@ def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
 
 
 def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference to a conversation, turn, tool call or event as a user typed it.
+    """Parse a reference, as a user typed it, to a conversation, turn, tool call or event.
 
-    A shortened id is replaced by the whole id, and an event by its turn and call. Raises
-    `UsageError` if the text is not such a reference, or if several conversations match. Raises
-    `NothingFound` if an event does not exist.
+    A shortened id is replaced by the whole id. The id of an event is replaced by the event's turn
+    and call. Raises `UsageError` if the text is not such a reference, or if several conversations
+    match. Raises `NothingFound` if an event does not exist.
     """
     return expand_conversation_reference(workspace, parse_conversation_ref(text, workspace.id))
 
 
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference that a user typed; it can name a topic by id or title.
+    """Parse a reference as a user typed it, which can name a topic by id or title.
 
     In the result, the title of a topic is replaced by its id, and a shortened conversation id by
     the whole id. Names that match nothing stay unchanged. A `:` in the slug of an existing subject
@@ -334,7 +340,7 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
 
 
 def check_turn_and_call_exist(conversation: Conversation, ref: Ref) -> None:
-    """Raise `NothingFound` if a reference names a turn or a call that the conversation does not have."""
+    """Raise `NothingFound` if a conversation does not have the turn or call that `ref` names."""
     if ref.turn is None:
         return
     turn = conversation.find_turn(ref.turn)
@@ -369,7 +375,10 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the time of the last event. Reads as little of the conversation as possible."""
+    """Return `info` with the time of the last event.
+
+    Reads as little of the conversation as possible.
+    """
     return get_conversation_format(info).add_last_event_time(info)
 
 
@@ -390,7 +399,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
 
 
 def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
-    """Return the conversations that are kept together: `info` and all its subagents.
+    """Return the conversations that are kept together: the conversation `info` and its subagents.
 
     Raises `UsageError` if sessions of this agent cannot be kept.
     """
@@ -413,7 +422,7 @@ def find_unlisted_conversation_paths(
 ) -> list[UnlistedConversationPath]:
     """Return the files and directories that are not listed as conversations, with the reasons.
 
-    `agents` are beginnings of agents' names; None means all agents.
+    `agents` contains the beginnings of agents' names; None means all agents.
     """
     wanted = find_agent_names_with_beginnings(agents) if agents is not None else None
     found = (
@@ -425,7 +434,10 @@ def find_unlisted_conversation_paths(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Count the conversations in each trash directory. Agents move damaged conversations there."""
+    """Map each trash directory to the number of conversations in it.
+
+    Agents move damaged conversations to trash directories.
+    """
     counts: dict[str, int] = {}
     for one in list_enabled_conversation_formats():
         counts |= one.count_trashed_conversations(workspace)
@@ -433,9 +445,9 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 
 
 def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
-    """Return the directories, except JP's, in which conversations of a workspace appear.
+    """Return the directories to watch for new and changed conversations, except JP's directories.
 
-    The directory of the archive is included if it exists.
+    The directory of kbtui's archive is included if it exists.
     """
     found = [
         path
@@ -447,14 +459,17 @@ def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
 
 
 def is_file_of_other_project(workspace: Workspace, path: str) -> bool:
-    """Return whether a changed file is a conversation that certainly belongs to another project."""
+    """Return whether a changed file is certainly a conversation of another project."""
     return any(
         one.is_file_of_other_project(workspace, path) for one in list_enabled_conversation_formats()
     )
 
 
 def list_watched_agent_files(workspace: Workspace) -> list[Path]:
-    """Return the conversation files that are watched individually, not through their directories."""
+    """Return the conversation files that are watched one by one.
+
+    All other files are watched through their directories.
+    """
     return [
         path
         for one in list_enabled_conversation_formats()
@@ -482,9 +497,10 @@ def _iterate_stored_conversations(
 def iterate_stored_conversations(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    """Yield an agent's conversations: first from the agent's files, then those that are only in the archive.
+    """Yield an agent's conversations.
 
-    If `only` is given, only the conversation with this id is yielded.
+    The agent's own files come first, then the conversations that only the archive still has. If
+    `only` is given, only the conversation with this id is yielded.
     """
     found = set[str]()
     for one in conversation_format.find_stored_conversations(workspace, only)[0]:
@@ -504,7 +520,7 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 
 
 class AgentOverview(NamedTuple):
-    """An overview of an agent: the directories and the numbers of its conversations, and whether kbtui reads them.
+    """An overview of an agent: its directories, its conversations, and whether kbtui reads them.
 
     * `sessions` counts the conversations in this workspace, without those of subagents.
     * `subagents` counts the conversations of subagents in this workspace.
@@ -526,11 +542,14 @@ class AgentOverview(NamedTuple):
     off: AgentOffReason | None
 
     def as_json(self) -> dict[str, str | int | list[str] | None]:
-        """Return the overview as a JSON object, with the documented keys."""
+        """Return the overview as a JSON object with the documented keys."""
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
     def describe_conversation_counts(self) -> str:
-        """Return a line with the numbers of conversations of each sort, and the reason if they are not read."""
+        """Return a line with the numbers of conversations: of this project, of subagents and so on.
+
+        If the conversations are not read, the line also says why.
+        """
         place = "" if self.name in AGENTS_OFF_BY_DEFAULT else " of this project"
         parts = [f"{format_counted_noun(self.sessions, 'conversation')}{place}"]
         if self.subagents:
@@ -547,7 +566,10 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of each agent that has conversations, or that the setting `agents` names."""
+    """Return an overview of each agent with conversations.
+
+    Agents that the setting `agents` names are included even without conversations.
+    """
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_conversation_formats()}
     found = []
@@ -589,11 +611,11 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 
 
 def check_chosen_agents() -> None:
-    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that cannot be chosen there.
+    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that it cannot name.
 
-    `agents` can name any existing agent, `keep` only agents whose sessions can be kept. If the
-    agent's format belongs to another package and cannot be loaded, no error is raised, because
-    `kbtui doctor` reports it.
+    `agents` can name any existing agent. `keep` can name only agents whose sessions can be kept. If
+    the format of a named agent belongs to another package and cannot be loaded, no error is raised,
+    because `kbtui doctor` reports this.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

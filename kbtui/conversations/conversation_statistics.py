@@ -1,4 +1,4 @@
-"""Summarizes a conversation: its turns and events, the models that answered, the tokens used and their cost."""
+"""Summarizes a conversation: its turns, events, models and tokens, and the cost of the tokens."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ A larger conversation is loaded in parts of this size, if its format supports th
 class ConversationStatistics:
     """A summary of a conversation: its models, its tokens, and its numbers of turns and events.
 
-    `project` is the directory in which the agent ran. `usage` counts the conversation's tokens without
-    those of its subagents. `usage_by_model` is empty if the files do not say which models used the
-    tokens.
+    `project` is the directory in which the agent ran. `usage` counts the tokens of the
+    conversation, without those of its subagents. `usage_by_model` is empty if the files do not say
+    which models used the tokens.
     """
 
     info: ConversationInfo
@@ -58,12 +58,15 @@ class ConversationStatistics:
 
     @property
     def subagent_usage(self) -> ConversationUsage | None:
-        """The tokens that all subagents used. None if there are no subagents or no token counts."""
+        """The tokens that all subagents used; None if there are no subagents or no token counts."""
         return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
-        """Maps each model (None if unknown) to the tokens that the subagents used with this model."""
+        """The tokens that the subagents used with each model.
+
+        The key None stands for an unknown model.
+        """
         return add_up_usage_by_model(
             item for one in self.subagents for item in one.usage_by_model.items()
         )
@@ -191,7 +194,7 @@ class ModelPrice(NamedTuple):
     cache_write: float
 
     def compute_cost(self, usage: ConversationUsage) -> float | None:
-        """Return the cost of tokens; None if only the total of the tokens is known."""
+        """Return the cost of tokens; None if only the total number of the tokens is known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cost = (
@@ -204,7 +207,7 @@ class ModelPrice(NamedTuple):
 
 
 class ModelPrices:
-    """The prices of all models in the user's settings. The name of a model can be a pattern with `*`."""
+    """The prices of models in the user's settings. A model's name can be a pattern with `*`."""
 
     def __init__(self, settings: Settings) -> None:
         self._prices = {
@@ -223,8 +226,8 @@ class ModelPrices:
     def find_price(self, model: str | None) -> ModelPrice | None:
         """Return the price of a model, or None if no pattern in the settings matches its name.
 
-        If several patterns match, the longest one applies. A pattern can leave out the provider before
-        the model's name, such as `anthropic/` in `anthropic/claude-opus-4`.
+        If several patterns match, the longest one applies. A pattern can leave out the provider at
+        the beginning of a name, such as `anthropic/` in `anthropic/claude-opus-4`.
         """
         for name in (model, model.rpartition("/")[2]) if model is not None else ():
             if name in self._prices:
@@ -237,9 +240,9 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return the total cost of tokens, and the models without a known cost, which the total leaves out.
+        """Return the total cost of tokens, and the models without a known cost.
 
-        The total is None if no model has a known cost.
+        The total does not include these models; it is None if no model has a known cost.
         """
         costs: list[float] = []
         unpriced = []

@@ -1,7 +1,7 @@
 """The table of the kinds of event in a conversation, one row each.
 
-To add a kind, add a row: the parser, the index, the filters, the tools, the commands, the exports and
-the reader pane use this table. Events of a new kind are shown folded in the reader pane.
+To add a kind, add a row. The parser, the index, the filters, the tools, the commands, the exports
+and the reader pane use this table. The reader pane shows events of a new kind folded.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ EVENT_KINDS = {kind.name: kind for kind in _KINDS}
 
 
 def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
-    """Map each value that `--scope` accepts (`all`, a group such as `chat`, or a scope) to its scopes."""
+    """Map each value that `--scope` accepts to the scopes that it selects.
+
+    A value is `all`, a group such as `chat`, or a single scope.
+    """
     kinds = EVENT_KINDS.values()
     scopes = ("title", *dict.fromkeys(kind.role for kind in kinds))
     groups = _collect_group_values((kind.scope_group, kind.role) for kind in kinds)
@@ -102,19 +105,25 @@ def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
 
 
 def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
-    """Map each value of `role:` (a role, or a group such as `tool`) to the roles that it selects."""
+    """Map each value that the filter `role:` accepts to the roles that it selects.
+
+    A value is a single role, or a group such as `tool`.
+    """
     kinds = [kind for kind in EVENT_KINDS.values() if kind.is_indexed]
     names = [(kind.role, kind.role) for kind in kinds]
     return _collect_group_values([*names, *((kind.role_group, kind.role) for kind in kinds)])
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
-    """Map each group that the tool argument `include` accepts to its kinds of events."""
+    """Map each group that the tool argument `include` accepts to the group's kinds of events."""
     return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 
 def _collect_group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """Map each group to its distinct values, in the order of `pairs`. Pairs without a group are ignored."""
+    """Map each group to its values, without repetitions, in the order of `pairs`.
+
+    Pairs without a group are ignored.
+    """
     groups: dict[str, tuple[str, ...]] = {}
     for group, value in pairs:
         if group is not None and value not in groups.setdefault(group, ()):

@@ -1,4 +1,7 @@
-"""Data classes of conversations: metadata, turns, events, compactions and segments; the JSON form of an event."""
+"""Data classes of conversations: metadata, turns, events, compactions and segments.
+
+Also defines the JSON form of an event.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Required, TypedDict
 
     class ConversationFileFacts(TypedDict, total=False):
-        """The fields of `ConversationInfo` that are known only after reading a conversation's files."""
+        """The fields of `ConversationInfo` that are unknown until the files have been read."""
 
         title: str | None
         created_at: datetime
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
         kept_from: str | None
 
     class UnfinishedTurnState(TypedDict):
-        """The state of an unfinished turn, as JSON. With this state, a `TurnBuilder` can continue the turn."""
+        """The state of an unfinished turn, as JSON.
+
+        A `TurnBuilder` can continue the turn from this state.
+        """
 
         started_at: str | None
         model: str | None
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
         calls: int
 
     class ContentBlockJson(TypedDict, total=False):
-        """A block of an event's content as JSON. Its text is in the event's `content`."""
+        """A block of an event's content as JSON. Its text is in the event's key `content`."""
 
         kind: Required[str]
         name: str
@@ -45,7 +51,10 @@ if TYPE_CHECKING:
         recipients: list[str]
 
     class EventJson(TypedDict, total=False):
-        """An event of a turn as JSON, with the documented keys. Keys that do not apply are left out."""
+        """An event of a turn as JSON, with the documented keys.
+
+        Keys that do not apply to the event are left out.
+        """
 
         event_kind: Required[str]
         timestamp: Required[str | None]
@@ -82,15 +91,18 @@ MAX_NAMED_KINDS = 5
 class ConversationInfo:
     """A conversation's metadata, the number of its events, and the time of the last event.
 
-    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements
-    in the file, as in `jp c ls`; None until they are counted. All times have the time zone UTC.
-    `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
-    `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
-    conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
-    directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
-    directory; None if the directory is in the workspace itself. If the conversation is read from
-    the archive, `kept_from` is the path of the agent's original file; otherwise, it is None.
-    `blob_directories` are the directories with content that is not in the conversation's own file.
+    * `id` has the prefix of its format (`jp-c17457886043`). `agent` is the agent's name.
+    * `events_count` is the number of elements in the file, as in `jp c ls`; it is None before they
+      are counted. `size` is in bytes. All times have the time zone UTC.
+    * `problem` says why the conversation, or a part of it, cannot be read.
+    * `signature` changes whenever one of the conversation's files changes.
+    * `parent` is the id of the conversation that this one belongs to.
+    * `working_directory` is the directory in which the agent ran. `worktree` is the name of the Git
+      worktree that contains this directory; None if the directory is in the workspace itself.
+    * `kept_from` is the path of the agent's original file if the conversation is read from the
+      archive; otherwise, it is None.
+    * `blob_directories` are the directories with content that is not in the conversation's own
+      file.
     """
 
     id: str
@@ -125,13 +137,16 @@ class ConversationInfo:
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
-        """Return the conversation's time for the order `sort`, which is one of `TIME_SORTS`."""
+        """Return the time by which the conversation is sorted in the order `sort`.
+
+        `sort` is one of `TIME_SORTS`.
+        """
         if sort == "updated":
             return self.updated_at or self.created_at
         return self.last_activity_at if sort == "activity" else self.created_at
 
     def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
-        """Return a key for sorting by the order `sort`. The later the time, the greater the key."""
+        """Return a key for sorting by the order `sort`. A later time gives a greater key."""
         return self.get_sort_time(sort), self.created_at, self.id
 
     @property
@@ -146,7 +161,7 @@ class ConversationInfo:
 
     @property
     def short_agent_name(self) -> str:
-        """The agent's name in ids, such as `claude`."""
+        """The agent's name as it occurs in ids, such as `claude`."""
         return self.id.removeprefix("x-").partition("-")[0]
 
     def has_label(self, wanted: str) -> bool:
@@ -178,14 +193,13 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 class ContentBlock:
     """One part of an event's content: a text, a resource such as a file, an image or a question.
 
-    - `kind` is the type of the block, such as `text`, `resource`, `image` or `question`. Other types
-      are possible.
-    - `text` is the content. It is "" for content that is not text, and if `state` is not None.
+    - `kind` is the type of the block: `text`, `resource`, `image`, `question` or another one.
+    - `text` is the content. It is "" if the content is not text, or if `state` is not None.
     - `name` is a path or URI. `title` is a name for people. `media_type` is a MIME type such as
       `text/x-rust`.
     - `size` is the size of the content in bytes; None if the file does not contain the size.
-    - `state` says why the content cannot be read; it is None if the content can be read. `recipients` are the
-      people who can decrypt the content.
+    - `state` says why the content cannot be read; None if it can be read.
+    - `recipients` are the people who can decrypt the content.
     """
 
     kind: str
@@ -199,7 +213,7 @@ class ContentBlock:
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether the block is only a text, with no name, type or other description."""
+        """Whether the block is a text that can be read."""
         return self.kind == "text" and self.state is None
 
 
@@ -288,7 +302,10 @@ class ConversationEvent:
 
     @property
     def values(self) -> dict[str, Any] | None:
-        """The arguments of a tool call, or the fields of any other event; None if the event has only a text."""
+        """The arguments of a tool call, or the fields of any other event.
+
+        None if the event has only a text.
+        """
         values = self.fields if self.arguments is None else self.arguments
         return None if self.text and not values else values
 
@@ -323,10 +340,10 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
 
 
 class ConversationUsage(NamedTuple):
-    """The numbers of tokens that a conversation or a turn used; an unknown number is None.
+    """The numbers of tokens that a conversation or a turn used; None stands for an unknown number.
 
-    `input_tokens` excludes tokens that were read from or written to the provider's cache. `is_estimate`
-    says whether the agent only estimated the numbers.
+    `input_tokens` excludes tokens that were read from or written to the provider's cache.
+    `is_estimate` says whether the agent only estimated the numbers.
     """
 
     input_tokens: int | None = None
@@ -338,9 +355,9 @@ class ConversationUsage(NamedTuple):
 
 
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
-    """Return the sum of usages, or None if there are none.
+    """Return the sum of `usages`, or None if `usages` is empty.
 
-    The sum is an estimate if any usage is an estimate.
+    The sum is an estimate if any of `usages` is an estimate.
     """
     found = list(usages)
     if not found:
@@ -363,7 +380,7 @@ def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | Non
 def add_up_usage_by_model(
     usages: Iterable[tuple[str | None, ConversationUsage]],
 ) -> dict[str | None, ConversationUsage]:
-    """Return the sum of usages for each model."""
+    """Map each model to the sum of its usages."""
     by_model: dict[str | None, list[ConversationUsage]] = {}
     for model, usage in usages:
         by_model.setdefault(model, []).append(usage)
@@ -401,7 +418,10 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_event_id(self, call: int | None = None) -> str | None:
-        """Return the id of this turn, or of its tool call `call`, in JP's file; None if the file has no id."""
+        """Return the id of this turn in JP's file, or the id of its tool call number `call`.
+
+        Returns None if the file has no such id.
+        """
         if call is None:
             ids = (self.event_id, *(event.event_id for event in self.events))
         else:
@@ -416,10 +436,11 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
 
 
 class ConversationCompaction(NamedTuple):
-    """A compaction of turns `first` to `last` (1-based, inclusive): the model no longer sees all of them.
+    """A compaction of the turns `first` to `last`: the model no longer sees all of these turns.
 
-    If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether reasoning is
-    removed. `tool_calls` says what is removed from tool calls:
+    Both numbers count from 1 and are inclusive. If there is a `summary`, the model sees it instead
+    of these turns. `reasoning` says whether reasoning is removed. `tool_calls` says what is removed
+    from tool calls:
 
     - `omit`: the whole calls
     - `strip`: arguments and results
@@ -440,9 +461,9 @@ class ConversationCompaction(NamedTuple):
 class Conversation:
     """A whole conversation: its metadata, turns and compactions.
 
-    Each line of `problems` describes one problem. After the first 100, further problems are only
-    counted: `more_problems` and the last line contain their number. `leading` contains the events of
-    unknown kinds before the first turn.
+    Each line of `problems` describes one problem. After the first 100 problems, further ones are
+    only counted; their number is in `more_problems` and in the last line. `leading` contains the
+    events of unknown kinds before the first turn.
     """
 
     info: ConversationInfo
@@ -509,11 +530,12 @@ class ConversationToolsAndModels(NamedTuple):
 class ReadingResumePoint(NamedTuple):
     """A position in a conversation's file at which reading can resume.
 
-    `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The following
+    `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The other
     attributes describe the file before this position:
 
     - `digest`: the SHA-256 of the bytes, in hexadecimal
-    - `turns`, `elements`: the numbers of complete turns and of elements
+    - `turns`: the number of complete turns
+    - `elements`: the number of elements
     - `configured`: whether the first element is a configuration
     - `problem`: the first problem
     - `waiting`: the ids of the unanswered calls in complete turns
@@ -558,7 +580,10 @@ class AgentCommand(NamedTuple):
 
 
 def make_event_json(event: ConversationEvent, conversation: str) -> "EventJson":
-    """Return an event of a conversation as JSON. Keys that do not apply to the event are left out."""
+    """Return an event of a conversation as JSON.
+
+    Keys that do not apply to the event are left out.
+    """
     shape: EventJson = {
         "event_kind": event.kind,
         "timestamp": format_timestamp(event.timestamp),

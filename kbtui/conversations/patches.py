@@ -1,4 +1,7 @@
-"""Reads changes to files from text: unified diffs, apply-patch texts, and pairs of an old and a new text."""
+"""Reads changes to files from text.
+
+The text contains unified diffs or apply-patch texts, or is a pair of an old and a new text.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ PatchAction = Literal["changed", "created", "moved", "deleted"]
 
 
 class PatchHunk(NamedTuple):
-    """Consecutive lines of a patch. Each begins with " " (unchanged), "-" (removed) or "+" (added).
+    """Consecutive lines of a patch.
 
-    `old_start` and `new_start` are the numbers of the first line in the old and the new file, counted
-    from 1; None if they are unknown.
+    Each line begins with " " (unchanged), "-" (removed) or "+" (added). `old_start` and `new_start`
+    are the numbers of the first line in the old and in the new file, counted from 1; None if they
+    are unknown.
     """
 
     lines: tuple[str, ...]
@@ -61,7 +65,10 @@ class FilePatch(NamedTuple):
 
 
 class PatchInText(NamedTuple):
-    """A patch, and the range of characters that it takes up in a text, including a fence around the patch."""
+    """A patch, and the range of characters that it occupies in a text.
+
+    If there is a code fence around the patch, the range includes the fence.
+    """
 
     start: int
     end: int
@@ -83,7 +90,10 @@ _FENCE_END = re.compile(r"```[ \t]*(?:\n|\Z)")
 
 
 def find_unified_diffs(text: str) -> Iterator[PatchInText]:
-    """Yield the unified diffs in a text, such as a tool result. A truncated diff ends at the cut."""
+    """Yield the unified diffs in a text, such as a tool result.
+
+    A diff that was cut off ends at the cut.
+    """
     position = 0
     while (header := _FILE_HEADER.search(text, position)) is not None:
         position = header.end()
@@ -147,9 +157,9 @@ _APPLY_PATCH_ACTIONS: dict[str, PatchAction] = {
 
 
 def parse_apply_patch(text: str) -> list[FilePatch]:
-    """Return the changes of the apply-patch text (`*** Begin Patch`) in `text`.
+    """Return the changes that an apply-patch text (`*** Begin Patch`) inside `text` describes.
 
-    Codex and other agents use such texts. The result is [] if `text` contains none.
+    Codex and other agents write such texts. The result is [] if `text` contains none.
     """
     start = _APPLY_PATCH.search(text)
     if start is None:

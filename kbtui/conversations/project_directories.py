@@ -1,4 +1,7 @@
-"""Finds the project of a conversation or a workspace, by comparing directories and reading Git's files."""
+"""Finds the project that a conversation or a workspace belongs to.
+
+For this, it compares directories and reads Git's files.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _WORKTREES_FILE = "worktrees.json"
 class ProjectDirectory(NamedTuple):
     """A directory whose conversations belong to a workspace.
 
-    `worktree` is the name of the Git worktree around the directory; None for the workspace itself.
+    `worktree` is the name of the Git worktree that contains the directory; None for the workspace
+    itself.
     """
 
     path: str
@@ -40,9 +44,9 @@ class ProjectDirectories:
 
     Some directories inside these directories belong to other workspaces:
 
-    * every directory with its own configuration
-    * every repository inside this workspace, if the workspace is the home directory or a repository
-      without a configuration
+    * A directory with its own configuration belongs to another workspace.
+    * A repository inside the workspace belongs to another workspace in two cases: the workspace is
+      the home directory, or the workspace is itself a repository and has no configuration.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -61,7 +65,7 @@ class ProjectDirectories:
         self.find_directory_of = lru_cache(maxsize=None)(self._find_project_directory_of)
 
     def _find_project_directory_of(self, working_directory: str) -> ProjectDirectory | None:
-        """Return the project's directory that contains `working_directory`, or None if there is none."""
+        """Return the project's directory that contains `working_directory`, or None."""
         path = os.path.normpath(working_directory)
         containing = [
             one
@@ -98,9 +102,8 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     """Return the other worktrees of the repository around `root`.
 
-    Each result is the root of a worktree, and the path in this worktree that corresponds to `root`.
-
-    Git's files are read directly, because starting `git` would take longer.
+    Each worktree is a pair: its root, and the path in it that corresponds to `root`. Git's files
+    are read directly, because starting `git` would take longer.
     """
     top = paths.find_git_root(root)
     if top is None:
@@ -126,7 +129,10 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
 
 def remember_worktrees(workspace: Workspace) -> None:
-    """Store the worktrees of a workspace in its data directory, because Git forgets removed ones."""
+    """Store the worktrees of a workspace in its data directory.
+
+    This is necessary because Git forgets removed worktrees.
+    """
     found = [list(one) for one in find_other_worktrees(str(workspace.root))]
     data = format_remembered_worktrees(workspace, found)
     if data is not None:
@@ -136,9 +142,10 @@ def remember_worktrees(workspace: Workspace) -> None:
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
-    """Return the new content of the file of remembered worktrees, including the worktrees in `added`.
+    """Return the new content of the file of remembered worktrees, with the worktrees in `added`.
 
-    The result is None if the content would not change, or if a path cannot be stored because it is not UTF-8.
+    The result is None if the content would not change, or if a path is not UTF-8 and therefore
+    cannot be stored.
     """
     kept = read_remembered_worktrees(workspace)
     known = [*(one for one in kept if one not in added), *added][-REMEMBERED_WORKTREES:]
@@ -197,11 +204,12 @@ Each step goes to the repository that was cloned.
 class ProjectIdentity(NamedTuple):
     """Identifies the project of a workspace.
 
-    Worktrees and clones of one repository are one project. Outside of repositories, directories with the same
-    JP workspace id are one project, because JP stores their conversations together.
+    Worktrees and clones of one repository are one project. Directories outside of repositories are
+    one project if they have the same JP workspace id, because JP stores their conversations
+    together.
 
-    `key` is equal for all workspaces of a project. `name` is a name for people; several projects can
-    have the same name.
+    `key` is equal for all workspaces of a project. `name` is a name for people; several projects
+    can have the same name.
     """
 
     key: str
@@ -211,8 +219,8 @@ class ProjectIdentity(NamedTuple):
 def identify_project(root: str) -> ProjectIdentity:
     """Return the project of the workspace at `root`, read from Git's files.
 
-    Clones belong together if their remote `origin` has the same address. Comparing first commits
-    was rejected, because finding one means reading the whole history of the repository.
+    Clones belong together if their remote `origin` has the same address. Their first commits are
+    not compared, because kbtui would have to read the whole history to find them.
     """
     top = paths.find_git_root(root)
     common = _find_common_git_directory(top) if top else None
@@ -256,7 +264,10 @@ def _read_origin_address(common: str) -> str:
 
 
 def _normalize_repository_address(address: str) -> str:
-    """Return an address without protocol, user and `.git`: `git@host:a/b.git` becomes `host/a/b`."""
+    """Return an address without protocol, user and `.git`.
+
+    For example, `git@host:a/b.git` becomes `host/a/b`.
+    """
     rest = re.sub(r"^\w[\w+.-]*://", "", address)
     if rest == address:
         rest = re.sub(r"^([^/:]+):(?!//)", r"\1/", rest)

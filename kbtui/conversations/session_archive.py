@@ -1,8 +1,9 @@
-"""The archive: copies of session files, which stay readable after their agent has deleted the originals.
+"""The archive: copies of session files that stay readable after an agent has deleted the originals.
 
 The record of a kept conversation, `records/ID.json`, contains the path of the agent's file, facts
-about the conversation, and the name of its copy in `files/`. This name contains the SHA-256 of the
-agent's file, so equal sessions share one copy. kbtui never changes the agents' own files.
+about the conversation, and the name of the copy in `files/`. The name of a copy contains the
+SHA-256 of the agent's file, so equal sessions share one copy. kbtui never changes the agents' own
+files.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
 class KeptSession:
     """A conversation in the archive, as its record describes it.
 
-    `original` is the path of the agent's file. `original_state` contains the inode, size and
-    modification time of the agent's file at the time of the copy. `file_name` is the name of the
-    compressed copy. `size` and `kept_size` are the sizes in bytes of the original and of the
-    compressed copy. `modified` and `kept_at` are Unix times.
+    * `original` is the path of the agent's file. `original_state` contains the inode, size and
+      modification time that this file had when it was copied.
+    * `file_name` is the name of the compressed copy.
+    * `size` is the size of the original, and `kept_size` is the size of the compressed copy, in
+      bytes.
+    * `modified` and `kept_at` are Unix times.
     """
 
     id: str
@@ -101,7 +104,7 @@ class KeptSession:
         return key in self.labels and (not sign or self.labels[key] == value)
 
     def read_facts(self) -> ConversationFileFacts:
-        """Return the fields of `ConversationInfo` that were read when the conversation was kept."""
+        """Return the facts about the conversation that were stored when it was kept."""
         return {
             "title": self.title,
             "created_at": parse_timestamp(self.created_at) or _convert_time(self.modified),
@@ -112,7 +115,10 @@ class KeptSession:
 
 
 class DamagedArchiveFile(NamedTuple):
-    """A file of the archive that cannot be used, and the reason. `id` names the conversation, if known."""
+    """A file of the archive that cannot be used, and the reason.
+
+    `id` is the id of the conversation, if it is known.
+    """
 
     path: Path
     reason: str
@@ -130,7 +136,10 @@ def get_session_records_directory() -> Path:
 
 
 def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
-    """Return the kept conversations of all projects, newest copy first, and the unreadable records."""
+    """Return the kept conversations of all projects, newest copy first.
+
+    The second value contains the records that cannot be read.
+    """
     kept: list[KeptSession] = []
     damaged: list[DamagedArchiveFile] = []
     for entry in _scan_directory(get_session_records_directory()):
@@ -145,7 +154,10 @@ def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
 
 
 def find_kept_session(conversation_id: str) -> KeptSession | None:
-    """Return the kept conversation with this id; None if there is none, or if its record is damaged."""
+    """Return the kept conversation with this id.
+
+    Returns None if there is none, or if its record is damaged.
+    """
     found = _read_session_record(str(_make_record_path(conversation_id)))
     return found if isinstance(found, KeptSession) else None
 
@@ -153,9 +165,10 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
 def find_conversations_only_in_archive(
     workspace: Workspace, agent: str, found: set[str], only: str | None = None
 ) -> Iterator[StoredSession]:
-    """Yield the kept conversations of an agent in a workspace whose ids are not in `found`.
+    """Yield the conversations of an agent in a workspace that only the archive still has.
 
-    If `only` is given, only the conversation with this id is yielded.
+    `found` contains the ids of the conversations in the agent's own files. If `only` is given, only
+    the conversation with this id is yielded.
     """
     if only is not None:
         one = find_kept_session(only)
@@ -191,9 +204,9 @@ def keep_conversation(
 ) -> KeepOutcome:
     """Copy a conversation's file into the archive. The new copy replaces an earlier one.
 
-    If `verified` is true, an existing copy is read, and replaced if it is damaged. Otherwise, only
-    the size of an existing copy is checked. A conversation that exists only in the archive is not
-    changed. Raises `WorkspaceError` if the file cannot be kept.
+    If the archive already has this copy, its size is checked; if `verified` is true, its whole
+    content is checked. A damaged copy is replaced. A conversation that exists only in the archive
+    is not changed. Raises `WorkspaceError` if the file cannot be kept.
     """
     if info.kept_from is not None:
         return "unchanged"
@@ -274,7 +287,7 @@ def delete_kept_sessions(ids: list[str]) -> int:
 
 
 def read_session_removal_times() -> dict[str, float]:
-    """Map the id of each conversation removed from the archive to the Unix time of its last removal.
+    """Map the ids of sessions removed from the archive to the Unix times of their removals.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
     sessions.
@@ -287,7 +300,7 @@ def read_session_removal_times() -> dict[str, float]:
 
 
 def get_session_removals_file() -> Path:
-    """Return the path of the file that `read_session_removal_times` reads. The file may not exist."""
+    """Return the path of the file with the removal times of sessions, which may not exist."""
     return get_session_archive_directory() / _REMOVALS_FILE
 
 
@@ -307,12 +320,12 @@ def _store_removal_times(ids: list[str]) -> None:
 
 
 def format_session_removal_times(times: Mapping[str, float]) -> bytes:
-    """Return the content of the file that `read_session_removal_times` reads."""
+    """Return the content of the file with the removal times of sessions."""
     return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
 class ArchiveMerge(NamedTuple):
-    """The changes that a merge of other kept sessions makes to the archive.
+    """The changes that a merge makes to the archive.
 
     * `written`: the sessions that are new or replace others.
     * `replaced`: the sessions of the archive that are replaced or removed.
@@ -334,10 +347,10 @@ def plan_session_archive_merge(
 ) -> ArchiveMerge:
     """Plan the merge of other kept sessions and other removal times into the archive.
 
-    `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into it.
-    A session is in the merged archive if it was kept after its last removal. Of two files of a
-    session, the larger one stays: agents append to their files, so the smaller one is incomplete.
-    Of two equally large files, the one that was kept later stays.
+    `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into
+    it. A session stays in the archive if it was kept after its last removal. If there are two files
+    of a session, the larger one stays: agents append to their files, so the smaller one is
+    incomplete. If both files have the same size, the one that was kept later stays.
     """
     times = dict(removal_times)
     for name, removed_at in added_removals.items():
@@ -408,7 +421,7 @@ def _read_file(path: Path) -> bytes | None:
 def find_session_copy_damage(
     session: KeptSession, *, verified: bool = True
 ) -> DamagedArchiveFile | None:
-    """Return the damage of a conversation's copy in the archive; None if the copy is intact.
+    """Return the damage of a session's copy in the archive; None if the copy is intact.
 
     Without `verified`, only the size of the copy is checked.
     """
@@ -439,7 +452,10 @@ def measure_session_archive() -> int:
 
 
 def _write_session_copy(session: KeptSession, data: bytes) -> None:
-    """Write the copy of a session unless an intact one exists. Raises `OSError` or `WorkspaceError`."""
+    """Write the copy of a session, unless the archive has an intact copy.
+
+    Raises `OSError` or `WorkspaceError`.
+    """
     if find_session_copy_damage(session) is None:
         return
     for directory in (session.path.parent, get_session_records_directory()):
@@ -453,7 +469,10 @@ def _write_session_copy(session: KeptSession, data: bytes) -> None:
 
 
 def remove_unused_session_copies() -> None:
-    """Remove the copies that no record names. If a record is damaged, remove nothing: it may name any copy."""
+    """Remove the copies that no record names.
+
+    If a record is damaged, nothing is removed, because this record may name any copy.
+    """
     kept, damaged = list_kept_sessions()
     if damaged:
         return
@@ -466,7 +485,10 @@ def remove_unused_session_copies() -> None:
 
 @contextmanager
 def lock_session_archive() -> Iterator[None]:
-    """Lock the archive; wait while another process or thread is changing it. Raises `WorkspaceError`."""
+    """Lock the archive. Raises `WorkspaceError`.
+
+    Waits while another process or thread is changing the archive.
+    """
     directory = get_session_archive_directory()
     try:
         paths.make_private_directory(directory)
@@ -490,7 +512,7 @@ _records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
-    """Return a record, or the damage if it cannot be read; None if the file does not exist."""
+    """Return the record in a file, or the damage if it cannot be read; None if there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -510,7 +532,10 @@ def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
 
 
 def _check_session_record(session: KeptSession, path: str) -> None:
-    """Raise `ValueError` or `TypeError` if a record has invalid values or is not named after its conversation."""
+    """Raise `ValueError` or `TypeError` if a record is invalid.
+
+    The name of the file must be made from the id of the conversation.
+    """
     if str(_make_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")
     texts = (
@@ -537,7 +562,7 @@ def _check_session_record(session: KeptSession, path: str) -> None:
 def is_valid_kept_session(session: KeptSession) -> bool:
     """Return whether a record from another machine can be added to the archive.
 
-    Anyone may have edited such a record.
+    Anyone may have edited the record.
     """
     names = (session.id, session.agent, session.original, session.working_directory)
     try:

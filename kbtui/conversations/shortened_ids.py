@@ -1,7 +1,7 @@
 """Shortens the ids of conversations to beginnings that still identify them.
 
-JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the parts before and
-after `~` can both be shortened.
+JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), both the part
+before `~` and the part after it can be shortened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHORT_ID_CHARACTERS = 8
 def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:
     """Return the ids for which `beginning` is a short form.
 
-    In an id with `~`, the part before `~` and the part after it can both be shortened.
+    In an id with `~`, both the part before `~` and the part after it can be shortened.
     """
     beginnings = beginning.split("~")
     found = [
@@ -40,9 +40,9 @@ def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:
 def shorten_references(
     references: Iterable[str], find_ids: Callable[[set[str]], Iterable[str]]
 ) -> dict[str, str]:
-    """Map each reference that has a short form to its short form.
+    """Map each reference that has a short form to this form.
 
-    `find_ids` is called with a set of texts; it returns all conversation ids that begin with one of
+    `find_ids` is called with a set of texts. It returns all conversation ids that begin with one of
     these texts.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
@@ -74,13 +74,16 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _get_minimum_beginning(reference: str) -> str:
-    """Return the beginning of a session's id that all its short forms share."""
+    """Return the beginning that all short forms of a session's id share."""
     prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that is a valid id and not the beginning of another name."""
+    """Map each name to its shortest beginning that is a valid id and is unique.
+
+    A beginning is unique if no other name begins with it.
+    """
     ordered = sorted(names)
     if not ordered:
         return {}

@@ -1,9 +1,9 @@
-"""Marks turns and passages as decided, rejected or superseded, and finds the current place of a marked text.
+"""Marks turns and passages as decided, rejected or superseded, and finds where marked texts are.
 
-A mark stores a hash of the marked text, and the id and the time of the event that contains it.
-Therefore the mark stays with its text if turns are added or if the conversation is rewritten. If JP
-wrote an id for the event, the mark stays even if the text is edited; `MarkPlace.is_text_changed`
-then says so.
+A mark stores a hash of the marked text, and the id and the time of the event that contains the
+text. Therefore the mark stays with its text if turns are added or if the conversation is rewritten.
+If JP wrote an id for the event, the mark stays even if the text is edited;
+`MarkPlace.is_text_changed` is then true.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     class MarkFactsJson(TypedDict):
         """A mark in the JSON of search hits and turns.
 
-        `label` is the mark on one line. The label of a mark on a call begins with the call's number.
-        `text_changed` is present, and true, if the marked text was edited after it was marked.
-        `superseded_by` is the current reference of the text that applies instead.
+        `label` is the mark on one line. If the mark is on a call, the label begins with the call's
+        number. `text_changed` is present, and true, if the marked text was edited after it was
+        marked. `superseded_by` is the current reference of the text that applies instead.
         """
 
         id: str
@@ -71,12 +71,12 @@ _LATEST_TIME = 253402300799
 class MarkAnchor(NamedTuple):
     """Identifies the event that a mark is attached to.
 
-    * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any
-      event that contains the passage may match.
-    * `event_id` is the event's id, which only versions of JP with RFD 097 write. `timestamp` is the event's
-      time in ISO 8601.
-    * `history` is a hash of the beginnings of all turns up to the event's turn. It distinguishes equal
-      events that have neither id nor time.
+    * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any event
+      that contains the passage may match.
+    * `event_id` is the event's id. Only versions of JP with RFD 097 write such ids.
+    * `timestamp` is the event's time in ISO 8601.
+    * `history` is a hash of the beginnings of all turns up to the event's turn. It distinguishes
+      equal events that have neither id nor time.
     """
 
     digest: str
@@ -88,12 +88,15 @@ class MarkAnchor(NamedTuple):
 class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
-    `turn` and `call` are the numbers that the turn and the call had when the mark was set.
-    `superseded_by` is a reference to the *target*, which applies instead of the marked text.
-    `target_anchor` identifies the target if it is a turn or call that existed when the mark was
-    set. `title` is the title that the conversation had when the mark was set. `text` is the
-    beginning of the marked text on one line, or "" in marks of earlier versions of kbtui. Times are
-    in Unix seconds.
+    * `turn` and `call` are the numbers that the turn and the call had when the mark was set.
+      `title` is the title that the conversation had then.
+    * `superseded_by` is a reference to the *target*, the text that applies instead of the marked
+      text. `target_anchor` identifies the target if it is a turn or call that existed when the mark
+      was set.
+    * `text` is the beginning of the marked text on one line. It is "" in marks of earlier versions
+      of kbtui.
+
+    Times are in Unix seconds.
     """
 
     id: str
@@ -112,7 +115,7 @@ class Mark(NamedTuple):
     text: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Return all fields as JSON, from which `from_json` makes the same mark."""
+        """Return all fields as JSON. `from_json` makes the same mark from the result."""
         target = self.target_anchor
         return self._asdict() | {
             "anchor": self.anchor._asdict(),
@@ -121,7 +124,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def from_json(cls, shape: Any) -> Mark:
-        """Parse the JSON of `as_json`. Raises `ValueError` if the value is not the JSON of a mark.
+        """Make a mark from the result of `as_json`. Raises `ValueError` for any other value.
 
         Marks of earlier versions of kbtui have neither `target_anchor` nor `text`.
         """
@@ -164,8 +167,9 @@ class Mark(NamedTuple):
 def parse_exported_mark(shape: Any) -> Mark:
     """Parse a mark of an exported file, which anyone may have edited.
 
-    Its times are in ISO 8601; earlier versions of kbtui wrote Unix seconds. Raises `ValueError` for
-    everything that `Mark.from_json` rejects, and for values that no mark can have.
+    The mark's times are in ISO 8601, or in Unix seconds if an earlier version of kbtui wrote the
+    file. Raises `ValueError` for everything that `Mark.from_json` rejects, and for values that no
+    mark can have.
     """
     if isinstance(shape, dict):
         times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
@@ -196,9 +200,9 @@ def parse_exported_mark(shape: Any) -> Mark:
 
 
 def _parse_exported_time(value: object) -> object:
-    """Return a time in ISO 8601 as Unix seconds, and any value that is not a text unchanged.
+    """Convert a time in ISO 8601 to Unix seconds. Raises `ValueError`.
 
-    Raises `ValueError`.
+    A value that is not a text is returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -207,7 +211,10 @@ def _parse_exported_time(value: object) -> object:
 
 
 def _format_exported_time(seconds: float) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC. Microseconds are included, because an import compares times."""
+    """Format Unix seconds as ISO 8601 in UTC, with microseconds.
+
+    An import compares these times, so they must be exact.
+    """
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError):  # only in a damaged file
@@ -215,7 +222,7 @@ def _format_exported_time(seconds: float) -> str | None:
 
 
 def _is_reference(text: str | None, *, of_turn: bool) -> bool:
-    """Return whether `text` is None or a reference.
+    """Return whether `text` is a reference, or None.
 
     If `of_turn` is true, only references to turns and calls are accepted.
     """
@@ -234,9 +241,9 @@ def _is_whole_conversation_id(text: str) -> bool:
 
 
 class MarkPlace(NamedTuple):
-    """The current place of a marked text: its turn, and its tool call if the text is in a tool call.
+    """The current place of a marked text: a turn, and a tool call if the text is in one.
 
-    `is_text_changed` is true if the marked event was found by its id, but has another text now.
+    `is_text_changed` is true if the marked event was found by its id, but its text has changed.
     """
 
     turn: int
@@ -253,8 +260,9 @@ class PlacedMark(NamedTuple):
     * "unreadable": at least a part of the conversation cannot be read.
     * "text": no turn has this text any more.
 
-    The `superseded_by` of `mark` is the current reference of the target. `target_problem` is "changed" if the
-    target was edited after the mark was set, and "gone" if the target cannot be found.
+    The `superseded_by` of `mark` is the current reference of the target, the text that applies
+    instead. `target_problem` is "changed" if the target was edited after the mark was set, and
+    "gone" if the target cannot be found.
     """
 
     mark: Mark
@@ -264,13 +272,16 @@ class PlacedMark(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The current reference of the marked turn or call; if the text is gone, the old reference."""
+        """The current reference of the marked turn or call, or the old one if the text is gone."""
         turn, call = self.place[:2] if self.place else (self.mark.turn, self.mark.call)
         return str(make_conversation_ref(self.mark.conversation, turn, call))
 
     @property
     def label(self) -> str:
-        """The mark on one line, safe for a terminal: the state, the passage, the reference and the note."""
+        """The mark on one line: the state, the passage, the reference and the note.
+
+        The line is safe for a terminal.
+        """
         mark = self.mark
         passage = sanitize_to_one_line(mark.passage or "")
         passage = f" “{passage[:60]}{'…' if len(passage) > 60 else ''}”" if passage else ""
@@ -282,15 +293,18 @@ class PlacedMark(NamedTuple):
 
     @property
     def label_in_turn(self) -> str:
-        """The mark on one line, as it is shown with its turn.
+        """The mark on one line, as it is shown together with its turn.
 
-        The line of a mark on a call begins with the call's number.
+        If the mark is on a call, the line begins with the call's number.
         """
         call = self.place.call if self.place else self.mark.call
         return f"call {call} {self.label}" if call and self.mark.passage is None else self.label
 
     def make_mark_facts_json(self, *, is_short: bool = False) -> MarkFactsJson:
-        """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
+        """Return the mark as JSON for search hits and turns.
+
+        If `is_short` is true, the texts of the mark are cut.
+        """
         longest = MAX_SHORT_CHARACTERS if is_short else None
         mark, call = self.mark, self.place.call if self.place else self.mark.call
         facts: MarkFactsJson = {
@@ -307,9 +321,9 @@ class PlacedMark(NamedTuple):
         return facts
 
     def as_json(self) -> dict[str, object]:
-        """Return the mark as documented JSON, with times in ISO 8601.
+        """Return the mark as a JSON object with the documented keys. Times are in ISO 8601.
 
-        `matches` is false if the marked text cannot be found.
+        The key `matches` is false if the marked text cannot be found.
         """
         return {
             "ref": self.ref,
@@ -333,7 +347,10 @@ class ConversationMarks(NamedTuple):
     notice: Notice | None = None
 
     def get_labels(self, turn: int) -> list[str]:
-        """Return the marks on a turn, each as one line that is safe for a terminal."""
+        """Return the marks on a turn, each as one line.
+
+        The lines are safe for a terminal.
+        """
         return [mark.label_in_turn for mark in self.by_turn.get(turn, ())]
 
 
@@ -359,11 +376,11 @@ def make_mark(
     passage: str | None = None,
     now: float,
 ) -> Mark:
-    """Make a mark on the turn or call that a reference names, or on a passage in this turn or call.
+    """Make a mark on the turn or call that `ref` names, or on a passage in it.
 
-    `superseded_by` and `target_anchor` are stored only if `state` is "superseded". Raises `UsageError`
-    if there is no text to mark, or if the note or the passage is too long. Raises `NothingFound` if the
-    turn does not exist or does not contain the passage.
+    `superseded_by` and `target_anchor` are stored only if `state` is "superseded". Raises
+    `UsageError` if there is no text to mark, or if the note or the passage is too long. Raises
+    `NothingFound` if the turn does not exist or does not contain the passage.
     """
     for name, text, longest in (
         ("note", note, MAX_NOTE_CHARACTERS),
@@ -406,7 +423,7 @@ def make_mark(
 
 
 def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
-    """Return the anchor of the turn or call that supersedes a marked turn or call.
+    """Return the anchor of a target: a turn or call that supersedes a marked one.
 
     The result is None if the turn or call does not exist or has no text.
     """
@@ -424,7 +441,10 @@ def _make_anchor(
 
 
 def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
-    """Map the id of each mark to the current place of its text. Marks without a place are left out."""
+    """Map the id of each mark to the current place of the marked text.
+
+    Marks whose text cannot be found are left out.
+    """
     wanted = [(one.id, _AnchoredTextKey(one.anchor, one.call, one.passage)) for one in marks]
     return _find_places(conversation, wanted)
 
@@ -434,8 +454,8 @@ def find_anchored_places(
 ) -> dict[str, MarkPlace]:
     """Map the name of each anchor to the current place of its turn or call.
 
-    Anchors without a place are left out. A name is the reference that the turn or call had when its
-    anchor was made.
+    Anchors whose turn or call cannot be found are left out. A name is the reference that the turn
+    or call had when its anchor was made.
     """
     wanted = [
         (name, _AnchoredTextKey(anchor, parse_conversation_ref(name).call))
@@ -461,7 +481,10 @@ def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dic
 
 
 class _AnchoredTextKey(NamedTuple):
-    """Identifies a text by its anchor, its call number and, for a mark on a passage, the passage."""
+    """Identifies a text by its anchor and its call number.
+
+    For a mark on a passage, the passage is part of the key.
+    """
 
     anchor: MarkAnchor
     call: int | None
@@ -489,7 +512,10 @@ def _find_places(
 def _find_place(
     turns: Sequence[Turn], text: _AnchoredTextKey, histories: list[str]
 ) -> MarkPlace | None:
-    """Return the place of a text; None if no event has this text, or if several events could be meant."""
+    """Return the place of a text.
+
+    Returns None if no event has this text, or if several events could be meant.
+    """
     anchor = text.anchor
     candidates = list(_list_candidate_events(turns, text))
     if anchor.event_id is not None:
@@ -538,10 +564,10 @@ def _choose_place(
     text: _AnchoredTextKey,
     histories: list[str],
 ) -> MarkPlace | None:
-    """Return the place of the marked text, or None if it is unclear.
+    """Return the place of the marked text, or None if the place is unclear.
 
-    If there are several candidates, those with different earlier turns are excluded first, then those
-    with another call number.
+    If there are several candidates, those whose earlier turns are different are excluded. If there
+    are still several, those with another call number are excluded.
     """
     places = dict.fromkeys(
         MarkPlace(turn.number, None if text.call is None else event.call)
@@ -557,8 +583,8 @@ def _choose_place(
 def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | None:
     """Return the event to which a mark on a turn or call is attached.
 
-    A mark on a turn is attached to the turn's request, or else to the turn's first event with a
-    text or values.
+    A mark on a turn is attached to the turn's request. If there is no request, it is attached to
+    the turn's first event with a text or values.
     """
     if call is not None:
         calls = (one for one in turn.events if one.call == call and one.arguments is not None)
@@ -569,7 +595,7 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
 
 
 def _describe_event(event: ConversationEvent) -> str:
-    """Return an event's text on one line; if it has no text, its name and values."""
+    """Return an event's text on one line. If the event has no text, return its name and values."""
     values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
     return _collapse_white_space(event.text) or " ".join(
         filter(None, (event.name, _collapse_white_space(values)))
@@ -577,7 +603,10 @@ def _describe_event(event: ConversationEvent) -> str:
 
 
 def _hash_event(event: ConversationEvent) -> str:
-    """Return a hash of an event's content. The order of keys in its values does not matter."""
+    """Return a hash of an event's content.
+
+    The order of keys in the event's values does not matter.
+    """
     values = json.dumps(event.values, sort_keys=True, default=str) if event.values else ""
     from hashlib import sha256
 
@@ -586,9 +615,9 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield a hash for each turn.
+    """Yield a hash for each turn that covers this turn and all earlier turns.
 
-    The hash covers one event of this turn and one event of each earlier turn.
+    Each turn is represented by the event to which a mark on the turn would be attached.
     """
     from hashlib import sha256
 
@@ -600,9 +629,10 @@ def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
 
 
 def _contains_passage(text: str, passage: str) -> bool:
-    """Return whether a text contains a passage. White space, and Markdown's `*`, `_` and backquotes, are ignored.
+    """Return whether a text contains a passage.
 
-    A passage that is copied from the reader lacks these characters.
+    White space and Markdown's characters `*`, `_` and backquote are ignored, because a passage that
+    was copied from the reader does not have them.
     """
     wanted = _collapse_white_space(passage.translate(_EMPHASIS)) or passage
     return wanted in _collapse_white_space(
@@ -611,5 +641,8 @@ def _contains_passage(text: str, passage: str) -> bool:
 
 
 def _collapse_white_space(text: str) -> str:
-    """Replace each run of white space with one space, so that line breaks do not matter in comparisons."""
+    """Replace each run of white space with one space.
+
+    Line breaks then do not matter in comparisons.
+    """
     return " ".join(text.split())

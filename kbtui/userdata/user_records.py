@@ -267,9 +267,9 @@ def check_record_fields(
 
 
 class UserRecordFile(NamedTuple):
-    """An SQLite file with records of a workspace.
+    """An SQLite file with records of a workspace, and the kinds of these records.
 
-    `read_records` and `read_records_in` read the records of the kinds that the file contains.
+    The function `read` reads the records from an open connection.
     """
 
     file: SqliteFile
