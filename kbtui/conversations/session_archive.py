@@ -202,11 +202,12 @@ def find_conversations_only_in_archive(
 def keep_conversation(
     workspace: Workspace, info: ConversationInfo, *, verified: bool = False
 ) -> KeepOutcome:
-    """Copy a conversation's file into the archive. The new copy replaces an earlier one.
+    """Copy a conversation's file into the archive; the result says what has changed.
 
-    If the archive already has this copy, its size is checked; if `verified` is true, its whole
-    content is checked. A damaged copy is replaced. A conversation that exists only in the archive
-    is not changed. Raises `WorkspaceError` if the file cannot be kept.
+    A new copy replaces an earlier one, unless the agent's file has become shorter. Nothing is
+    copied if the archive already has an intact copy of the current file, or if the conversation
+    exists only in the archive. A copy counts as intact if its size is right; if `verified` is true,
+    its content must also be right. Raises `WorkspaceError` if the file cannot be kept.
     """
     if info.kept_from is not None:
         return "unchanged"
@@ -532,9 +533,9 @@ def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
 
 
 def _check_session_record(session: KeptSession, path: str) -> None:
-    """Raise `ValueError` or `TypeError` if a record is invalid.
+    """Raise `ValueError` or `TypeError` if the record in the file `path` is invalid.
 
-    The name of the file must be made from the id of the conversation.
+    The name of the file must match the conversation's id.
     """
     if str(_make_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")

@@ -1,12 +1,12 @@
-"""The format of aider: one Markdown file per repository, which contains all sessions.
+"""The format of aider: one Markdown file for each repository, which contains all sessions.
 
 * The line `# aider chat started at …` begins a session.
 * Lines that begin with `#### ` are requests.
 * Lines that begin with `> ` are aider's own messages.
 * All other lines are replies of the model.
 
-A reply can also contain lines that begin with `#### ` or `> `. Lines of requests and of aider's
-messages are recognized by the two spaces at their end.
+A reply can also contain lines that begin with `#### ` or `> `. Only requests and aider's messages
+have two spaces at the end of the line.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ class AiderFormat(ConversationFormat):
         return found, problems
 
     def _find_sessions_of_file(self, path: str) -> _HistoryFileSessions:
-        """Find the sessions of a file. If the file has only grown since the last call, read only its end."""
+        """Find the sessions of a file.
+
+        If the file has only grown since the last call, only the new text is read.
+        """
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
@@ -123,11 +126,14 @@ class AiderFormat(ConversationFormat):
         return history
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the paths of aider's history files in the project's directories. Some may not exist yet."""
+        """Return the paths of aider's history files in the project's directories.
+
+        Some of the files may not exist yet.
+        """
         return [Path(path) for path, _ in _list_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories of the history files."""
+        """Return the directories that contain history files."""
         return list(dict.fromkeys(path.parent for path in self.list_watched_files(workspace)))
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
@@ -144,7 +150,7 @@ class AiderFormat(ConversationFormat):
         return builder.make_conversation_with_event_count(info, problems)
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that a message of aider reports as added to the chat."""
+        """Return the files that, according to a message of aider, were added to the chat."""
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
@@ -157,7 +163,7 @@ class AiderFormat(ConversationFormat):
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that starts aider with its history.
 
-        aider has no session ids. Therefore it loads its whole history file, not only one session.
+        aider has no session ids. Therefore, it loads the whole history file, not only one session.
         """
         return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
@@ -180,8 +186,8 @@ class _AiderSessionRange(NamedTuple):
     """The position and the start time of a session in a history file.
 
     `start` and `end` are byte offsets; white space after the session is not included. `started` is
-    the time in the session's first line, formatted as in the conversation's id. `has_content` says whether the
-    session has a request or a reply.
+    the time in the session's first line, in the form that the conversation's id contains.
+    `has_content` says whether the session has a request or a reply.
     """
 
     start: int
@@ -194,8 +200,8 @@ class _AiderSessionRange(NamedTuple):
 class _HistoryFileSessions(NamedTuple):
     """The sessions of a history file, and data for detecting later changes of the file.
 
-    `tail` contains the last bytes of the file. If the file still has these bytes at the same place, text
-    was only appended.
+    `tail` contains the last bytes of the file. If these bytes are still at the same position, text
+    was only appended to the file.
     """
 
     state: tuple[int, int, int]
@@ -205,7 +211,7 @@ class _HistoryFileSessions(NamedTuple):
 
 
 def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
-    """Yield the path of each possible history file, and the project directory to which the file belongs."""
+    """Yield the path of each possible history file, and the file's project directory."""
     projects = ProjectDirectories(workspace)
     chosen = read_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
@@ -221,7 +227,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the time in an id, and the session's number among the sessions that began in that second."""
+    """Return the start time in an id, and the session's number among sessions with this time."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1
@@ -261,7 +267,7 @@ def _has_history_file_only_grown(
 ) -> bool:
     """Return whether text was only appended to a history file since `known` was read.
 
-    The inode, the size and the bytes at the old end are compared.
+    To find out, the inode, the size and the last bytes in `known` are compared with the file.
     """
     inode, size, _ = known.state
     at = size - len(known.tail)
@@ -271,7 +277,7 @@ def _has_history_file_only_grown(
 
 
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
-    """Yield the start, the end, the time and `has_content` of each session from `start` on.
+    """Yield the start, the end, the time and `has_content` of each session from offset `start` on.
 
     Start and end are byte offsets. `has_content` says whether the session has a request or a reply.
     For text before the first session, the time is None. A session ends before its trailing white
@@ -334,7 +340,7 @@ def _make_stored_session(
 def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
     """Return the UTC time for a local time in a history file, or None if the time is invalid.
 
-    aider writes times in the time zone `zone`, but does not name the zone.
+    aider does not write its time zone into the file, so the caller passes the zone.
     """
     try:
         local = datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").replace(tzinfo=zone)
@@ -365,7 +371,8 @@ def _read_aider_session_facts(
 def _choose_title(requests: list[str]) -> str | None:
     """Return a title made from the first request that is not a command such as `/add`.
 
-    If there are only commands, use the first request. If there are no requests, return None.
+    If there are only commands, the title is made from the first of them. If there are no requests,
+    the result is None.
     """
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
@@ -491,7 +498,10 @@ def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -
 
 
 def sum_reported_tokens(text: str) -> ConversationUsage | None:
-    """Add up the tokens in reports such as `Tokens: 2.1k sent, 300 received`; None if there are no reports."""
+    """Add up the tokens in aider's reports, such as `Tokens: 2.1k sent, 300 received`.
+
+    Returns None if there are no reports.
+    """
     return _sum_tokens_of_sections(_split_into_sections(text))
 
 

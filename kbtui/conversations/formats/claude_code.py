@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class ClaudeCodeParserState(TypedDict, total=False):
-        """The state, as JSON, with which a `ClaudeCodeParser` resumes in the middle of a file.
+        """The state, as JSON, from which a `ClaudeCodeParser` can resume in the middle of a file.
 
-        It describes the last records and messages before the position where reading resumes.
+        It describes the last records and messages before this position.
         """
 
         model: str | None
@@ -142,7 +142,7 @@ _USAGE_KEYS = (
 class _FileWithoutWorkingDirectory(NamedTuple):
     """A file whose records do not name the working directory of the session.
 
-    `name` is the session's id without its prefix, or None if the file does not contain the id.
+    `name` is the session's id without its prefix; None if the file does not contain the id.
     """
 
     path: str
@@ -154,9 +154,9 @@ class _FileWithoutWorkingDirectory(NamedTuple):
 class ClaudeCodeFormat(JsonlConversationFormat):
     """Finds and reads the sessions of Claude Code, and their subagents.
 
-    The agent stores all sessions with the same working directory in one folder. The folder's name is the
-    path of that directory, in which `-` replaces every character except letters and digits. The records
-    contain the unchanged path.
+    The agent stores all sessions with the same working directory in one folder. The folder is named
+    after the path of the working directory, but `-` replaces every character except letters and
+    digits. The records contain the unchanged path.
     """
 
     name = "claude-code"
@@ -232,9 +232,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session of the workspace to `found`.
+        """Add a session to `found` if it belongs to the workspace.
 
-        If no record names the session's working directory, its file is added to `without` instead.
+        If no record names the session's working directory, the session's file is added to `without`
+        instead.
         """
         status = stat_session_file(path)
         if status is None:
@@ -267,10 +268,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
-        """Return whether a file contains a request.
-
-        Call this only if no record names the working directory.
-        """
+        """Return whether a file without a working directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
@@ -327,7 +325,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         return ClaudeCodeParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return the command that continues a session; a subagent's session cannot be continued."""
+        """Return the command that continues a session; None for a subagent's session."""
         if info.parent is not None or info.working_directory is None:
             return None
         session = info.id.removeprefix(self.id_prefix)
@@ -439,13 +437,16 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_session_id(path: str) -> str | None:
-    """Return the session id in the records of a subagent's file, or None if there is none."""
+    """Return the session id that the records of a subagent's file contain, or None."""
     status = stat_session_file(path)
     return _read_first_text_value(path, status.st_size, "sessionId") if status is not None else None
 
 
 def _read_first_text_value(path: str, size: int, key: str) -> str | None:
-    """Return the first text that a record of a file has under `key`. Reads as little as possible."""
+    """Return the first text that a record of a file has under `key`.
+
+    Reads as little of the file as possible.
+    """
     text = next(_iterate_text_values(path, _HEAD_BYTES, key), None)
     if text is not None or size <= _HEAD_BYTES:
         return text
@@ -491,7 +492,10 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
 
 
 def _store_record_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """Store a record's title, if any, in `titles`, where it replaces an earlier title of the same kind."""
+    """If a record contains a title, store it in `titles`.
+
+    It replaces an earlier title of the same kind.
+    """
     for kind, key in (
         ("custom-title", "customTitle"),
         ("ai-title", "aiTitle"),
@@ -531,7 +535,7 @@ def _join_text_blocks(content: Any) -> str:
 def format_request_text(content: Any) -> str:
     """Return a request as the user typed it.
 
-    If the user typed a command, return its name with its arguments.
+    If the request is a command, return the command's name with its arguments.
     """
     text = _format_message_content(content)
     if text.lstrip().startswith("<command-message>"):
@@ -604,10 +608,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         """
 
     def make_parser_state(self) -> ClaudeCodeParserState:
-        """Return the state from which another parser can resume.
+        """Return the state, as JSON, from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older
-        records is left out, because the next record usually replies to a recent one or repeats it.
+        records is not needed: the next record usually answers or repeats a recent one.
         """
         return {
             "model": self.builder.model,
@@ -617,13 +621,14 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return True, because later records change no earlier events; they only add results to calls."""
+        """Return True: later records add results to calls, but do not change earlier events."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is a request.
 
-        A person writes the requests of a conversation; the main agent writes the request of a subagent.
+        In a conversation, a person writes the requests. In a subagent's conversation, the main
+        agent writes the request.
         """
         if record.get("isSidechain"):
             # The first record of a subagent's file is the request of the main agent.
@@ -677,7 +682,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _strip_notice_tags(text), time)
 
     def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
-        """Mark the turns that the user left behind by going back to an earlier turn."""
+        """Mark the turns that the user left behind by going back to an earlier turn as rewound."""
         if "parentUuid" not in record:
             return
         # After a compaction, only `logicalParentUuid` may name the record before it.
@@ -757,7 +762,11 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _strip_notice_tags(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add the tokens of a message, except those that its earlier records have already reported."""
+        """Add the tokens of a message.
+
+        The message can have several records. Tokens that an earlier record has reported are not
+        added again.
+        """
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return
@@ -780,7 +789,10 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the started subagent, and the user's answers; None if the result has neither."""
+    """Return the id of the started subagent and the user's answers, as far as a result has them.
+
+    Returns None if the result has neither.
+    """
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent
@@ -790,7 +802,7 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _summarize_result(details: dict[str, Any]) -> str | None:
-    """Return the line with which Claude Code sums up a result; None if it shows no such line."""
+    """Return the line that Claude Code shows as the summary of a result; None if it shows none."""
 
     def get_nonnegative_number(key: str) -> float | None:
         value = details.get(key)
@@ -859,7 +871,7 @@ def _strip_notice_tags(text: str) -> str:
 
 
 def _format_patch(details: dict[str, Any]) -> str | None:
-    """Return the changes to a file that a result reports, as a unified diff; None if there are none."""
+    """Return the changes to a file that a result reports, as a unified diff, or None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

@@ -1,8 +1,9 @@
 """Reads the sessions of Codex: `rollout-TIME-UUID.jsonl` below `$CODEX_HOME`.
 
-The file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
-model's history (`response_item`). Each pair becomes one event. Requests are read from the `event_msg`
-records, because the history also has messages that Codex itself wrote but stored as the user's.
+A file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
+model's history (`response_item`). Each pair becomes one event. Requests are read from the
+`event_msg` records: the history also contains messages that Codex wrote itself but stored as
+messages of the user.
 """
 
 from __future__ import annotations
@@ -210,13 +211,16 @@ class CodexFormat(JsonlConversationFormat):
         return ProjectDirectories(workspace).find_directory_of(directory) is None
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects, including those of subagents and summarizers."""
+        """Count the sessions of all projects.
+
+        Sessions of subagents, and sessions that only summarize another one, are included.
+        """
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
 
     def make_parser(
         self, builder: TurnBuilder, state: CodexParserState | None
     ) -> JsonlConversationParser:
-        """Return a parser that continues from `state`. Without a state, it starts at the beginning."""
+        """Return a parser that continues from `state`, or from the beginning if `state` is None."""
         return CodexParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
@@ -244,11 +248,12 @@ class CodexFormat(JsonlConversationFormat):
         found: dict[str, StoredConversation],
         unusable: list[UnlistedConversationPath],
     ) -> None:
-        """Add the sessions in the directories `projects` to `found`, and unusable files to `unusable`.
+        """Add the project's sessions to `found`, and unusable files to `unusable`.
 
-        A file is unusable if it cannot be read or has the id of an earlier session. Each element of
-        `paths` is a pair: a file, and whether it is archived. `names` maps session ids to titles. If
-        `only` is a conversation id, all other sessions and all unreadable files are ignored.
+        Each element of `paths` is a file, and whether the file is archived. A file is unusable if
+        it cannot be read, or if an earlier session has the same id. `names` maps session ids to
+        titles. If `only` is a conversation id, all other sessions and all unreadable files are
+        ignored.
         """
         seen: dict[str, str] = {}
         for path, is_archived in paths:
@@ -290,7 +295,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Return a mapping from session id to the last name that a person gave to the session."""
+        """Map each session id to the last name that a person gave to the session."""
         status = stat_session_file(path)
         if status is None:
             return {}
@@ -378,7 +383,10 @@ def _is_session_head_complete(head: _CodexSessionHead, size: int) -> bool:
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:
-    """Read the id, working directory and origin of a session. Raises `WorkspaceError` or `ValueError`."""
+    """Return the facts at the beginning of a session's file.
+
+    Raises `WorkspaceError` or `ValueError`.
+    """
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("the file is empty")
@@ -423,7 +431,7 @@ def _read_first_line(file: int) -> bytes:
 
 
 def _find_working_directory(file: int, end: int) -> str | None:
-    """Return the working directory that is named in a message from the user, or None.
+    """Return the working directory that a message from the user names, or None.
 
     Only the first `end` bytes of the file are read.
     """
@@ -438,7 +446,10 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of a session's parent or None, and whether the session exists only to summarize."""
+    """Return the id of a session's parent, or None.
+
+    The second value says whether Codex used the session only to summarize.
+    """
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -469,7 +480,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user` whose author is not yet known: a person or Codex."""
+    """A message with the role `user` of which kbtui does not know yet whether Codex wrote it."""
 
     text: str
     images: list[str]
@@ -512,8 +523,8 @@ class CodexParser(JsonlConversationParser):
     def make_parser_state(self) -> CodexParserState:
         """Return the state, as JSON, from which another parser can resume.
 
-        The file can repeat a text or a call. To recognize repetitions, the state contains the last
-        texts and calls.
+        The file can repeat a text or a call. The state contains the last texts and calls, so that
+        the next parser recognizes repetitions.
         """
         self._remove_unattributed_messages()
         return {
@@ -544,7 +555,10 @@ class CodexParser(JsonlConversationParser):
         return _make_usage(self._used) if self._used else None
 
     def parse_record(self, record: dict[str, Any]) -> None:
-        """Parse the next record. If a value has the wrong type, an error of any class may be raised."""
+        """Parse the next record.
+
+        If a value in the record has the wrong type, this may raise an error of any class.
+        """
         kind, payload = _get_record_kind_and_content(record)
         time = parse_timestamp(record.get("timestamp"))
         if kind == "event_msg":
@@ -632,7 +646,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark the last `count` turns as rewound. Turns that are already rewound are not counted."""
+        """Mark the last `count` turns that are not rewound yet as rewound."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True
@@ -653,13 +667,16 @@ class CodexParser(JsonlConversationParser):
         self._has_meta = True
 
     def _is_copied_from_original(self, time: datetime | None) -> bool:
-        """Return whether a record with this time was copied here from the session that was forked."""
+        """Return whether a record with this time was copied from the session that was forked."""
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens used since the last count, unless the record was copied from another session."""
+        """Add the tokens that were used since the last count.
+
+        If the record was copied from another session, no tokens are added.
+        """
         if type(info) is not dict:
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
@@ -752,7 +769,7 @@ class CodexParser(JsonlConversationParser):
     def _attribute_unattributed_messages(self) -> None:
         """Convert the messages whose author is not yet known into requests.
 
-        If the file has separate events for requests, these messages stay unknown events.
+        If the file has separate events for requests, these messages stay events of an unknown kind.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -781,7 +798,11 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether a text was already read from the other source. `source` is `event` or `item`."""
+        """Return whether this text was already read from the other place that contains it.
+
+        `source` is `event` for an event for the screen, and `item` for an item of the model's
+        history.
+        """
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -829,7 +850,10 @@ class CodexParser(JsonlConversationParser):
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
-    """Split a request into the context that an IDE added (or None) and the text that the person wrote."""
+    """Split a request into the context that an IDE added and the text that the person wrote.
+
+    The first value is None if there is no such context.
+    """
     if not text.lstrip().startswith(_IDE_CONTEXT):
         return None, text
     match = _IDE_REQUEST.search(text)
@@ -967,7 +991,7 @@ def _list_text_values(value: Any) -> list[str]:
 
 
 def _get_notice_text(kind: Any, payload: dict[str, Any]) -> str | None:
-    """Return the text of an event that is a notice for people; None for any other event."""
+    """Return the text of an event that is a notice for people, or None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
     if kind == "error":

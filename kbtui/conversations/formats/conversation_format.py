@@ -39,8 +39,8 @@ MIN_BYTES_FOR_SEGMENTS = 128 << 10
 class UnlistedConversationPath(NamedTuple):
     """A file or directory that is not listed as a conversation, and the reason.
 
-    `is_unreadable`: `path` should contain conversations but cannot be read. `has_no_turn`: the
-    conversation is intact, but contains no request yet.
+    `is_unreadable` means that `path` should contain conversations but cannot be read. `has_no_turn`
+    means that the conversation is intact, but contains no request yet.
     """
 
     path: Path
@@ -68,12 +68,15 @@ class StoredConversation(Protocol):
 
     @property
     def signature(self) -> str:
-        """A digest of the paths, inodes, sizes and modification times of the conversation's files."""
+        """A digest of the paths, inodes, sizes and times of the conversation's files.
+
+        The signature changes when one of the files changes.
+        """
 
     def read_conversation_info(self) -> ConversationInfo:
         """Read the conversation's metadata, but not its events.
 
-        Never raises; an error is in `problem` of the result.
+        Never raises; if an error occurs, `problem` of the result describes it.
         """
 
 
@@ -81,8 +84,9 @@ class ConversationFormat(ABC):
     """Finds and reads the conversations of one agent.
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
-    `load_conversation`. The other methods have defaults, which read a conversation as a whole.
-    The `info` that a method receives was always made by this format.
+    `load_conversation`. All other methods have defaults. The default methods that read a
+    conversation read it as a whole. The argument `info` of a method always describes a conversation
+    in this format.
     """
 
     name: str
@@ -115,18 +119,24 @@ class ConversationFormat(ABC):
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation and count its events. Never raises; errors are in `problems` of the result."""
+        """Load a conversation and count its events.
+
+        Never raises; errors are in `problems` of the result.
+        """
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories that are watched for new and changed conversations of a workspace."""
+        """Return the directories to watch for new and changed conversations of a workspace."""
         return []
 
     def is_file_of_other_project(self, workspace: Workspace, path: str) -> bool:
-        """Return whether a changed file in a watched directory certainly belongs to another project."""
+        """Return whether a changed file certainly belongs to another project.
+
+        `path` is a file in a watched directory.
+        """
         return False
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the files that are watched individually; they need not exist.
+        """Return the files that are watched one by one. They need not exist.
 
         Some agents write files into the project's own directory, which is too large to be watched
         as a whole.
@@ -141,18 +151,24 @@ class ConversationFormat(ABC):
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:
-        """Count the agent's conversations in all projects. Return None if kbtui knows only some projects."""
+        """Count the agent's conversations in all projects.
+
+        Returns None if kbtui does not know all projects of the agent.
+        """
         return None
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Return a mapping from each trash directory to the number of conversations in it.
+        """Map each trash directory to the number of conversations in it.
 
-        The agent moves damaged conversations to these directories.
+        The agent moves damaged conversations to trash directories.
         """
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the time of the last event. Reads as little of the conversation as possible."""
+        """Return `info` with the time of the last event.
+
+        Reads as little of the conversation as possible.
+        """
         return info
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
@@ -162,7 +178,10 @@ class ConversationFormat(ABC):
         return replace(conversation.info, problem=problem)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation. Return None if it must be loaded as a whole."""
+        """Load the first turns of a long conversation.
+
+        Returns None if the conversation must be loaded as a whole.
+        """
         return None
 
     def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
@@ -172,10 +191,10 @@ class ConversationFormat(ABC):
     def load_conversation_segment(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationSegment | None:
-        """Load about `size` bytes of turns, but at least one turn, starting at the position `mark`.
+        """Load about `size` bytes of a conversation, but at least one turn.
 
-        If `mark` is None, the first turns are loaded. Returns None if the conversation can only be loaded
-        as a whole.
+        The segment starts at the position `mark`, or at the first turn if `mark` is None. Returns
+        None if the conversation can only be loaded as a whole.
         """
         return None
 
@@ -203,7 +222,7 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that an event reports as added to the conversation by the user."""
+        """Return the files that, according to an event, the user added to the conversation."""
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
@@ -217,19 +236,19 @@ class ConversationFormat(ABC):
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return the command that continues a conversation in its agent; None if there is no such command."""
+        """Return the command that continues a conversation in its agent; None if there is none."""
         return None
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that copies a conversation into a new one; None if there is no such command.
+        """Return the command that copies a conversation into a new one, or None if there is none.
 
-        The copy ends with the turn number `turn`, counted from 1. If `turn` is None, or if `forks_at_turn` is false,
-        the copy has all turns.
+        The copy ends with turn number `turn`, counted from 1. If `turn` is None, or if
+        `forks_at_turn` is false, the copy has all turns.
         """
         return None
 
     def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that attaches a turn to a new conversation; None if there is no such command.
+        """Return the command that attaches a turn to a new conversation, or None if there is none.
 
         If `turn` is None, all turns are attached.
         """

@@ -158,7 +158,7 @@ class GeminiCliFormat(ConversationFormat):
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session.
 
-        Return None for a subagent, and for a session whose working directory is unknown.
+        Returns None for a subagent, and for a session whose working directory is unknown.
         """
         if info.parent is not None or info.working_directory is None:
             return None
@@ -171,7 +171,7 @@ class GeminiCliFormat(ConversationFormat):
         only: str | None,
         unusable: list[UnlistedConversationPath],
     ) -> dict[str, StoredSession]:
-        """Return a mapping from conversation id to session. Unusable files are added to `unusable`."""
+        """Map each conversation id to its session. Unusable files are added to `unusable`."""
         found: dict[str, StoredSession] = {}
         for path, project, directory, parent in files:
             status = stat_session_file(path)
@@ -225,9 +225,10 @@ class _ProjectOfDirectory(NamedTuple):
 
 
 class _SessionFileAndOwner(NamedTuple):
-    """A file of a session. `owner` is the project to which the file belongs.
+    """A file of a session.
 
-    If `owner` is None, the file contains the hash of its project, and `owners` maps hashes to projects.
+    `owner` is the project to which the file belongs. If the project is not known yet, `owner` is
+    None; the file then contains the hash of its project, and `owners` maps hashes to projects.
     """
 
     path: str
@@ -238,10 +239,11 @@ class _SessionFileAndOwner(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _GeminiSessionElement:
-    """An element of a session: a message, an unknown record or a compaction (see `kind`).
+    """An element of a session.
 
-    A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI
-    removed the message from its history without a rewind.
+    `kind` says whether it is a message, an unknown record or a compaction. A compaction replaces
+    all messages up to the message `last`. `is_undone` says that Gemini CLI removed the message from
+    its history without a rewind.
     """
 
     kind: str
@@ -258,7 +260,7 @@ def find_gemini_directory() -> str:
 
 
 def hash_project_path(path: str) -> str:
-    """Return the hash that older versions of Gemini CLI use as the name of a project's directory."""
+    """Return the hash that names the directory of a project in older versions of Gemini CLI."""
     return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -293,7 +295,7 @@ def _iterate_session_files(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the project path that is stored in a data directory, or None if there is no such path."""
+    """Return the project's path that a data directory contains, or None."""
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):
@@ -302,7 +304,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Read the registry of projects. Return a mapping from directory names to the projects' paths."""
+    """Read the registry of projects: map the names of data directories to the projects' paths."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
@@ -312,7 +314,10 @@ def _read_project_registry(path: str) -> dict[str, str]:
 
 
 def _read_session_head(path: str) -> _GeminiSessionHead:
-    """Return the session id and the project's hash in a file. Raises `WorkspaceError` or `ValueError`."""
+    """Return the session id and the hash of the project, from the beginning of a file.
+
+    Raises `WorkspaceError` or `ValueError`.
+    """
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("the file is empty")
@@ -374,7 +379,7 @@ def _find_first_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """The state of a session, its messages and metadata, after the records applied so far."""
+    """The messages and metadata of a session after the records that have been applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -418,7 +423,7 @@ class _ReplayedSession:
     def _mark_messages_rewound(self, message_id: str) -> None:
         """Mark the message with this id and all later messages as rewound.
 
-        If no message has the id, mark all messages.
+        If no message has this id, mark all messages as rewound.
         """
         target = self._by_id.get(message_id)
         found = target is None
@@ -468,7 +473,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the history summary that a user message contains; None for any other record."""
+    """Return the summary of the history that a user message contains; None for other records."""
     if record.get("type") != "user":
         return None
     try:
@@ -489,7 +494,10 @@ def _replay_session_file(info: ConversationInfo) -> _ReplayedSession:
 
 
 def _replay_readable_records(path: str) -> _ReplayedSession:
-    """Read the readable parts of a session file. Raises `WorkspaceError` if the file cannot be opened."""
+    """Read the readable parts of a session file.
+
+    Raises `WorkspaceError` if the file cannot be opened.
+    """
     replay = _ReplayedSession()
     if remove_kept_file_suffix(path).endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
@@ -524,7 +532,10 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return the readable part of a damaged session: its messages, and the text values before them."""
+    """Return the readable part of a damaged session.
+
+    This part contains the messages, and the metadata before the messages as far as it is text.
+    """
     from json import JSONDecoder, dumps
 
     decoder = JSONDecoder()
@@ -603,7 +614,10 @@ class GeminiMessageParser:
         """The ids of messages whose tokens have been counted. A file can contain the same message twice."""
 
     def parse_message(self, message: _GeminiSessionElement) -> None:
-        """Parse the next message. If a value has the wrong type, an error of any class may be raised."""
+        """Parse the next message.
+
+        If a value in the message has the wrong type, this may raise an error of any class.
+        """
         record = message.record
         kind = record.get("type")
         time = parse_timestamp(record.get("timestamp"))
@@ -697,8 +711,8 @@ class GeminiMessageParser:
 class _MessageContent(NamedTuple):
     """The parts of a message, grouped by kind.
 
-    `text` contains the joined texts, and a line for each attached file. `thoughts` are texts with reasoning.
-    `calls` and `responses` are tool calls and their results.
+    `text` contains the joined texts, and a line for each attached file. `thoughts` are texts with
+    reasoning. `calls` are tool calls, and `responses` are their results.
     """
 
     text: str

@@ -1,7 +1,8 @@
 """Reads conversations that an agent appends to a file as JSON Lines, one record per line.
 
-Such a file is read line by line. When it has grown, reading resumes near its old end, at the last
-point from which a parser can continue. This point may be within a turn.
+When such a file has grown, it is not read from its beginning. Reading resumes at the last point
+from which a parser can continue. This point is near the old end of the file, and may be within a
+turn.
 """
 
 from __future__ import annotations
@@ -142,9 +143,9 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 or unpaired surrogates.
 
-    U+FFFD replaces invalid bytes and unpaired surrogates. Unpaired surrogates occur because agents written
-    in JavaScript may cut a text in the middle of a character. A byte order mark is ignored. Raises
-    `ValueError` for invalid JSON.
+    U+FFFD replaces invalid bytes and unpaired surrogates. Agents that are written in JavaScript
+    produce unpaired surrogates when they cut a text in the middle of a character. A byte order mark
+    is ignored. Raises `ValueError` for invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -161,7 +162,7 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
 
 
 def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the items that were added to a dictionary last. There are at most `RECORDS_KEPT` of them."""
+    """Return the items that were added to a dictionary last, but at most `RECORDS_KEPT`."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
 
@@ -180,7 +181,10 @@ class JsonlConversationParser(ABC):
 
     @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
-        """Parse the next record. If a value in it has the wrong type, any error may be raised."""
+        """Parse the next record.
+
+        If a value in the record has the wrong type, this may raise an error of any class.
+        """
 
     def make_parser_state(self) -> Mapping[str, object] | None:
         """Return the state of the parser as JSON. Another parser can continue from this state.
@@ -190,10 +194,10 @@ class JsonlConversationParser(ABC):
         return None
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return whether another parser can resume at this position, in the middle of a turn.
+        """Return whether another parser can resume at this position, within a turn.
 
-        A parser must return false if a later record can change an earlier event without setting
-        `needs_earlier_turns`.
+        Some later records may change earlier events. If the parser does not set
+        `needs_earlier_turns` for such a record, this method must return false.
         """
         return False
 
@@ -204,7 +208,10 @@ class JsonlConversationParser(ABC):
 
 
 class JsonlConversationFormat(ConversationFormat):
-    """A format in which each conversation has its own JSON Lines file: `ConversationInfo.events_path`."""
+    """A format in which each conversation has its own JSON Lines file.
+
+    The path of this file is `ConversationInfo.events_path`.
+    """
 
     has_file_per_conversation = True
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
@@ -218,19 +225,25 @@ class JsonlConversationFormat(ConversationFormat):
         """Return a parser that continues from `state`, or from the beginning if `state` is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises: `problems` of the result contains the errors."""
+        """Load a conversation. Never raises; errors are in `problems` of the result."""
         parser, problem = self._parse_conversation_file(info)
         return _make_conversation(info, parser, [problem] if problem else [])
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation. Return None if it must be loaded as a whole."""
+        """Load the first turns of a long conversation.
+
+        Returns None if the conversation must be loaded as a whole.
+        """
         if info.size <= BEGINNING_BYTES:
             return None
         parser, _ = self._parse_conversation_file(info, BEGINNING_BYTES)
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the number of lines in the file as `events_count`. Lines are not parsed."""
+        """Return `info` with the number of lines in the file as `events_count`.
+
+        The lines are not parsed.
+        """
         if info.events_path is None:
             return info
         count, last = 0, b"\n"
@@ -252,7 +265,10 @@ class JsonlConversationFormat(ConversationFormat):
         return DecodedTurns(builder.turns, builder.last_time, problem)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used, or None if its file has no token counts. Never raises."""
+        """Return the tokens that a conversation used. Never raises.
+
+        Returns None if the conversation's file has no token counts.
+        """
         return self._parse_conversation_file(info)[0].usage
 
     def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
@@ -262,11 +278,12 @@ class JsonlConversationFormat(ConversationFormat):
     def load_conversation_segment(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationSegment | None:
-        """Load the segment of a conversation after `mark`: about `size` bytes, but at least one record.
+        """Load about `size` bytes of a conversation, but at least one record.
 
-        If `mark` is None, or the bytes before it have changed, the segment starts at the beginning of the file.
-        If a record of the segment changes a turn before `mark`, the whole file is loaded as one segment. Returns
-        None for an unreadable file.
+        The segment starts at the position `mark`. If `mark` is None, or if the bytes before it have
+        changed, the segment starts at the beginning of the file. If one of the records changes a
+        turn before `mark`, the whole file is loaded as one segment. Returns None for an unreadable
+        file.
         """
         if info.events_path is None:
             return None
@@ -347,7 +364,7 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationSegment(conversation, start, mark, is_last)
 
     def _get_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
-        """Return the SHA-256 hash object of the bytes before `mark`, or None if they have changed."""
+        """Return a SHA-256 hash object for the bytes before `mark`; None if they have changed."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         return hash_file_until_resume_point(file, mark)
@@ -355,9 +372,9 @@ class JsonlConversationFormat(ConversationFormat):
     def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
-        """Parse the first `size` bytes of a conversation's file, or the whole file if `size` is None.
+        """Parse the first `size` bytes of a conversation's file. None means the whole file.
 
-        Return the parser, and the reason why the file cannot be read, or None.
+        Returns the parser, and the reason why the file cannot be read, or None.
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
@@ -380,7 +397,10 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether another parser can resume within this turn; all calls so far must have results."""
+    """Return whether another parser can resume at this position, within a turn.
+
+    This requires that all calls so far have results.
+    """
     builder = parser.builder
     return (
         bool(builder.turns)

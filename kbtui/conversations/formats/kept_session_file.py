@@ -1,9 +1,9 @@
 """Writes and reads kept copies of session files.
 
-A copy is compressed with gzip and named by the SHA-256 of the original bytes.
+A copy is compressed with gzip. Its name contains the SHA-256 of the original bytes.
 
-kbtui uses gzip rather than LZMA, which compresses better, because gzip decompresses faster: kbtui
-decompresses a copy each time it reads the copy. Also, `zcat` restores a copy without kbtui.
+LZMA compresses better than gzip, but gzip decompresses faster, and kbtui decompresses a copy each
+time it reads the copy. Also, `zcat` restores a copy without kbtui.
 """
 
 from __future__ import annotations
@@ -65,15 +65,18 @@ def is_kept_file(path: str) -> bool:
 
 
 def remove_kept_file_suffix(path: str) -> str:
-    """Return the path of a kept copy without the suffix of the compression; other paths are unchanged."""
+    """Return the path of a kept copy without the suffix of the compression.
+
+    Any other path is returned unchanged.
+    """
     return path.removesuffix(KEPT_FILE_SUFFIX) if is_kept_file(path) else path
 
 
 def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
     """Yield the original bytes of a kept copy in blocks.
 
-    Raises `OSError`, and `WorkspaceError` if the copy is damaged. The SHA-256 in the name of the copy is
-    compared only after the last block.
+    Raises `OSError`, and `WorkspaceError` if the copy is damaged. The bytes are compared with the
+    SHA-256 in the copy's name only after the last block.
     """
     # Few processes read a kept copy, but all import this module.
     import gzip
@@ -101,9 +104,9 @@ def _make_damage_error(path: str) -> WorkspaceError:
 def open_kept_file(path: str) -> IO[bytes]:
     """Verify the original bytes of a kept copy, and return an unnamed file that contains them.
 
-    The file has the modification time of the copy. Callers share the file, so they must neither
-    move its position nor close it. The file disappears when nothing refers to it any more. Raises
-    `OSError` or `WorkspaceError`.
+    The file has the modification time of the copy. Several callers use the same file, so they must
+    neither move its position nor close it. The file disappears when nothing refers to it any more.
+    Raises `OSError` or `WorkspaceError`.
     """
     status = os.stat(path)  # noqa: PTH116
     return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,10 +1,9 @@
 """The format of the command `llm`: one SQLite database for all conversations of a user.
 
-Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages
-have rows of their own. The row of a message contains the hash of the message before it. The row of
-a turn contains two hashes: of the request's last message and of the answer's last message. Both
-forms can occur in one database, and even in one conversation that was continued after an update of
-`llm`.
+Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, each
+message has its own row, which contains the hash of the message before it. The row of a turn
+contains two hashes: of the request's last message and of the answer's last message. A database can
+contain both forms. So can a conversation that was continued after an update of `llm`.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ _TURN_COLUMNS = (
 class LlmFormat(ConversationFormat):
     """The conversations of the command `llm`.
 
-    `llm` does not record in which directory it ran, so all its conversations belong to every
-    workspace. Therefore this format is off unless a user enables it.
+    `llm` does not record in which directory it ran. Therefore all its conversations belong to every
+    workspace, and kbtui reads them only if the user enables this format.
     """
 
     name = "llm"
@@ -228,7 +227,10 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
 def _merge_conversation_rows(
     old: _LlmConversationRecord, new: _LlmConversationRecord
 ) -> _LlmConversationRecord:
-    """Merge a conversation's rows: `old` is from llm 0.31 or earlier, `new` from llm 0.32 or later."""
+    """Merge the two rows of a conversation.
+
+    `old` was written by llm 0.31 or earlier, and `new` by llm 0.32 or later.
+    """
     return _LlmConversationRecord(
         old.id,
         old.name or new.name,
@@ -253,7 +255,7 @@ def _read_conversation_facts(path: str, row: _LlmConversationRecord) -> Conversa
 def _iterate_responses(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[tuple[sqlite3.Row, bool]]:
-    """Yield each response of a conversation, and whether it is in the new tables of llm 0.32."""
+    """Yield each response of a conversation, and whether llm 0.32 or later stored it."""
     for table, key, wanted in (
         ("responses", "conversation_id", _RESPONSE_COLUMNS),
         ("turns", "thread_id", _TURN_COLUMNS),
@@ -277,7 +279,7 @@ class _LlmConversationReader:
         self._columns: dict[str, set[str]] = {}
 
     def read_conversation(self, own_id: str) -> None:
-        """Read all responses in order; report those that are damaged."""
+        """Read all responses in order. Damaged responses are reported as problems."""
         builder = self._builder
         for row, is_turn in _iterate_responses(self._database, own_id):
             try:
@@ -290,7 +292,10 @@ class _LlmConversationReader:
             builder.count += 1
 
     def _has_table_columns(self, table: str, *names: str) -> bool:
-        """Return whether a table of the database has all columns `names`; false if the table is missing."""
+        """Return whether a table of the database has all columns `names`.
+
+        Returns false if there is no such table.
+        """
         if table not in self._columns:
             self._columns[table] = list_table_columns(self._database, table)
         return self._columns[table].issuperset(names)
@@ -416,8 +421,8 @@ class _LlmConversationReader:
     ) -> list[sqlite3.Row]:
         """Return the chain of messages that ends with `tip`, oldest first.
 
-        `tip` and `end` are hashes. The chain begins after the message `end`, or, if
-        `stop_at_answer` is true, after the last answer.
+        `tip` and `end` are hashes of messages. The chain begins after the message `end`. If
+        `stop_at_answer` is true and the chain contains an answer, it begins after the last answer.
         """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:
@@ -447,7 +452,10 @@ class _LlmConversationReader:
         return parts
 
     def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
-        """Return the lines of a message's request, and add the message's tool results to the turn."""
+        """Return the lines of the request in a message.
+
+        If the message also contains tool results, they are added to the turn.
+        """
         lines = []
         for part in self._list_parts(message["hash"]):
             kind = part["type"]
@@ -495,7 +503,10 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part, with a placeholder line instead of each fragment."""
+        """Return the text of a part of a message. A placeholder replaces each fragment.
+
+        A fragment is a text that the user attached to the prompt.
+        """
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
@@ -607,7 +618,7 @@ def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
-    """Add up the tokens of responses; None if no response has a number of tokens."""
+    """Add up the tokens of responses; None if no response has token counts."""
     totals: dict[str, int] = {}
     for row in rows:
         details = _parse_json_or_keep_value(row["token_details"])
@@ -633,7 +644,7 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return three token counts. A count that is missing is None.
+    """Return three token counts; None takes the place of a missing count.
 
     - tokens that were read from the cache, and are also counted as input tokens (OpenAI, Google)
     - tokens that were read from the cache, and are not counted as input tokens (Anthropic)

@@ -1,8 +1,8 @@
 """The format of opencode: an SQLite database, or the JSON files of older versions.
 
-A session has messages, and a message has parts: texts, reasoning, tool calls with their results.
-Version 1.2 copied all sessions from the JSON files to the database without deleting the files. A
-session that exists in both forms is read from the database.
+A session has messages, and a message has parts: texts, reasoning, and tool calls with their
+results. Version 1.2 copied all sessions from the JSON files to the database without deleting the
+files. If a session is in both, it is read from the database.
 """
 
 from __future__ import annotations
@@ -160,9 +160,9 @@ class OpencodeFormat(ConversationFormat):
         moved: set[str],
         problems: list[UnlistedConversationPath],
     ) -> Iterator[StoredSession]:
-        """Find the sessions in JSON files.
+        """Find the sessions in JSON files. Unreadable files are added to `problems`.
 
-        Sessions that are also in a database (`moved`) are left out.
+        Sessions that are also in a database are left out; `moved` contains their ids.
         """
         for path, session_id in _list_session_files(own_id):
             if session_id in moved:
@@ -226,7 +226,10 @@ class OpencodeFormat(ConversationFormat):
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects. A session that is both in a database and in a file counts once."""
+        """Count the sessions of all projects.
+
+        A session that is both in a database and in a file counts only once.
+        """
         ids = {own_id for _, own_id in _list_session_files(None)}
         for path in _list_databases():
             with suppress(WorkspaceError):
@@ -234,7 +237,7 @@ class OpencodeFormat(ConversationFormat):
         return len(ids)
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a session. Never raises: `problems` of the result contains the errors."""
+        """Load a session. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         parser = OpencodeMessageParser(builder)
         problem = self._parse_messages_of_session(info, parser)
@@ -292,8 +295,8 @@ class OpencodeFormat(ConversationFormat):
 class _DatabaseSessions(NamedTuple):
     """The sessions of a database.
 
-    `contents` maps the id of a session to values that change with the content of the session. Only
-    sessions whose content was requested have an item.
+    `contents` maps the id of a session to values that change with the content of the session. A
+    session is in `contents` only if its content was requested.
     """
 
     state: DatabaseState
@@ -302,7 +305,10 @@ class _DatabaseSessions(NamedTuple):
 
 
 class _StoredMessage(NamedTuple):
-    """A stored message and its parts, as JSON. If the JSON cannot be read, an error takes its place."""
+    """A stored message and its parts, as JSON.
+
+    If the JSON of the message or of a part cannot be read, an error takes its place.
+    """
 
     id: str
     data: Any
@@ -331,7 +337,10 @@ def _list_databases() -> list[str]:
 
 
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the path and session id of each session file, or only of the files of the session `own_id`."""
+    """Yield the path and the session id of each session file.
+
+    If `own_id` is not None, only the files of the session with this id are yielded.
+    """
     root = f"{_get_data_directory()}/storage/session"
     for project in _list_names_in_directory(root):
         if own_id is None:
@@ -369,7 +378,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Return a mapping from session id to values that change with the session's messages or parts."""
+    """Map each session id to values that change when the session's messages or parts change."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
@@ -384,7 +393,10 @@ def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFacts:
-    """Read a session's size and title. A session without a title gets one from its first request."""
+    """Read a session's size and title.
+
+    If the session has no title, the title is made from its first request.
+    """
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
@@ -450,8 +462,8 @@ class _SessionFiles:
     def list_change_markers(self) -> list[str]:
         """Return a list of strings that changes if a message or a part changes.
 
-        The parts of the last message are checked one by one; for an earlier message, only the
-        directory of its parts is checked.
+        Each part of the last message is checked. For an earlier message, only the directory that
+        contains its parts is checked.
         """
         states = []
         names = _list_json_files(self.messages)
@@ -531,7 +543,7 @@ def _read_session_file_facts(files: _SessionFiles, row: dict[str, Any]) -> Conve
 
 
 def _parse_first_reverted_message_id(value: Any) -> str | None:
-    """Return the id of the first message that was undone, or None."""
+    """Return the id of the first message that the user has undone, or None."""
     if type(value) is str:
         try:
             value = orjson.loads(value)
@@ -581,8 +593,8 @@ class OpencodeMessageParser:
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
         """Parse all messages.
 
-        `reverted` is the id of the first message that was undone, or None. Turns that begin at or
-        after this message are marked as rewound.
+        `reverted` is the id of the first message that the user has undone, or None. Turns that
+        begin with this message or later are marked as rewound.
         """
         is_undone = False
         for message in messages:
@@ -640,7 +652,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Convert the content of an opencode 2 message into parts in the form that older versions store."""
+        """Convert the content of an opencode 2 message into parts, as older versions store them."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")
@@ -883,7 +895,7 @@ def _describe_error(error: Any) -> str | None:
 def _join_result_texts(content: Any) -> str | None:
     """Join the texts in a list, in which opencode 2 stores a tool's result.
 
-    Return None for any value that is not a list.
+    Returns None for any value that is not a list.
     """
     if type(content) is not list:
         return None

@@ -69,8 +69,8 @@ def is_published_conversation(info: ConversationInfo) -> bool:
 def encode_published_conversation(original: Conversation, masked: Conversation) -> bytes:
     """Return the content of the published file of a conversation.
 
-    `masked` has the same events as `original`, with secrets masked. `original` is needed because only
-    its events say which calls they answer.
+    `masked` has the same events as `original`, with secrets masked. `original` is needed too,
+    because only its events contain the links between calls and their results.
     """
     info = masked.info
     facts = {
@@ -130,7 +130,10 @@ def read_published_facts(path: str) -> dict[str, Any]:
 
 
 class PublishedFormat(ConversationFormat):
-    """Finds and reads the conversations in the mirror of the library that a workspace subscribes to."""
+    """Finds and reads the conversations of the published library that a workspace subscribes to.
+
+    The conversations are read from the library's mirror on this machine.
+    """
 
     name = "published"
     label = "Published"

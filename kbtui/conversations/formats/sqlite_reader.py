@@ -1,4 +1,4 @@
-"""Reads the SQLite databases of agents, which may be in use, without writing to them."""
+"""Reads the SQLite databases of agents without writing to them. Agents may be using them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_and_make_read_only_uri(path: str) -> str:
-    """Check a database file, and return a URI that opens the database without creating another file."""
+    """Check a database file, and return a URI with which the database can be opened for reading.
+
+    Opening the database with this URI creates no other file.
+    """
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):
         raise WorkspaceError("this is not a file", where=path)
@@ -99,7 +102,10 @@ def list_table_columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 
 def format_select_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
-    """Return the column list of a SELECT statement, with NULL in place of each column that is not in `existing`."""
+    """Return the column list of a SELECT statement.
+
+    NULL takes the place of each wanted column that is not in `existing`.
+    """
     return ", ".join(
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
         for name in wanted

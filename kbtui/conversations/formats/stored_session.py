@@ -39,7 +39,7 @@ _TITLE_SEARCH_CHARACTERS = 4000
 
 @dataclass(slots=True)
 class StoredSession:
-    """A conversation of an agent other than JP that has been found but not read.
+    """A conversation of an agent other than JP, found on disk but not yet read.
 
     `read_facts` reads the fields of `ConversationInfo` that this class lacks, such as the title.
     This function can raise any error.
@@ -62,7 +62,7 @@ class StoredSession:
     def read_conversation_info(self) -> ConversationInfo:
         """Read the conversation's metadata, but not its events.
 
-        Never raises: `problem` of the result contains the error.
+        Never raises; if an error occurs, `problem` of the result describes it.
         """
         facts: ConversationFileFacts = {}
         problem = None
@@ -105,7 +105,7 @@ def make_session_of_file(
     is_archived: bool = False,
     parent: str | None = None,
 ) -> StoredSession:
-    """Make the `StoredSession` of a conversation that has a file of its own at `path`.
+    """Make the `StoredSession` of a conversation that has its own file at `path`.
 
     `status` is the `stat` of the file.
     """
@@ -219,8 +219,8 @@ def iterate_first_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield the records in the first `length` bytes of a file of JSON Lines.
 
-    If `key` is not None, only records that have this key are yielded. Damaged lines are skipped. An
-    error in reading the file ends the iteration and is not raised. The file is read only as far as
+    If `key` is not None, only records that have this key are yielded. Damaged lines are skipped. If
+    the file cannot be read, the iteration ends without an error. The file is read only as far as
     the caller asks for records.
     """
     name = f'"{key}"'.encode() if key is not None else b""
@@ -257,7 +257,10 @@ def find_last_record_time(lines: list[bytes]) -> datetime | None:
 
 
 def make_title_from_request(text: str) -> str | None:
-    """Return the first line of a request, cut to `TITLE_CHARACTERS`, or None if the request is blank."""
+    """Return a title: the first line of a request, cut to `TITLE_CHARACTERS`.
+
+    Returns None if the request is blank.
+    """
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
         line = line[: _find_title_cut_offset(line)].rstrip() + "…"
@@ -265,9 +268,9 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_cut_offset(line: str) -> int:
-    """Return the offset at which to cut a title.
+    """Return the offset at which a title is cut.
 
-    A secret is not cut, because half of a secret would not be masked.
+    The offset is never within a secret, because half of a secret would not be masked.
     """
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.

@@ -1,4 +1,7 @@
-"""Builds the turns of a conversation from an agent's records. Also contains helpers for values in records."""
+"""Builds the turns of a conversation from an agent's records.
+
+The module also has functions that read the values in records.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +45,9 @@ Further problems are only counted.
 class ProblemCollector:
     """Collects the problems of a conversation.
 
-    The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. `record_noun` is
-    the word for a record in the descriptions of problems. `first_number` is the number that these
-    descriptions give to the first record.
+    The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. Descriptions
+    of problems call a record by the word `record_noun` and by its number; the first record has the
+    number `first_number`.
     """
 
     def __init__(self, record_noun: str, first_number: int = 1) -> None:
@@ -70,11 +73,11 @@ class ProblemCollector:
 class TurnBuilder(ProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    A builder can start in the middle of a conversation. `turns` and `count` are then the numbers of
-    turns and records before the builder's first record. `record_noun` is the word for a record in
-    the descriptions of problems.
+    A builder can start in the middle of a conversation. `turns` is then the number of turns before
+    the builder's first record, and `count` is the number of earlier records. `record_noun` is the
+    word for a record in the descriptions of problems.
 
-    A method that adds an event raises `TypeError` if a value has the wrong type. The caller then
+    If a value has the wrong type, a method that adds an event raises `TypeError`. The caller then
     adds the whole record with `add_unreadable_record`.
     """
 
@@ -121,7 +124,10 @@ class TurnBuilder(ProblemCollector):
         return turn
 
     def make_current_turn_state(self) -> UnfinishedTurnState:
-        """Return the state of the current turn as JSON. Another builder can continue the turn from it."""
+        """Return the state of the current turn as JSON.
+
+        Another builder can continue the turn from this state.
+        """
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -139,10 +145,10 @@ class TurnBuilder(ProblemCollector):
         self._calls = state["calls"]
 
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
-        """Set the model of the turns that are added after this call.
+        """Set the model of the turns that start after this call.
 
-        If the current turn has no model, its model is set, too. `is_before_answer` says that the
-        current turn has no answer yet; `model` then replaces the turn's model.
+        If the current turn has no model, its model is set, too. If `is_before_answer` is true, the
+        current turn has no answer yet, and `model` replaces the turn's model.
         """
         _check_value_type("the model", model, str)
         self.model = model
@@ -152,8 +158,8 @@ class TurnBuilder(ProblemCollector):
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
         """Add tokens to the usage of the current turn.
 
-        The tokens were used by `model`; None means the model that was set last. Tokens that are added
-        before the first turn are counted in the first turn.
+        `model` is the model that used the tokens; None means the model that was set last. If there
+        is no turn yet, the tokens are counted in the first turn.
         """
         _check_value_type("the model", model, str | None)
         if self.turns:
@@ -294,14 +300,20 @@ class TurnBuilder(ProblemCollector):
     def make_conversation_with_event_count(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return a conversation whose `info` has the number of events and the time of the last event."""
+        """Return a conversation with everything added so far.
+
+        Its `info` has the number of events and the time of the last event.
+        """
         count = sum(len(turn.events) for turn in self.turns)
         last = self.last_time or info.last_event_at
         info = replace(info, events_count=count, last_event_at=last)
         return self.make_conversation(info, problems, **fields)
 
     def add_record_problem(self, problem: str) -> None:
-        """Add a problem of the current record to the conversation. The text starts with the record's number."""
+        """Add a problem of the current record to the conversation.
+
+        The description begins with the record's number.
+        """
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
 
@@ -328,7 +340,7 @@ def get_text_or_none(value: Any) -> str | None:
 
 
 def get_count_or_none(value: Any) -> int | None:
-    """Return a number of tokens or bytes; None if the value is negative or not a number."""
+    """Return a number of tokens or bytes; None if the value is negative or is not a number."""
     if type(value) is float and 0 <= value < 1 << 62:
         return int(value)
     return value if type(value) is int and value >= 0 else None

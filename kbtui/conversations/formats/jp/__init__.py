@@ -53,5 +53,8 @@ class JpFormat(ConversationFormat):
 
 
 def _make_jp_command(info: ConversationInfo, *words: str) -> AgentCommand | None:
-    """Return the command `jp` with the arguments `words`; None if JP has archived the conversation."""
+    """Return the command `jp` with the arguments `words`.
+
+    Returns None if the conversation is in JP's archive.
+    """
     return None if info.archived else AgentCommand(("jp", *words), None)

@@ -1,4 +1,7 @@
-"""Decodes the contents of events: base64, blocks of typed content, and blobs (separate files)."""
+"""Decodes the contents of events: base64, blocks of typed content, and blobs.
+
+A blob is content in a separate file.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 
 class UnreadableBlob(Exception):
-    """Raised when a blob cannot be read; `state` is the reason."""
+    """A blob cannot be read; `state` is the reason."""
 
     def __init__(self, state: ContentState) -> None:
         super().__init__(state)
@@ -44,9 +47,9 @@ class UnreadableBlob(Exception):
 
 
 class BlobStore:
-    """Reads the blobs to which one conversation refers.
+    """Reads the blobs that one conversation refers to.
 
-    A blob's name is the SHA-256 of its content. To find the blob, the `directories` are searched in order.
+    A blob's name is the SHA-256 of its content. The `directories` are searched in order.
     """
 
     def __init__(self, directories: Sequence[str] = ()) -> None:
@@ -80,10 +83,10 @@ class BlobStore:
         raise state
 
     def _list_possible_paths(self, digest: str) -> Iterator[str]:
-        """Yield the paths that a blob can have.
+        """Yield the paths that the file of a blob can have.
 
-        In JP's design, the file's name is either the whole digest, or the rest of the digest after
-        the names of the directories.
+        The file is in two nested directories, which are named after the beginning of the digest.
+        The file's name is the whole digest, or only the rest of it.
         """
         first, second, rest = digest[:2], digest[2:4], digest[4:]
         for directory in self._directories:
@@ -95,10 +98,10 @@ class BlobStore:
 
 
 def _read_and_decompress(path: str, max_bytes: int) -> bytes:
-    """Return the content of a gzip file.
+    """Return the decompressed content of a gzip file.
 
-    Raises `OSError`, `zlib.error` or `EOFError`, and `UnreadableBlob` if the content has more than
-    `max_bytes` bytes.
+    Raises `OSError`, `zlib.error` or `EOFError` if the file cannot be read, and `UnreadableBlob` if
+    the content has more than `max_bytes` bytes.
     """
     file = os.open(path, _FLAGS)
     try:
@@ -129,8 +132,8 @@ _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 def decode_if_base64(text: str) -> str:
     """Return the text that a base64 string encodes; any other string is returned unchanged.
 
-    Decoding is as strict as in JP. A string uses one of the two base64 alphabets, not both. Padding
-    is required, and unused bits must be zero.
+    Decoding is as strict as in JP: a string must not mix the two base64 alphabets, padding is
+    required, and unused bits must be zero.
     """
     if not text or len(text) % 4:
         return text
@@ -154,8 +157,8 @@ def decode_if_base64(text: str) -> str:
 def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    Old versions of JP wrote results in URL-safe base64. Newer versions of JP take such a result for
-    plain text and encode it again.
+    Old versions of JP wrote results in URL-safe base64. Newer versions treat such a result as plain
+    text and encode it again.
     """
     decoded = decode_if_base64(text)
     is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)
@@ -182,7 +185,7 @@ def decode_base64_strings(value: Any) -> Any:
 class ContentDecoder:
     """Decodes typed content: blocks of texts, resources, images and questions.
 
-    `problems` contains a phrase for each blob that cannot be read although it should be readable.
+    `problems` contains a phrase for each blob that should be readable but is not.
     """
 
     def __init__(self, blobs: BlobStore | None = None) -> None:
@@ -202,7 +205,10 @@ class ContentDecoder:
         return [self._decode_block(item) for item in items]
 
     def decode_resource(self, resource: Any, kind: str = "resource") -> ContentBlock:
-        """Return a resource as a block. Raises `RecursionError` if it is nested too deeply."""
+        """Return a resource as a block.
+
+        Raises `RecursionError` if the resource is nested too deeply.
+        """
         if type(resource) is str:
             return ContentBlock(kind, name=resource, state=_find_state_of_uri(resource))
         if type(resource) is not dict:
@@ -291,7 +297,10 @@ class ContentDecoder:
                 self.problems.append(f"the blob {beginning}… {_BLOB_PROBLEMS[error.state]}")
 
     def _add_bytes(self, block: ContentBlock, data: bytes) -> None:
-        """Add bytes as a text if they are UTF-8 without NUL characters. Otherwise, add only their number."""
+        """Add bytes to a block as text, if they are UTF-8 without NUL characters.
+
+        Otherwise, only the number of bytes is added.
+        """
         is_media = (block.media_type or "").startswith(("image/", "audio/", "video/"))
         if data.startswith(_AGE_SIGNATURES):
             block.state, block.size = "encrypted", len(data)
@@ -324,7 +333,10 @@ _BLOB_PROBLEMS: dict[ContentState, str] = {
 
 
 def _decode_question(question: dict[str, Any]) -> ContentBlock:
-    """Return a question as a block: its text, and below it the possible answers and the default."""
+    """Return a question as a block.
+
+    The block's text is the question, followed by the possible answers and the default answer.
+    """
     schema = question.get("schema")
     lines = [get_text_or_none(question.get("text")) or ""]
     if type(schema) is dict and type(choices := schema.get("enum")) is list:
@@ -341,7 +353,10 @@ def _list_recipients(encryption: Any) -> tuple[str, ...]:
 
 
 def _find_state_of_uri(uri: str | None) -> ContentState | None:
-    """Return `elsewhere` if the URI names a file that JP has copied (JP's draft D56), otherwise None."""
+    """Return `elsewhere` if the URI names a file that JP has copied, otherwise None.
+
+    JP's draft D56 describes such URIs.
+    """
     return "elsewhere" if uri and uri.startswith("external:") else None
 
 

@@ -39,9 +39,9 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 class ConversationDirectoryCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` is true if the directory is JP's user-local one, and false if it is in the workspace.
-    `files` contains the existing files. `failure` says why a file's state is unknown. `parent` is the
-    id of the conversation whose directory contains this directory.
+    `is_local` is true if the directory is in JP's user-local directory, and false if it is in the
+    workspace. `files` contains the existing files. `failure` says why the state of a file is
+    unknown. `parent` is the id of the conversation whose directory contains this directory.
     """
 
     path: str
@@ -57,13 +57,13 @@ class ConversationDirectoryCopy:
         return os.path.basename(self.path)  # noqa: PTH119
 
     def get_file_modification_time(self, name: str) -> int:
-        """Return the modification time of a file in nanoseconds, or 0 if the file does not exist."""
+        """Return the modification time of a file in nanoseconds; 0 if there is no such file."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
         """Return a sort key; events are read from the copy with the highest key.
 
-        Newer copies have higher keys. Of two copies of the same age, the user-local one has the
+        Newer copies have higher keys. If two copies have the same age, the user-local one has the
         higher key. Copies without events have the lowest keys, because JP cannot load them.
         """
         newest = max(
@@ -76,10 +76,11 @@ class ConversationDirectoryCopy:
 class JpStoredConversation:
     """All copies of one conversation. The conversation is live if at least one copy is live.
 
-    For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
-    archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
-    `blob_directories` maps True to the path of the user-local directory of blobs, and False to the path of
-    the directory of blobs in the workspace.
+    * For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in
+      the archive.
+    * For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
+    * `blob_directories` maps True to the directory of blobs in JP's user-local directory, and False
+      to the directory of blobs in the workspace.
     """
 
     id: str
@@ -109,7 +110,7 @@ class JpStoredConversation:
 
     @property
     def presence(self) -> Presence:
-        """Where the conversation is stored: in the workspace, in JP's user-local directory, or in both."""
+        """Where the conversation is: in the workspace, in the user-local directory, or in both."""
         roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
@@ -117,7 +118,10 @@ class JpStoredConversation:
 
     @property
     def signature(self) -> str:
-        """A digest of the paths, inodes, sizes and modification times of the conversation's files."""
+        """A digest of the paths, inodes, sizes and times of the conversation's files.
+
+        The signature changes when one of the files changes.
+        """
         from hashlib import blake2b
 
         states = sorted(
@@ -129,9 +133,10 @@ class JpStoredConversation:
         return blake2b(text, digest_size=12).hexdigest()
 
     def describe_duplicate_directories(self) -> str | None:
-        """Return a message if several directories in one root have the conversation's id, else None.
+        """Return a message if several directories have the conversation's id, otherwise None.
 
-        The message names all these directories, and says which one kbtui reads.
+        One directory in the workspace and one in the user-local directory are normal. The message
+        names all directories, and says which one kbtui reads.
         """
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
@@ -142,7 +147,10 @@ class JpStoredConversation:
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata, but not the events. Never raises; an error is in `problem` of the result."""
+        """Read the metadata, but not the events.
+
+        Never raises; if an error occurs, `problem` of the result describes it.
+        """
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [
             text for text in (self.describe_duplicate_directories(), events.failure) if text
@@ -186,7 +194,8 @@ class JpStoredConversation:
     def _list_blob_directories(self, copy: ConversationDirectoryCopy) -> tuple[str, ...]:
         """Return the directories of blobs.
 
-        The directory that belongs to the copy with the events comes first.
+        `copy` is the copy from which the events are read. The directory of blobs for this copy
+        comes first.
         """
         found = self.blob_directories
         return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
@@ -287,7 +296,7 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
 
 def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
-    """Yield, for each directory of blobs, whether it is user-local, and its path.
+    """Yield each directory of blobs as a pair: whether it is user-local, and its path.
 
     Links that lead out of the workspace are left out.
     """
@@ -298,12 +307,12 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
 
 
 def list_conversation_directories(workspace: Workspace) -> list[Path]:
-    """Return JP's directories of conversations, in the workspace and in the user's own directory."""
+    """Return JP's directories of conversations in the workspace and in the user-local directory."""
     return [Path(root) for root, _ in _list_conversation_roots(workspace)]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return the number of damaged conversations in each trash directory of JP that is not empty."""
+    """Map each trash directory of JP that is not empty to its number of damaged conversations."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:
@@ -363,9 +372,9 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
-    """Return whether a path leads into the workspace, into its `.jp` or into JP's user-local directory.
+    """Return whether a path, after following its links, leads into an allowed directory.
 
-    Links in the path are followed.
+    The allowed directories are the workspace, the workspace's `.jp` and JP's user-local directory.
     """
     allowed = [
         workspace.root,
@@ -377,7 +386,10 @@ def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
 
 
 def _parse_id_from_directory_name(name: str) -> str | None:
-    """Return the conversation id before the first `-` in a directory's name, or None if it is invalid."""
+    """Return the conversation id in a directory's name, or None if it is invalid.
+
+    The id is the part before the first `-`.
+    """
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
@@ -385,10 +397,10 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of the child conversations in the directory of their parent.
+    """Return the paths of the child conversations in the directory of a parent conversation.
 
-    JP may store the children in the subdirectory `conversations` (RFD 046), or directly in the parent's
-    directory.
+    JP may store the children in the subdirectory `conversations` (RFD 046), or directly in the
+    parent's directory.
     """
     names = _list_real_subdirectories(path)
     found = [f"{path}/{name}" for name in names]
@@ -403,7 +415,7 @@ def _find_nested_conversations(path: str) -> list[str]:
 
 
 def _list_real_subdirectories(path: str) -> list[str]:
-    """Return the sorted names of the subdirectories that are neither hidden nor links."""
+    """Return the sorted names of the subdirectories, without hidden ones and links."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for
         # each subdirectory, and the others always report one link.
@@ -435,10 +447,11 @@ def stat_conversation_directory(
 
 
 def list_conversations_for_completion(path: str | None) -> dict[int, str]:
-    """Return the live conversations of the workspace that contains `path` or the current directory.
+    """Return the live conversations of the workspace that contains `path`.
 
-    The result maps each id, without its prefix, to the rest of the directory's name. The conversations'
-    files are not opened.
+    If `path` is None, this is the workspace of the current directory. The result maps each id,
+    without its prefix, to the rest of the directory's name. The conversations' files are not
+    opened.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
     folders = [f"{paths.find_jp_directory(root)}/conversations"]

@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all of them, those of some turns, or only facts for lists."""
+"""Reads the events of one conversation: all events, those of some turns, or facts for lists."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def load_conversation_beginning(
 
 
 def decode_turns(info: ConversationInfo) -> DecodedTurns:
-    """Decode all turns, for a search. Metadata and configuration are not decoded. Never raises."""
+    """Decode all turns for a search, without metadata and configuration. Never raises."""
     if info.events_path is None:
         return DecodedTurns([])
     problems: list[str] = []
@@ -139,7 +139,10 @@ def _make_conversation(
 
 
 def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
-    """Apply the conversation's base configuration to `config`. Return the problems of that configuration's file."""
+    """Apply the conversation's base configuration to `config`.
+
+    Returns the problems of the file that contains the base configuration.
+    """
     if info.base_config_path is None:
         return []
     problems: list[str] = []
@@ -157,7 +160,7 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`.
 
-    If the end of the file is formatted as JP formats it, only the end is read. Otherwise, the whole
+    If the end of the file has the form that JP writes, only the end is read. Otherwise, the whole
     file is parsed.
     """
     if info.events_path is None or info.last_event_at is not None:
@@ -189,7 +192,10 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of a file's array, or None if the file does not end as JP's files do."""
+    """Return the last element of the array in a file.
+
+    Returns None if the end of the file does not have the form that JP writes.
+    """
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -235,7 +241,10 @@ def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationTo
 def _iterate_object_elements(
     info: ConversationInfo, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the elements that are JSON objects. Problems of the file are added to `problems`."""
+    """Yield the elements of a conversation's file that are JSON objects.
+
+    Problems of the file are added to `problems`.
+    """
     if info.events_path is None:
         return
     try:
@@ -249,7 +258,7 @@ def _iterate_object_elements(
 
 
 def should_load_conversation_in_segments(info: ConversationInfo) -> bool:
-    """Return whether a conversation is large enough to be loaded in segments, but not too large."""
+    """Return whether a conversation is large enough, and not too large, to load in segments."""
     return info.events_path is not None and MIN_BYTES_FOR_SEGMENTS <= info.size <= MAX_EVENTS_BYTES
 
 
@@ -258,9 +267,13 @@ def load_conversation_segment(
 ) -> ConversationSegment | None:
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
-    If `mark` is None, or the bytes before it have changed, the segment starts at the beginning of the
-    file. Returns None if the conversation must be loaded as a whole: it is short or damaged, no
-    turn begins at `mark` any more, or a tool result belongs to a call before `mark`.
+    If `mark` is None, or if the bytes before it have changed, the segment starts at the beginning
+    of the file. Returns None if the conversation must be loaded as a whole, for one of these
+    reasons:
+
+    * The conversation is short or damaged.
+    * No turn begins at `mark` any more.
+    * A tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not should_load_conversation_in_segments(info):
         return None
@@ -286,7 +299,8 @@ def load_conversation_segment(
 class _JsonElementBatch(NamedTuple):
     """Consecutive elements of the array in `events.json`.
 
-    `data` contains their bytes, `starts` their offsets in `data`, and `elements` their parsed values.
+    `data` contains the bytes of the elements, `starts` the offset of each element in `data`, and
+    `elements` the parsed values.
     """
 
     data: bytes
@@ -307,10 +321,10 @@ class _JsonElementBatch(NamedTuple):
 def _read_whole_turns_from_offset(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
-    """Read whole turns from byte `start` on; return them, and whether they reach the end of the file.
+    """Read whole turns from byte `start` on. Also return whether they reach the end of the file.
 
-    If the bytes do not have JP's formatting, the turns in the result are None. If `size` bytes
-    contain no whole turn, the result is None.
+    If the bytes do not have the form that JP writes, the turns in the result are None. If `size`
+    bytes contain no whole turn, the whole result is None.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)
@@ -350,7 +364,7 @@ def _decode_conversation_segment(
 ) -> ConversationSegment | None:
     """Decode the turns in `span`, a segment of a conversation.
 
-    Return None if `span` continues the turn before it, or if a tool result in `span` belongs to a call
+    Returns None if `span` begins within a turn, or if a tool result in `span` belongs to a call
     before `span`.
     """
     if start and not span.begins_turn(0):

@@ -60,7 +60,7 @@ class MergedConversationConfig:
     def _update_attachments(self, value: Any) -> None:
         """Add the attachments in a list or in an object `{value, strategy}`.
 
-        The strategy "replace" first removes the earlier attachments.
+        If the strategy is "replace", the earlier attachments are removed first.
         """
         kept = self.attachments
         if isinstance(value, dict):
@@ -113,9 +113,10 @@ _new_object = object.__new__
 class ConversationEventParser(ProblemCollector):
     """Parses the elements of `events.json` in order.
 
-    A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
-    elements before its start. `last_time` is the time of the last element. `is_configured` says whether
-    the file's first element is a configuration. `blobs` reads the content that is stored outside the file.
+    A parser can start in the middle of a file. `turns` is then the number of turns before the
+    start, and `count` is the number of elements before the start. `last_time` is the time of the
+    last element that was parsed. `is_configured` says whether the file's first element is a
+    configuration. `blobs` reads the content that is stored outside the file.
     """
 
     def __init__(
@@ -367,9 +368,9 @@ class ConversationEventParser(ProblemCollector):
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn.
+        """Append a new event to the current turn, and return the event.
 
-        Later elements can then no longer continue an earlier message.
+        After this, no element can continue an earlier message.
         """
         self._open_message = None
         turn = self._turn or self._start_turn()
@@ -401,7 +402,8 @@ class ConversationEventParser(ProblemCollector):
     ) -> None:
         """Set the text of an event from a value that is not a string.
 
-        Typed content becomes the event's blocks. Any other value becomes JSON, and is reported as a problem.
+        If the value is typed content, it becomes the event's blocks. Any other value becomes JSON,
+        and is reported as a problem.
         """
         try:
             blocks = self._decoder.decode_blocks(value)
@@ -437,7 +439,10 @@ class ConversationEventParser(ProblemCollector):
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
     ) -> dict[str, Any]:
-        """Decode the values of an event's metadata. Signatures are not decoded, because they are not text."""
+        """Decode the values of an event's metadata.
+
+        Signatures are not decoded, because they do not encode text.
+        """
         try:
             decoded = {
                 key: value if key.endswith("_signature") else decode_base64_strings(value)
@@ -454,14 +459,17 @@ class ConversationEventParser(ProblemCollector):
     def _remember_open_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Remember a request until its response is found."""
+        """Remember a call or question until its response is found."""
         if (call_id := self._read_call_id(event, element)) is not None:
             waiting.setdefault(call_id, []).append(event)
 
     def _pair_response_with_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Pair a response with the oldest open request that has the same id. Ids can repeat."""
+        """Pair a response with the oldest open call or question that has the same id.
+
+        Several calls or questions can have the same id.
+        """
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
@@ -501,13 +509,13 @@ _NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction", "unknown"})
 
 
 def is_known_event_type(element_type: str) -> bool:
-    """Return whether elements of this type are events of a kind that kbtui knows."""
+    """Return whether kbtui knows the kind of event that elements of this type describe."""
     is_known = element_type in _PARSERS or element_type in EVENT_KINDS
     return is_known and element_type not in _NOT_EVENTS
 
 
 def _describe_unanswered_inquiry(element: _Element) -> str | None:
-    """Return the reason why an inquiry has no answer in the file; None if the file contains no reason."""
+    """Return the reason why an inquiry has no answer; None if the file contains no reason."""
     outcome, reason = element.get("outcome"), get_text_or_none(element.get("reason"))
     if outcome == "cancelled":
         # The reasons are codes, and later versions of JP may add some.
@@ -516,7 +524,10 @@ def _describe_unanswered_inquiry(element: _Element) -> str | None:
 
 
 def _get_participant(element: _Element) -> str | None:
-    """Return the name of the assistant that answered; None if there is only one assistant (JP's draft D58)."""
+    """Return the name of the assistant that answered, in a conversation with several assistants.
+
+    Returns None if there is only one assistant. JP's draft D58 describes such conversations.
+    """
     participant = get_text_or_none(element.get("participant"))
     return None if participant == "assistant" else participant
 

@@ -50,10 +50,10 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
-    """Open a file; yield its descriptor and its size in bytes. Read it with `os.pread`.
+    """Open a file; yield its descriptor and its size in bytes. Read the file with `os.pread`.
 
-    A kept copy (`formats/kept_session_file.py`) is decompressed; the descriptor and the size are those of
-    the original bytes.
+    If the file is a kept copy (`formats/kept_session_file.py`), it is decompressed, and the
+    descriptor and the size are those of the original bytes.
 
     Raises `WorkspaceError` in these cases:
 
@@ -100,7 +100,10 @@ def _check_size(path: str, size: int, max_bytes: int | None) -> int:
 
 
 def _resolve_link_inside_root(path: str) -> str:
-    """Return a link's target. Raises `WorkspaceError` if the target is outside JP's conversations."""
+    """Return a link's target.
+
+    Raises `WorkspaceError` if the target is outside JP's directories of conversations.
+    """
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -109,7 +112,10 @@ def _resolve_link_inside_root(path: str) -> str:
 
 
 def read_file(path: str, max_bytes: int) -> bytes:
-    """Read a regular file. Raises `WorkspaceError`, for example if the file is larger than `max_bytes`."""
+    """Read a regular file.
+
+    Raises `WorkspaceError`, for example if the file is larger than `max_bytes`.
+    """
     with open_regular_file(path, max_bytes) as (file, size):
         blocks, at = list[bytes](), 0
         # One more byte than expected, because the file may have grown.
@@ -132,7 +138,10 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
-    """Update a hash with the bytes of an open file from offset `start` to `end` (exclusive)."""
+    """Update a hash with the bytes of an open file from offset `start` up to offset `end`.
+
+    The byte at `end` is not included.
+    """
     while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
         digest.update(block)
         start += len(block)
@@ -157,7 +166,8 @@ class HarmlessFileProblem(str):
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     """Parse one JSON object. Problems that lose no data are appended to `problems`.
 
-    Any other problem raises `ValueError`, whose text becomes part of a message for the user.
+    Any other problem raises `ValueError`. The text of the error becomes part of a message for the
+    user.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -171,7 +181,10 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
 
 
 def _unwrap_envelope(value: Any) -> Any:
-    """Return the data in an envelope `{format, version, data}` (JP's draft D34); return other values as they are."""
+    """Return the data in an envelope `{format, version, data}`.
+
+    JP's draft D34 describes envelopes. Any other value is returned unchanged.
+    """
     is_envelope = isinstance(value, dict) and value.keys() == {"format", "version", "data"}
     return value["data"] if is_envelope else value
 
@@ -201,14 +214,15 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
 
 
 def has_jp_array_ending(data: bytes) -> bool:
-    """Return whether the data ends exactly as JP ends an array."""
+    """Return whether the data ends with the bytes with which JP ends an array."""
     return data.endswith((_END, _END[:-1]))
 
 
 def keep_complete_array_elements(data: bytes) -> bytes:
-    """Return the complete elements at the beginning of a truncated array, as an array.
+    """Return an array with the complete elements at the beginning of a truncated array.
 
-    Returns b"" if there are none, or if the array does not have JP's line breaks and indentation.
+    Returns b"" if there are no complete elements, or if the array does not have JP's line breaks
+    and indentation.
     """
     end = data.rfind(SEPARATOR)
     return data[:end] + _END if data.startswith(ARRAY_START) and end > 0 else b""
@@ -245,7 +259,7 @@ def parse_json_array(
 ) -> list[Any]:
     """Return the elements of an array, or of a block of adjacent array elements.
 
-    `DAMAGED` takes the place of an element that cannot be read, and a description is appended to
+    If an element cannot be read, `DAMAGED` takes its place, and a description is appended to
     `problems`. `first` is the index of the block's first element in the array. `more` says whether
     the array has elements after the block.
     """
@@ -333,8 +347,9 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     """Decode the JSON value at `position`; return the value and the position of its end.
 
-    Strings with control characters, and the numbers NaN and infinity, are accepted. Descriptions of
-    such values are appended to `found`. Raises `ValueError` or `RecursionError`.
+    Strings with control characters and the numbers NaN and infinity are accepted, although JSON
+    does not allow them. A description of each such value is appended to `found`. Raises
+    `ValueError` or `RecursionError`.
     """
     from json import JSONDecoder
 
@@ -372,7 +387,7 @@ def _parse_json_leniently(text: str, problems: list[str]) -> Any:
 def _replace_surrogates(value: Any, found: list[str]) -> Any:
     """Return a JSON value in which U+FFFD replaces each unpaired surrogate.
 
-    Unpaired surrogates cannot be stored or printed. A problem for each string that contains one is
+    Unpaired surrogates cannot be stored or printed. For each string that contains one, a problem is
     appended to `found`.
     """
     if isinstance(value, str):
