@@ -201,7 +201,7 @@ class ModelVectorSearch:
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
-        """Return the chunks of an index nearest to `vector`: pairs of a chunk number and a similarity, best first."""
+        """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
         store = self._open_vectors(index)
         if store is None:
             return []

@@ -500,7 +500,7 @@ class EmbeddingWorker:
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
+        """Switch to the index generation at `folder`, and embed the chunks that have no vector."""
         self._folder = folder
         self._has_catalog_changed = True
         self.caught_up.clear()
@@ -528,7 +528,7 @@ class EmbeddingWorker:
     def _find_pause_reason(self) -> PauseReason | None:
         """Return why the next batch must wait, or None.
 
-        Ends the bulk process if the user has paused embedding.
+        If the user has paused embedding, the process that embeds many passages is ended.
         """
         if self.is_paused_by_user:
             self._model.end_bulk_process()
@@ -730,7 +730,10 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Embed all passages without a vector. If the vector files are unusable, rebuild them."""
+        """Embed all passages that have no vector.
+
+        If the vector files are unusable, rebuild them.
+        """
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)

@@ -327,7 +327,10 @@ class EngineWorkspace:
             self._log(f"sources: {error}")
 
     def _pull_library_if_due(self) -> float:
-        """Fetch the current version of the published library if a pull is due. Log errors. Return when to check again, in seconds."""
+        """Fetch the current version of the published library if a pull is due; log errors.
+
+        Returns the number of seconds until the next check.
+        """
         from kbtui.publishing.published_library_pull import (
             get_subscription_settings,
             is_pull_due,

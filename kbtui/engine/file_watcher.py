@@ -257,7 +257,10 @@ class FileWatcher:
         self._thread.join(2.0)
 
     def close(self) -> None:
-        """Close the descriptor that interrupts the thread, if the thread has ended."""
+        """Free the descriptor that interrupts the thread.
+
+        Does nothing while the thread is running.
+        """
         if self._alarm is not None and not self._thread.is_alive():
             alarm, self._alarm = self._alarm, None
             os.close(alarm)
@@ -411,7 +414,10 @@ class FileWatcher:
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """Yield the paths that the package `watchfiles` reports as changed."""
+        """Yield the paths that the package `watchfiles` reports as changed.
+
+        `unreadable` says whether directories that cannot be read are skipped.
+        """
         # Changes before the watch is set up are not reported. So compare the files soon, and again
         # after the first report or time-out, when the watch is certainly set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()

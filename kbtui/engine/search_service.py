@@ -90,7 +90,7 @@ def _answer_search_request_without_marks(
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
-    """Return a semantic leg that finds nothing; `notice` says why."""
+    """Return a search by meaning that finds nothing; `notice` says why."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
@@ -288,7 +288,10 @@ def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:
 
 
 def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
-    """Parse a client's search request and limit its depth. Raises `ValueError` or `UsageError`."""
+    """Parse a client's search request, and limit the number of hits to rank (`depth`).
+
+    Raises `ValueError` or `UsageError` for an invalid request.
+    """
     question = parse_search_request(request["question"])
     is_local = question.zone is not None and is_time_zone_of_process(question.zone)
     return question._replace(

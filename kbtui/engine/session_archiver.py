@@ -83,9 +83,10 @@ class SessionArchiver:
             self._stop.wait(min(time.monotonic() - began, 1.0))
 
     def _keep_quiet_sessions(self) -> float | None:
-        """Copy the sessions that have changed, but not within the last `QUIET_SECONDS`, into the archive.
+        """Copy changed sessions into the archive, unless they changed in the last `QUIET_SECONDS`.
 
-        Returns the time in seconds until the next session can be copied, or None if no session is waiting.
+        Returns the time in seconds until the next session can be copied, or None if no session is
+        waiting.
         """
         pauses = []
         for one in list_enabled_conversation_formats():
