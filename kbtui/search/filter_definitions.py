@@ -58,8 +58,9 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list
-    of entries apply the filter. An input does not accept a filter whose attribute for this input is empty,
-    with one exception: the library pane also accepts each search filter, which the index then applies.
+    of entries apply the filter. An input whose attribute is empty does not accept the filter. There
+    is one exception: the library pane also accepts every search filter, which the index then
+    applies.
     """
 
     def __init__(

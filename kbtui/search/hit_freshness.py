@@ -5,8 +5,8 @@ checked. If the configuration has changed since indexing, the topic and the subj
 too.
 
 A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are
-compared by their hashes in the catalog. A subject's file is read only when a turn was given just a part
-of the subject. It is then read at most once.
+compared by their hashes in the catalog. A subject's file is read only if a turn was given just a
+part of the subject, and at most once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The keyword leg: makes tantivy queries from a search request, and ranks chunks.
+"""Search by keywords: makes tantivy queries from a search request, and ranks chunks.
 
 A `QueryTerm` is a term in a field of the index, with a weight. The score of a chunk is the sum of
 the scores of the query terms that match the chunk, and of those that match its window (see
@@ -375,7 +375,7 @@ class KeywordSearch:
         return [(row.number, row.score) for row in self.rank_chunks(limit)]
 
     def rank_chunks(self, limit: int) -> list[RankedChunk]:
-        """Return the same chunks as `rank_chunks_by_keywords`, with their owners and ids."""
+        """Return the result of `rank_chunks_by_keywords`, with each chunk's entry and id."""
         return self._merge_rows_of_sides(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
         )
@@ -416,7 +416,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_entry_chunks(self) -> list[int]:
-        """Return the number of one matching chunk for each entry that has any."""
+        """Return the number of one matching chunk for each entry that has a matching chunk."""
         return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
 
     @property
@@ -542,7 +542,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_entry_chunks_of_index(self) -> list[int]:
-        """Return the number of one matching chunk for each entry of this index that has any."""
+        """Return the number of one matching chunk for each entry of this index that has one."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)
@@ -635,7 +635,10 @@ class _KeywordIndexQuery:
     def _search_chunks(
         self, query: Any, limit: int, **order: str
     ) -> tuple[list[_ChunkRow], dict[int, int]]:
-        """Return the best chunks that match a query, and a mapping from their numbers to their places."""
+        """Return the best chunks that match a query, and a mapping from chunk numbers to places.
+
+        A place is a number that identifies a passage: its entry, and its position in the entry.
+        """
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
         numbers, places, ties = (
@@ -649,7 +652,10 @@ class _KeywordIndexQuery:
     def _search_chunks_of_windows(
         self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
     ) -> tuple[list[_ChunkRow], dict[int, int]]:
-        """Return the chunks in `windows` that match the filters, scored by their own texts, and their places."""
+        """Return the chunks in `windows` that match the filters, scored by their own texts.
+
+        Also returns a mapping from chunk numbers to places, as `_search_chunks` does.
+        """
         if not windows:
             return [], {}
         terms = [Query.term_query(self._schema, "window_id", one, "basic") for one in windows]
@@ -852,7 +858,10 @@ def _build_field_filters(
     *,
     only: Collection[str] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Return a query for each filter on a text field. `only`, unless None, limits the fields."""
+    """Return a query for each filter on a text field.
+
+    If `only` is not None, filters on other fields are left out.
+    """
     wanted = [
         ("topic", request.topics),
         ("type", request.types),
@@ -882,7 +891,8 @@ def _make_entry_exclusion_clauses(
 ) -> list[tuple[Any, Any]]:
     """Return query clauses that exclude all documents of the entries `owners`; [] if `owners` is empty.
 
-    `field` is the name of the field with the place of a document.
+    `field` is the name of the field with a document's place: a number that contains the entry's
+    number.
     """
     if not owners:
         return []

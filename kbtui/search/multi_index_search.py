@@ -1,10 +1,10 @@
 """Searches the indexes of all projects of the user as if they were one index.
 
 The rules of each workspace still apply: a subject that the workspace hides or disables is not
-found. For each leg, the rankings of all indexes are merged into one, before the two legs are fused.
-Therefore a hit has the rank that it would have in one index. A passage that is in several
-workspaces has the same chunk id in all of them, and becomes one hit of the first of these
-workspaces.
+found. The keyword rankings of all indexes are merged into one, and so are the rankings by meaning.
+Only then are both fused. Therefore a hit has the rank that it would have in one index. A passage
+that is in several workspaces has the same chunk id in all of them, and becomes one hit of the first
+of these workspaces.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class VectorSearch(Protocol):
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
-        """Return the chunks of an index nearest to `vector`: pairs of a chunk number and a similarity, best first."""
+        """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""

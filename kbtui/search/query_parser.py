@@ -61,9 +61,9 @@ class ParsedQuery(NamedTuple):
     """A parsed query.
 
     A hit contains all `phrases` and none of the `excluded` texts. If there are no phrases, a
-    keyword hit contains at least one of the `words`. `spoken` is the text for the semantic leg: the
-    words and phrases as the user wrote them. `open` means that the query ends with a word that the
-    user may still be typing.
+    keyword hit contains at least one of the `words`. `spoken` is the text for the search by
+    meaning: the words and phrases as the user wrote them. `open` means that the query ends with a
+    word that the user may still be typing.
     """
 
     text: str

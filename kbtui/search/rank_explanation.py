@@ -170,7 +170,10 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Rank more chunks in a leg than a search does; return their ranks and scores, by chunk number."""
+        """Rank more chunks than a search does; return the chunks' ranks and scores, by number.
+
+        `leg` is "lexical" for a ranking by keywords, or "semantic" for a ranking by meaning.
+        """
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":

@@ -1,9 +1,9 @@
-"""Reranks the best passages of both legs by their texts and by their places in conversations.
+"""Reranks the best passages of a search by their texts and by their places in conversations.
 
-A leg compares only the passage itself with the query. The reranker also considers whether a passage
-replies to a question that matches the query, and whether other passages of the conversation match.
-These facts reorder only the passages of turns, among the places that these passages already have in
-the ranking. Passages of subjects stay where they are.
+The rankings by keywords and by meaning do not consider whether a passage replies to a question that
+matches the query, and whether other passages of the conversation match. The reranker does. These
+facts reorder only the passages of turns, among the places that these passages already have in the
+ranking. Passages of subjects stay where they are.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Reranker:
     def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
-        Unlike the score of the keyword leg, this bonus prefers words in the form that the query uses,
+        Unlike the ranking by keywords, this bonus prefers words in the form that the query uses,
         ignores the text around the passage, and counts function words.
         """
         total = sum(rarity for _, rarity in self._tokens) or 1.0

@@ -1,4 +1,4 @@
-"""Runs a search: ranks chunks in both legs, fuses the rankings, and makes hits from the best chunks."""
+"""Runs a search: ranks chunks by keywords and by meaning, fuses the rankings, and makes hits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def search_index(
     request: SearchRequest,
     semantic: SemanticLeg | None = None,
 ) -> SearchAnswer:
-    """Search with the legs of the request's mode, and fuse their rankings.
+    """Search by keywords, by meaning or both, as the request's mode says; fuse the rankings.
 
     If `semantic` is None or cannot rank chunks, the answer has only keyword hits. If the query has
     mistakes, nothing is searched, and `SearchAnswer.mistakes` lists them.
@@ -79,7 +79,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search and return its answer. The ranking of each leg is stored in `run`."""
+    """Run a search and return its answer. The rankings are stored in `run`."""
     request = run.request
     mistakes = tuple(run.mistakes)
     answer = SearchAnswer(
@@ -192,7 +192,7 @@ def _join_matched_words(hits: Sequence[Hit]) -> str:
 
 
 class SearchRun:
-    """A search of one index: its parsed query, the rankings of its legs and the fused scores."""
+    """A search of one index: its query, its rankings by keywords and by meaning, and fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
@@ -224,7 +224,7 @@ class SearchRun:
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
-        """The keyword leg. It also finds the words that are highlighted in hits."""
+        """The search by keywords. It also finds the words that are highlighted in hits."""
         from kbtui.search.keyword_search import KeywordSearch
 
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing, self.statistics)
@@ -265,7 +265,10 @@ class SearchRun:
         return None if chunk is None or entry is None else (entry, chunk)
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
-        """Run the legs that the request's mode requires. Set `legs`, `scores` and `notices`."""
+        """Rank chunks by keywords, by meaning or both, as the request's mode requires.
+
+        Sets `legs`, `scores` and `notices`.
+        """
         request = self.request
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
@@ -316,7 +319,7 @@ class SearchRun:
 
     @cached_property
     def fusion(self) -> SearchLegScoreFusion:
-        """The object that computes the score that each leg adds to a chunk."""
+        """The object that computes how much each ranking adds to the score of a chunk."""
         return SearchLegScoreFusion(
             self.legs,
             depth=self.request.depth,
@@ -383,7 +386,7 @@ class SearchRun:
 
 
 class HitAndOmissionCounts(NamedTuple):
-    """The number of hits without a limit, and the numbers of passages that were left out.
+    """The number of hits that an unlimited search would return, and of passages left out.
 
     `omitted` counts the passages whose text no longer exists, `left_out` those beyond the limit per
     entry.
@@ -513,7 +516,7 @@ def _add_later_turns(
 
 
 def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add to each hit in a turn the subjects that have changed since the turn was given them; return all hits."""
+    """Add to each hit in a turn the subjects that have changed since the turn; return all hits."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
@@ -567,14 +570,15 @@ LEG_WEIGHT = 0.5
 class SearchLegScoreScale:
     """Scales the scores of a leg, so that the scores of both legs can be added.
 
-    A scaled score is how far a score lies above the leg's lowest score, in standard deviations of the
-    leg's first `depth` scores. In the semantic leg, only these first scores determine the lowest one.
-    Ranks are not used, because they do not show how much better the first hits are than the others.
+    A leg is the ranking by keywords or by meaning. A scaled score says how far a score is above the
+    leg's lowest score. The unit is the standard deviation of the leg's first `depth` scores. In the
+    ranking by meaning, the lowest score is the lowest of these first scores. Ranks are not used,
+    because they do not show how much better the first hits are than the others.
 
-    If a leg has fewer than `depth` hits, there are no further matches. In the keyword leg, all other
-    passages then have the score 0, and these zeros are part of the standard deviation. If a leg has
-    at least `depth` hits, there may be further matches. A passage that is not among the hits then
-    gets the score of the hit at `depth`.
+    If a leg has fewer than `depth` hits, there are no further matches. In the ranking by keywords,
+    all other passages then have the score 0, and these zeros are part of the standard deviation. If
+    a leg has at least `depth` hits, there may be further matches. A passage that is not among the
+    hits then gets the score of the hit at `depth`.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
@@ -602,7 +606,7 @@ class SearchLegScoreScale:
 
 
 class SearchLegScoreFusion:
-    """Adds up the scaled scores of each chunk in the legs."""
+    """Adds up each chunk's scaled scores in the rankings by keywords and by meaning (the legs)."""
 
     def __init__(
         self,
@@ -629,11 +633,11 @@ class SearchLegScoreFusion:
         }
 
     def score_chunk_in_leg(self, leg: str, number: int) -> float:
-        """Return the score that a leg adds to a chunk.
+        """Return the score that a leg ("lexical" or "semantic") adds to a chunk.
 
-        If only one leg has hits, this score is 1 / rank. While some chunks have no vectors, the semantic
-        leg has less weight. A keyword hit without a vector gets its keyword score in the semantic
-        leg, too, so that chunks with a vector have no advantage.
+        If only one leg has hits, this score is 1 / rank. While some chunks have no vectors, the
+        semantic leg has less weight. A keyword hit without a vector gets its keyword score in the
+        semantic leg, too, so that chunks with a vector have no advantage.
         """
         if not self.has_two_rankings:
             rank = self.ranks[leg].get(number)

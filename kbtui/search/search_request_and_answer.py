@@ -210,7 +210,7 @@ class SearchRequest(NamedTuple):
     * `entries`: entry ids. If the list is not empty, only these entries are searched.
     * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. It does not change
       the ranking. The answer counts the passages that are left out.
-    * `depth`: the maximum number of hits from each leg.
+    * `depth`: the maximum number of hits from each ranking, by keywords and by meaning.
     * `like`: a reference. The search finds passages similar to the referenced text, and ignores the
       query.
     * `why`: a reference. The answer explains why the referenced text is not among the hits.
@@ -222,7 +222,7 @@ class SearchRequest(NamedTuple):
     * `project_name`: the name of the searched project. The engine sets it in a search of all
       projects.
     * `chunks`: chunk numbers. If the list is not empty, only these chunks are searched.
-    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg moves the
+    * `worded`: the chunk numbers of the keyword hits, best first. The search by meaning moves the
       query's vector towards the vector of the first of these chunks that has one.
     * `all_projects`: whether all workspaces that the user has opened are searched.
 
@@ -363,7 +363,7 @@ class QueryMistake(NamedTuple):
 
 
 class SemanticRanking(NamedTuple):
-    """The result of the semantic leg.
+    """The result of a search by meaning.
 
     * `ranked` has chunk numbers with scores, best first. It is None if semantic search is not
       available.
@@ -390,14 +390,14 @@ class Hit(NamedTuple):
 
     * `matches` has pairs `(start, end)` of offsets in `text`.
     * `lines` are the first and the last line, counted from 1.
-    * `legs` has the rank of the hit in each leg, counted from 1, or None.
+    * `legs` has the ranks of the hit by keywords and by meaning, counted from 1, or None.
     * `freshness` is `changed` if the file has changed since it was indexed but still contains the
       text.
     * `agent` is the agent of the conversation.
     * `parent_id` and `parent_title` name the conversation to which the hit's conversation belongs,
       such as the conversation that started a subagent.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
-    * `outdated_subjects` are the subjects that have changed since the turn was given them.
+    * `outdated_subjects` are the subjects that have changed since the turn used them.
     * `marks` are the user's marks on the turn.
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name,
       the root of the hit's workspace, and the roots of the other workspaces that contain the
@@ -502,7 +502,7 @@ class Hit(NamedTuple):
 
 
 class SearchLegRank(NamedTuple):
-    """The rank of a chunk in one leg.
+    """The rank of a chunk in one leg: in the ranking by keywords, or in the ranking by meaning.
 
     `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If the
     rank is None, `reason` says why. `score` is the chunk's score in this leg: BM25, or the cosine

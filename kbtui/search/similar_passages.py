@@ -1,7 +1,7 @@
 """Finds passages that are similar to a given subject, turn or passage.
 
-The keyword leg searches for words that are frequent in the given text and rare in other texts
-(tf-idf). The query of the semantic leg is the title and the beginning of the text.
+The search by keywords looks for words that are frequent in the given text and rare in other texts
+(tf-idf). The query of the search by meaning is the title and the beginning of the text.
 """
 
 from __future__ import annotations
