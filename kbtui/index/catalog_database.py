@@ -562,12 +562,13 @@ class CatalogDatabase:
     def read_final_answers(
         self, requests: Collection[RequestPlace], max_characters: int
     ) -> dict[RequestPlace, str]:
-        """Map requests to the beginnings of their final answers, each at most about `max_characters` long.
+        """Map requests to the beginnings of their final answers.
 
-        The final answer consists of the assistant's last texts before the user's next request in the
-        turn, or before the end of the turn, with no other event between them. A message that the user
-        sends while the assistant still calls tools does not end the exchange. Requests without an
-        answer are left out.
+        A beginning has at most about `max_characters` characters. The final answer consists of
+        consecutive texts of the assistant, with no other event between them. It is the last such
+        answer before the user's next request in the turn, or before the end of the turn. A message
+        that the user sends while the assistant still calls tools does not end the exchange.
+        Requests without an answer are left out.
         """
         by_turn: dict[tuple[str, int], list[int]] = {}
         for request in requests:

@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """Two counts of the same citations: one per cited entry id, and one per local day of the citing turns."""
+    """Counts of citations by the id of the cited entry, and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)

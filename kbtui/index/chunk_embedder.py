@@ -230,7 +230,7 @@ class ChunkEmbedder:
         get_passage_embedder: Callable[[bool], PassageEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Embed the chunks without a vector; return how many are left.
+        """Embed the chunks that have no vector; return how many of them are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_passage_embedder` returns the model. It is called only if the cache lacks

@@ -37,8 +37,8 @@ def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
 class EmbeddingCache:
     """The cached vectors of one model. Only one thread may use the cache.
 
-    A vector that the cache lacks is looked up in `published`, the vectors of a published library. It
-    is not copied into the cache.
+    A vector that the cache lacks is looked up in `published`, the vectors of a published library. A
+    published vector is not copied into the cache.
     """
 
     def __init__(self, path: Path, model: str, published: PulledVectorStore | None = None) -> None:

@@ -184,8 +184,8 @@ def split_texts_into_batches(
 ) -> list[list[int]]:
     """Group texts of similar length into batches; for each batch, return the positions of its texts.
 
-    The shorter texts of a batch are padded to the length of the longest, so texts of similar length
-    waste the least time. The batches with the longest texts come first.
+    The shorter texts of a batch are padded to the length of the longest text, so batches of texts
+    with similar lengths waste the least time. The batches with the longest texts come first.
     """
     batches: list[list[int]] = []
     for at in sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True):

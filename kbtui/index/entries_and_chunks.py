@@ -172,7 +172,7 @@ def sort_ranked_chunks(
 
 
 def drop_rows_tied_with_last(ordered: list[Row]) -> list[Row]:
-    """Return sorted rows without the last one and all others that have the same score as the last one.
+    """Return sorted rows without the last row and without the other rows that have the same score.
 
     A row is a tuple whose second value is its score.
     """
@@ -185,7 +185,10 @@ def drop_rows_tied_with_last(ordered: list[Row]) -> list[Row]:
 
 
 class RequestPlace(NamedTuple):
-    """The place of a chunk of a request, or of reasoning about it: its entry, its turn and its ordinal."""
+    """The place of a chunk of a request, or of the assistant's reasoning about a request.
+
+    The place consists of the entry, the turn, and the chunk's ordinal in the entry.
+    """
 
     entry_id: str
     turn: int

@@ -1,9 +1,10 @@
-"""The vectors of a large published library, which stay in object storage: LanceDB queries them by URI.
+"""The vectors of a large published library, which stay in object storage and are queried there.
 
-A row of the published table contains the id of a chunk, and the hash of the texts of which its vector is made. A
-chunk of this machine that has the same id and hash needs no vector here. All other chunks are embedded
-here. A search joins the ranking of published vectors with that of local vectors. Texts come from verified
-parts only, so a manipulated table could change the order of hits, but not what they say.
+A row of the published table contains the id of a chunk, and a hash of the texts from which the
+chunk's vector was made. If a chunk on this machine has the same id and hash, no vector is stored
+here. All other chunks are embedded here. A search joins the ranking of published vectors with that
+of local vectors. Texts come from verified parts only, so a manipulated table could change the order
+of hits, but not their texts.
 """
 
 from __future__ import annotations
@@ -80,9 +81,10 @@ class PublishedVectorTable:
     def take_chunks_without_published_vector(
         self, catalog: CatalogDatabase, missing: dict[str, set[int]]
     ) -> dict[str, set[int]]:
-        """Return the chunks in `missing` that have no published vector. Searches return the other ones from now on.
+        """Return the chunks in `missing` that have no published vector.
 
-        `missing` and the result map entry ids to the numbers of chunks that have no local vector.
+        From now on, searches of this table find the other chunks. `missing` and the result map
+        entry ids to the numbers of chunks that have no local vector.
         """
         covered = set[int]()
         for number, entry_id in catalog.list_chunks_with_published_vector(self.table.database):

@@ -194,7 +194,8 @@ class VectorStore:
     def add_vector_batches(self, batches: Iterable[tuple[Sequence[VectorRow], Matrix]]) -> None:
         """Add rows like `add_vectors`, but all batches in one write.
 
-        One write makes one file. Several files would be joined later, which sends everything again.
+        One write makes one file. Several files would be joined later, and object storage would then
+        receive all vectors again.
         """
         made = (self._make_record_batch(rows, vectors) for rows, vectors in batches)
         self.table.add(pa.RecordBatchReader.from_batches(self._schema, made))
