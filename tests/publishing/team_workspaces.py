@@ -3,9 +3,9 @@
 import os
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
@@ -17,6 +17,10 @@ from kbtui.workspace import Settings
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.published_mirror import PublishedMirror
 from tests.support import Builder
+
+if TYPE_CHECKING:
+    # Processes that publish and pull need not load it.
+    import pytest
 
 MODEL = EmbeddingModelSource("m", "/no/model/is/here", packaged=False)
 
@@ -52,7 +56,7 @@ def pull(builder: Builder) -> LibraryPullResult:
     return pull_subscribed_library(builder.workspace)
 
 
-def move_to_other_home(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
+def move_to_other_home(monkeypatch: "pytest.MonkeyPatch", base: Path) -> None:
     """From here on, work as another user, with an empty cache."""
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         (base / name).mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,6 @@
 """A team with object storage: a real S3 server, and a proxy that makes it slow, hostile or dead."""
 
-import multiprocessing
-import os
+import json
 import signal
 import subprocess
 import sys
@@ -196,8 +195,6 @@ class KillAtRequest:
         return None
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_writer_killed_at_any_request_leaves_a_whole_version(
     tmp_path: Path, proxy: Proxy, uri: str
 ) -> None:
@@ -240,62 +237,47 @@ def test_a_writer_killed_at_any_request_leaves_a_whole_version(
     }
 
 
-def read_until_told(root: str, uri: str, data_home: str, ended: object, found: object) -> None:
-    """Pull again and again, and note every version that was not whole."""
-    os.environ["XDG_DATA_HOME"] = data_home
-    reader = Builder(Path(root))
-    subscribe(reader, uri)
-    pulls, bad, versions = 0, [], set()
-    while not ended.is_set():  # type: ignore[attr-defined]
-        try:
-            pull(reader)
-        except KbtuiError as error:
-            bad.append(str(error))
-            continue
-        pulls += 1
-        texts = {text.rpartition(" in ")[2] for text in mirrored_files(uri).values()}
-        versions |= texts
-        if len(texts) != 1:
-            bad.append(str(texts))
-    found.put((pulls, len(versions), bad[:3]))  # type: ignore[attr-defined]
+def start_readers(uri: str, homes: Sequence[Path]) -> subprocess.Popen[bytes]:
+    """Start a process whose readers pull until its standard input is closed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.publishing.reader_process", uri, *map(str, homes)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
     tmp_path: Path, proxy: Proxy, uri: str
 ) -> None:
     ours = make_team_workspace(tmp_path / "ours", subjects=0)
-    for number in range(8):
-        ours.subject(f"notes/note{number}.md", f"Note {number} in version 0\n")
-    publish(ours, uri)
-    context = multiprocessing.get_context("spawn")
-    ended, found = context.Event(), context.Queue()
-    readers = [
-        context.Process(
-            target=read_until_told,
-            args=(str(tmp_path / f"reader{n}"), uri, str(tmp_path / f"data{n}"), ended, found),
-        )
-        for n in range(10)
-    ]
-    for one in readers:
-        one.start()
+
+    def publish_version(version: int) -> None:
+        for number in range(3):
+            ours.subject(f"notes/note{number}.md", f"Note {number} in {version}\n")
+        publish(ours, uri)
+
+    publish_version(0)
+    homes = [tmp_path / f"reader{number}" for number in range(10)]
+    processes = [start_readers(uri, homes[:5]), start_readers(uri, homes[5:])]
     try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
         for version in range(1, 51):
-            for number in range(8):
-                ours.subject(f"notes/note{number}.md", f"Note {number} in version {version}\n")
-            publish(ours, uri)
+            publish_version(version)
+        answers = [process.communicate(timeout=60)[0] for process in processes]
     finally:
-        ended.set()
-        outcomes = [found.get(timeout=240) for _ in readers]
-        for one in readers:
-            one.join(240)
-    assert [bad for _, _, bad in outcomes if bad] == []
-    assert sum(pulls for pulls, _, _ in outcomes) > 50
-    assert max(versions for _, versions, _ in outcomes) > 5
+        for process in processes:
+            process.kill()
+    outcomes = [outcome for answer in answers for outcome in json.loads(answer)]
+    assert [problems for _, problems in outcomes] == [[]] * 10
+    for versions, _ in outcomes:
+        numbers = list(map(int, versions))
+        assert numbers == sorted(numbers), "no reader sees an earlier version again"
+        assert len(numbers) > 2, "the readers read while the writer wrote"
 
 
-@pytest.mark.slow
 def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
     tmp_path: Path, proxy: Proxy, uri: str
 ) -> None:
