@@ -119,9 +119,10 @@ class PublishedVectorTable:
         with self._lock:
             if self._store is None:
                 table = self.table
-                store = VectorStore(table.place, table.model, table.dimension)
-                store.open_version(table.version)
-                self._store = store
+                self._store = VectorStore(
+                    table.place, table.model, table.dimension,
+                    is_published=True, version=table.version,
+                )  # fmt: skip
             return self._store
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
@@ -78,6 +78,8 @@ NARROW_ROWS = 50_000
 """The maximum number of rows that a search with a filter compares one by one, without the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
+VERSION_MARGIN = timedelta(minutes=1)
+"""The time by which a version must be older than the oldest needed one, to be deleted: LanceDB asks the clock later."""
 KEEP_VERSIONS = timedelta(minutes=2)
 """The time for which old versions of the table are kept, because other threads may still be reading them."""
 
@@ -104,17 +106,20 @@ class VectorStore:
         model: str,
         dimension: int,
         *,
-        keep_versions: timedelta = KEEP_VERSIONS,
+        is_published: bool = False,
+        version: int | None = None,
         request_timeout: timedelta | None = None,
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
         `folder` is a directory, or a URI in object storage. The credentials are in the storage's own
-        environment variables.
+        environment variables. The floats of a published table have 16 bits, those of a local one 32 bits.
+        If `version` is not None, this version of an existing table is opened for reading.
 
         Raises `IndexUnavailable`.
         """
-        self._dimension, self._keep_versions, self._writes = dimension, keep_versions, 0
+        self._dimension, self._writes = dimension, 0
+        self._number_type = pa.float16() if is_published else pa.float32()
         # A search by URI reads the index only, which stays in memory. Comparing the full vectors of 500 rows
         # takes 400 more requests (docs/performance.md).
         self._reads_vectors = not isinstance(folder, str)
@@ -127,7 +132,7 @@ class VectorStore:
                 *(pa.field(name, pa.string()) for name in _TEXT_COLUMNS),
                 pa.field("time", pa.float64()),
                 pa.field("tie", pa.uint64()),
-                pa.field("vector", pa.list_(pa.float32(), dimension)),
+                pa.field("vector", pa.list_(self._number_type, dimension)),
             ]
         )
         try:
@@ -143,9 +148,12 @@ class VectorStore:
             if request_timeout is not None:
                 options = {"timeout": f"{request_timeout.total_seconds():.0f}s"}
             self._db = lancedb.connect(place, session=session, storage_options=options)
-            self.table = self._db.create_table(
-                _make_table_name(model), schema=self._schema, exist_ok=True
-            )
+            name = _make_table_name(model, is_published=is_published)
+            if version is None:
+                self.table = self._db.create_table(name, schema=self._schema, exist_ok=True)
+            else:
+                self.table = self._db.open_table(name)
+                self.table.checkout(version)
             self._partitions = self._read_partition_count()
         except BaseException as error:  # LanceDB raises many types, even outside of `Exception`
             if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -166,12 +174,6 @@ class VectorStore:
     def version(self) -> int:
         """The number of the current version of the table."""
         return int(self.table.version)
-
-    def open_version(self, version: int) -> None:
-        """Read this version of the table from now on."""
-        table: Any = self.table
-        table.checkout(version)
-        self._partitions = self._read_partition_count()
 
     def read_chunk_ids_and_hashes(self) -> tuple[Any, Any]:
         """Return the chunk ids, as numbers, and the vector hashes of all rows, as two arrays."""
@@ -209,7 +211,8 @@ class VectorStore:
             for name in self._schema.names
             if name != "vector"
         }
-        flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
+        numbers = vectors.astype(self._number_type.to_pandas_dtype())
+        flat = pa.array(numbers.reshape(-1), type=self._number_type)
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
         return pa.RecordBatch.from_pydict(columns, schema=self._schema)
 
@@ -300,8 +303,10 @@ class VectorStore:
         table: Any = self.table
         table.checkout_latest()
 
-    def compact_vector_table(self, *, force: bool = False) -> None:
-        """Join fragments, delete old versions and, if the table is large, build its index.
+    def compact_vector_table(
+        self, *, force: bool = False, keep_versions: timedelta = KEEP_VERSIONS
+    ) -> None:
+        """Join fragments, delete versions older than `keep_versions` and, if the table is large, build its index.
 
         The table is compacted if it has more than `MAX_FRAGMENTS` fragments, if there were more than
         `MAX_FRAGMENTS` writes since the last compaction, or if `force` is true.
@@ -319,8 +324,24 @@ class VectorStore:
             index = self.table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
             if index and (index.num_indices or 0) > MAX_SUPPLEMENTS:
                 self._build_vector_index(self._partitions)
-        self.table.optimize(cleanup_older_than=self._keep_versions)
+        self.table.optimize(cleanup_older_than=keep_versions)
         self._writes = 0
+
+    def delete_versions_before(self, versions: Iterable[int]) -> None:
+        """Delete the versions of the table that are older than all of `versions` and than the current one.
+
+        LanceDB deletes versions by their age. All ages are by the clocks that wrote the versions, so a wrong
+        clock can keep more versions, but not fewer.
+        """
+        table: Any = self.table
+        needed = {*versions, self.version}
+        oldest = min(
+            version["timestamp"].astimezone(UTC)
+            for version in table.list_versions()
+            if version["version"] in needed
+        )
+        age = max(timedelta(), datetime.now(UTC) - oldest)
+        self.table.optimize(cleanup_older_than=age + VERSION_MARGIN)
 
     def _build_vector_index(self, partitions: int) -> None:
         """Build a vector index with this number of partitions. It replaces the existing index."""
@@ -366,8 +387,8 @@ def has_vectors_of_model(folder: Path, model: str) -> bool:
     return (folder / f"{_make_table_name(model)}.lance").is_dir()
 
 
-def _make_table_name(model: str) -> str:
-    return f"chunks_{VECTORS_VERSION}_{model}"
+def _make_table_name(model: str, *, is_published: bool = False) -> str:
+    return f"{'published' if is_published else 'chunks'}_{VECTORS_VERSION}_{model}"
 
 
 def remove_vector_directory(folder: Path) -> None:

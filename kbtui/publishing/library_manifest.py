@@ -34,6 +34,7 @@ MAX_TOPICS = 10_000
 _DAMAGED_HINT = (
     "ask the person who publishes the library to run `kbtui publish URI --replace-damaged`"
 )
+_TABLE_VERSION_PREFIX = "vectors/"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,10 +81,20 @@ class PublishedTopic:
 
 @dataclass(frozen=True)
 class VectorTableVersion:
-    """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors."""
+    """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors.
+
+    The table can be older than the manifest. `later_parts` has the names of the parts of vectors from which
+    a reader makes the vectors of the passages that the table lacks.
+    """
 
     version: int
     dimension: int
+    later_parts: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of this version of the table in `LibraryManifest.retired`."""
+        return f"{_TABLE_VERSION_PREFIX}{self.version}"
 
 
 @dataclass(frozen=True)
@@ -94,9 +105,9 @@ class LibraryManifest:
     clock, and `commit` is the current Git commit of the published workspace. `chunking` identifies
     how texts are split into passages, and `model` identifies the model of the vectors. `parts` are
     in the order in which they apply: entries of a later part replace those of earlier parts.
-    `retired` contains the parts that this version no longer needs. It maps each of them to the time
-    at which it became unneeded, by the store's clock. `table` is the table of vectors, if there is
-    one.
+    `retired` contains the parts, and the versions of the table of vectors, that this version no
+    longer needs. It maps each of them to the time at which it became unneeded, by the store's
+    clock. `table` is the table of vectors, if there is one.
     """
 
     number: int
@@ -116,6 +127,17 @@ class LibraryManifest:
     def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
         """Return the parts of one kind (texts or vectors), in order."""
         return [part for part in self.parts if part.kind == kind]
+
+    def list_later_parts(self) -> list[LibraryPartReference]:
+        """Return the parts with the vectors that the table of vectors lacks."""
+        names = self.table.later_parts if self.table else []
+        return [part for part in self.list_parts_of_kind("vectors") if part.name in names]
+
+    def list_needed_table_versions(self) -> list[int]:
+        """Return the versions of the table of vectors that readers of this version, or of a recent one, need."""
+        names = [*self.retired, *([self.table.name] if self.table else [])]
+        numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
+        return [int(number) for number in numbers if number.isdecimal()]
 
     def count_bytes(self, kind: str) -> int:
         """Return the total size of the parts of one kind."""
@@ -187,8 +209,12 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
             raise UnusableLibrary("a topic has an invalid text")
     table = values.pop("table")
     if table is not None:
-        table = VectorTableVersion(int(table["version"]), int(table["dimension"]))
-        if not 1 <= table.dimension <= 65_536:
+        table = VectorTableVersion(
+            int(table["version"]), int(table["dimension"]), list(table["later_parts"])
+        )
+        if not 1 <= table.dimension <= 65_536 or not set(table.later_parts) <= {
+            part.name for part in parts if part.kind == "vectors"
+        }:
             raise UnusableLibrary("the table of vectors is invalid")
     found = LibraryManifest(parts=parts, topics=topics, table=table, **values)
     if (

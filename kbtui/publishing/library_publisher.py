@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import UsageError
 from kbtui.index.chunk_embedder import (
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding_model import EmbeddingModelSource
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.vector_store import VectorRow
+    from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
@@ -81,8 +81,16 @@ _REPLACE_HINT = (
     "check the URI; `--replace-damaged` publishes everything again, and replaces the manifest"
 )
 EMBEDDED_BATCH = 256
+MAX_SHARE_BESIDE_TABLE = 0.05
+"""The table of vectors is updated when more than this share of its rows is obsolete, or of the passages is missing.
+
+Until then, readers fetch the vectors of the missing passages as parts. An update of the table costs more: LanceDB
+indexes and joins rows, each reader fetches the ids of all rows again, and a search by URI would read rows
+without an index one by one.
+"""
 TABLE_ROWS_AT_ONCE = 20_000
 """The number of rows of the table of vectors that are in memory at once while they are sent."""
+KEEP_ALL_VERSIONS = timedelta(days=36_500)
 TABLE_REQUEST_TIMEOUT = timedelta(minutes=10)
 """LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
 
@@ -142,11 +150,6 @@ class TextEmbedder:
         """Return the vector of each text, by hash. `texts` maps hashes to texts."""
         parts = self.embed_texts(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
-
-    def get_dimension(self, texts: dict[bytes, str]) -> int:
-        """Return the length of the vectors, which is the same for all `texts`."""
-        key, text = next(iter(texts.items()))
-        return len(self.get_vectors({key: text})[key])
 
 
 @dataclass
@@ -280,6 +283,22 @@ def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
     return found.data
 
 
+class _PassageToPublish(NamedTuple):
+    """A passage for the table of vectors: its entry, all passages of the entry, and its position in them."""
+
+    entry: CatalogEntry
+    chunks: list[Chunk]
+    position: int
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.chunks[self.position]
+
+    def list_texts(self) -> list[str]:
+        """Return the texts of which the passage's vector is made."""
+        return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
+
+
 class LibraryPublisher:
     """Publishes a workspace to a store, once."""
 
@@ -389,13 +408,15 @@ class LibraryPublisher:
             )
         check_key_pair(self._private_key, self._public_key)
         now = self._store.check_conditional_put()
+        computed = self._embedder.computed if self._embedder else 0
         vector_parts = self._update_vector_parts()
         self.result.damaged = self._count_damaged_parts()
         text_parts = self._update_text_parts()
-        parts = [*text_parts, *vector_parts]
         with convert_table_errors(str(get_table_place(self._store.uri))):
-            table = self._update_vector_table()
-        manifest = replace(self._make_manifest(parts, now), table=table)
+            table = self._update_vector_table(vector_parts, now)
+        if self._embedder:
+            self.result.computed = self._embedder.computed - computed
+        manifest = self._make_manifest([*text_parts, *vector_parts], table, now)
         old = self._state.manifest
         same = old is not None and replace(
             manifest, number=old.number, published_at=old.published_at, retired=old.retired
@@ -461,6 +482,7 @@ class LibraryPublisher:
         names = {part.name for part in kept}
         # The vectors of dropped parts that are still needed are read from the store, not computed.
         held: dict[bytes, np.ndarray] = {}
+        known = set[bytes]().union(*(self._state.vectors[name].hashes for name in names))
         for part in same:
             if part.name not in names:
                 contents = self._state.vectors[part.name]
@@ -475,48 +497,57 @@ class LibraryPublisher:
                 held |= {
                     key: np.frombuffer(row, "<f2")
                     for key, row in zip(contents.hashes, rows, strict=True)
-                    if key in needed
+                    if key in needed and key not in known
                 }
-        known = set(held).union(*(self._state.vectors[name].hashes for name in names))
+        known |= held.keys()
         missing = {key: text for key, text in needed.items() if key not in known}
-        before = self._embedder.computed
         hashes = sorted(held)
         for at in range(0, len(hashes), VECTORS_PER_PART):
             some = hashes[at : at + VECTORS_PER_PART]
-            matrix = np.vstack([held[key] for key in some])
-            kept.append(self._send_part(encode_vector_part(model, some, matrix), "vectors"))
+            kept.append(self._send_vectors(some, np.vstack([held[key] for key in some])))
         embedded = self._embedder.embed_texts(
             missing, lambda done: self._on_progress(done, len(missing))
         )
-        for some, matrix in embedded:
-            kept.append(self._send_part(encode_vector_part(model, some, matrix), "vectors"))
-        self.result.computed = self._embedder.computed - before
+        kept += [self._send_vectors(some, matrix) for some, matrix in embedded]
         return kept
 
-    def _update_vector_table(self) -> VectorTableVersion | None:
-        """Update the table of vectors if the library has one; return the new version of the table.
+    def _send_vectors(self, hashes: list[bytes], matrix: np.ndarray) -> LibraryPartReference:
+        assert self._embedder is not None
+        model = self._embedder.model.key
+        part = self._send_part(encode_vector_part(model, hashes, matrix), "vectors")
+        self._state.vectors[part.name] = VectorPartContents(model, matrix.shape[1], hashes)
+        return part
+
+    def _update_vector_table(
+        self, vector_parts: list[LibraryPartReference], now: float
+    ) -> VectorTableVersion | None:
+        """Update the table of vectors if much of it is obsolete; return the version of the table.
 
         Readers of the current manifest continue to read the version of the table that this manifest
-        names.
+        names. `vector_parts` contains the parts of vectors of the new version. If the table is not
+        updated, and readers need further vectors for the passages that it lacks, this method sends a part
+        with these vectors and appends it to `vector_parts`.
         """
         old = self._state.manifest.table if self._state.manifest else None
-        if not self._has_table or self._embedder is None:
-            return old if self._has_table else None
+        if not self._has_table:
+            return None
+        if self._embedder is None:
+            names = {part.name for part in vector_parts}
+            return old and replace(old, later_parts=[n for n in old.later_parts if n in names])
         from kbtui.index.vector_store import VectorStore
 
-        wanted: dict[int, tuple[CatalogEntry, list[Chunk], int]] = {}
+        wanted: dict[int, _PassageToPublish] = {}
         for entry, chunks in self._entries.chunks.values():
             for at, chunk in enumerate(chunks):
                 if chunk.embed:
-                    wanted[make_published_row_number(int(chunk.id, 16))] = (entry, chunks, at)
+                    number = make_published_row_number(int(chunk.id, 16))
+                    wanted[number] = _PassageToPublish(entry, chunks, at)
         if not wanted:
             return None
-        dimension = self._embedder.get_dimension(self._entries.embedded)
-        keep = timedelta(seconds=max(0.0, self._grace_seconds))
-        place = get_table_place(self._store.uri)
+        dimension = self._state.vectors[vector_parts[0].name].dimension
         store = VectorStore(
-            place, self._embedder.model.key, dimension,
-            keep_versions=keep, request_timeout=TABLE_REQUEST_TIMEOUT,
+            get_table_place(self._store.uri), self._embedder.model.key, dimension,
+            is_published=True, request_timeout=TABLE_REQUEST_TIMEOUT,
         )  # fmt: skip
         numbers, hashes = store.read_vector_hashes()
         have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
@@ -524,21 +555,64 @@ class LibraryPublisher:
         def is_vector_row_current(number: int) -> bool:
             if number not in wanted or number not in have:
                 return False
-            _, chunks, at = wanted[number]
             # numpy leaves out zero bytes at the end.
-            return bool((chunks[at].vector_hash or b"").rstrip(b"\0") == have[number])
+            return bool((wanted[number].chunk.vector_hash or b"").rstrip(b"\0") == have[number])
 
         stale = [number for number in have if not is_vector_row_current(number)]
         lacking = [number for number in wanted if not is_vector_row_current(number)]
+        passages = [wanted[number] for number in lacking]
+        is_old = old is not None and old.version == store.version
+        if is_old and max(len(stale), len(lacking)) <= MAX_SHARE_BESIDE_TABLE * len(wanted):
+            assert old is not None
+            return replace(old, later_parts=self._list_later_parts(old, passages, vector_parts))
         store.remove_vectors_of_chunks(stale)
         if lacking:
-            store.add_vector_batches(self._make_vector_rows([wanted[number] for number in lacking]))
+            store.add_vector_batches(self._make_vector_rows(passages))
         if stale or lacking:
-            store.compact_vector_table(force=len(lacking) > TABLE_ROWS_AT_ONCE)
+            self._compact_vector_table(store, now)
         return VectorTableVersion(store.version, dimension)
 
+    def _compact_vector_table(self, store: VectorStore, now: float) -> None:
+        """Index and join the rows of the table; delete the versions that no reader needs any more."""
+        needed = []
+        if self._state.manifest is not None:
+            retired = self._keep_recently_retired(self._state.manifest.retired, now)
+            needed = replace(self._state.manifest, retired=retired).list_needed_table_versions()
+        store.compact_vector_table(force=True, keep_versions=KEEP_ALL_VERSIONS)
+        store.delete_versions_before(needed)
+
+    def _list_later_parts(
+        self,
+        table: VectorTableVersion,
+        passages: list[_PassageToPublish],
+        vector_parts: list[LibraryPartReference],
+    ) -> list[str]:
+        """Return the names of the parts with the vectors of which the vectors of `passages` are made.
+
+        Of the parts that the library had when the table was written, none is in the list, because a reader would fetch
+        many vectors that the table has. The vectors in them that are needed, such as those of unchanged passages next
+        to a changed one, are sent in another part.
+        """
+        assert self._embedder is not None
+        texts = {
+            hash_embedded_text(text): text for passage in passages for text in passage.list_texts()
+        }
+        earlier = {part.name for part in self._old_parts} - set(table.later_parts)
+        names = []
+        for part in vector_parts:
+            if part.name not in earlier:
+                found = texts.keys() & self._state.vectors[part.name].hashes
+                if found:
+                    names.append(part.name)
+                    texts = {key: text for key, text in texts.items() if key not in found}
+        for hashes, matrix in self._embedder.embed_texts(texts):
+            part = self._send_vectors(hashes, matrix)
+            vector_parts.append(part)
+            names.append(part.name)
+        return names
+
     def _make_vector_rows(
-        self, passages: list[tuple[CatalogEntry, list[Chunk], int]]
+        self, passages: list[_PassageToPublish]
     ) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
         """Yield the rows and the vectors of passages for the table of vectors, in batches."""
         import numpy as np
@@ -546,18 +620,16 @@ class LibraryPublisher:
         assert self._embedder is not None
         for start in range(0, len(passages), TABLE_ROWS_AT_ONCE):
             some = passages[start : start + TABLE_ROWS_AT_ONCE]
-            groups = [
-                list_texts_of_passage_vector(entry.title, chunks, at) for entry, chunks, at in some
-            ]
+            groups = [passage.list_texts() for passage in some]
             texts = {hash_embedded_text(text): text for group in groups for text in group}
             known = self._embedder.get_vectors(texts)
             vectors = []
             for group in groups:
                 title, own, *around = (known[hash_embedded_text(text)] for text in group)
                 vectors.append(combine_passage_vector("subject", title, own, around))
-            rows = [make_vector_row(entry, chunks[at]) for entry, chunks, at in some]
-            for row, (_, chunks, at) in zip(rows, some, strict=True):
-                row["number"] = make_published_row_number(int(chunks[at].id, 16))
+            rows = [make_vector_row(passage.entry, passage.chunk) for passage in some]
+            for row in rows:
+                row["number"] = make_published_row_number(row["tie"])
             yield rows, np.vstack(vectors)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
@@ -582,15 +654,14 @@ class LibraryPublisher:
             self.result.sent_bytes += len(part.data)
         return reference
 
-    def _make_manifest(self, parts: list[LibraryPartReference], now: float) -> LibraryManifest:
+    def _make_manifest(
+        self, parts: list[LibraryPartReference], table: VectorTableVersion | None, now: float
+    ) -> LibraryManifest:
         old = self._state.manifest
-        names = {part.name for part in parts}
-        retired = {
-            name: time
-            for name, time in (old.retired if old else {}).items()
-            if time > now - self._grace_seconds and name not in names
-        }
-        retired |= {part.name: now for part in self._old_parts if part.name not in names}
+        names = _list_names(parts, table)
+        retired = self._keep_recently_retired(old.retired if old else {}, now)
+        if old is not None:
+            retired |= dict.fromkeys(_list_names(old.parts, old.table), now)
         history = find_git_history(str(self._workspace.root))
         kinds = [key[0] for key in self._entries.texts]
         model = self._embedder.model.key if self._embedder else old.model if old else None
@@ -608,7 +679,8 @@ class LibraryPublisher:
             model=model,
             topics=self._entries.topics,
             parts=parts,
-            retired=retired,
+            retired={name: time for name, time in retired.items() if name not in names},
+            table=table,
             counts={
                 "subjects": kinds.count("subject"),
                 "conversations": kinds.count("conversation"),
@@ -616,6 +688,11 @@ class LibraryPublisher:
                 "vectors": len(self._entries.embedded) if model else 0,
             },
         )
+
+    def _keep_recently_retired(self, retired: dict[str, float], now: float) -> dict[str, float]:
+        """Return the parts and versions of the table that some readers may still use."""
+        limit = now - self._grace_seconds
+        return {name: time for name, time in retired.items() if time > limit}
 
     def _delete_unneeded_parts(self, manifest: LibraryManifest, now: float) -> None:
         """Delete the parts that have been unneeded for so long that no reader uses them any more.
@@ -633,6 +710,10 @@ class LibraryPublisher:
         ]
         self._store.delete_parts(gone)
         self.result.deleted = len(gone)
+
+
+def _list_names(parts: list[LibraryPartReference], table: VectorTableVersion | None) -> list[str]:
+    return [part.name for part in parts] + ([table.name] if table else [])
 
 
 def _split_by_size(texts: list[PublishedEntryText]) -> Iterator[list[PublishedEntryText]]:

@@ -372,7 +372,7 @@ class _LibraryPull:
         parts = manifest.list_parts_of_kind("vectors")
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
-            return
+            parts = manifest.list_later_parts()
         applied = set(json.loads(_get_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
@@ -400,7 +400,7 @@ class _LibraryPull:
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
-        state = json.dumps([manifest.model, asdict(table) if table else None])
+        state = json.dumps([manifest.model, table.version if table else None])
         if _get_mirror_state(self._db, "remote") == state:
             return
         rows: list[tuple[str, bytes]] = []
@@ -409,8 +409,10 @@ class _LibraryPull:
 
             place = get_table_place(self._mirror.uri)
             with convert_table_errors(str(place)):
-                store = VectorStore(place, manifest.model, table.dimension)
-                store.open_version(table.version)
+                store = VectorStore(
+                    place, manifest.model, table.dimension,
+                    is_published=True, version=table.version,
+                )  # fmt: skip
                 ids, hashes = store.read_chunk_ids_and_hashes()
             # numpy leaves out zero bytes at the end.
             rows = [
@@ -507,7 +509,8 @@ class _LibraryPull:
     def _describe_remote_vectors(self, manifest: LibraryManifest) -> dict[str, Any] | None:
         if not self._result.are_vectors_remote or manifest.table is None:
             return None
-        return {"model": manifest.model, **asdict(manifest.table)}
+        table = manifest.table
+        return {"model": manifest.model, "version": table.version, "dimension": table.dimension}
 
     def _remove_empty_directories(self, directory: Path) -> None:
         while directory.parent != self._mirror.root and directory != self._mirror.root:

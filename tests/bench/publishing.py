@@ -200,9 +200,9 @@ def _open_table(workspace: Workspace) -> VectorStore:
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
-    store = VectorStore(table.place, table.model, table.dimension)
-    store.open_version(table.version)
-    return store
+    return VectorStore(
+        table.place, table.model, table.dimension, is_published=True, version=table.version
+    )
 
 
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:

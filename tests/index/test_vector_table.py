@@ -164,7 +164,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
     from kbtui.index import vector_store
 
     random = np.random.default_rng(3)
-    store = open_store(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
+    store = open_store(tmp_path, "m", 384)
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
     store.add_vectors(rows(range(size)), vectors_of)
     store.compact_vector_table(force=True)
@@ -177,7 +177,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         numbers[at] = following
         store.add_vectors(rows(range(following, following + 20)), vectors_of[:20])
         following += 20
-        store.compact_vector_table()
+        store.compact_vector_table(keep_versions=timedelta(milliseconds=1))
         if edit % 7:
             continue
         table = store.table

@@ -5,18 +5,23 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
+from kbtui.index import vector_store
 from kbtui.index.chunk_embedder import ChunkEmbedder, combine_passage_vector
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
+from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
 from kbtui.workspace import Settings
@@ -327,8 +332,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         # A reader of the version before goes on reading it, whatever is published meanwhile.
         ours.subject("notes/note4.md", "# Note 4\n\nSomething else.\n")
         publish(ours, place, has_table=True)
-        older = VectorStore(table.place, "m", 32)
-        older.open_version(table.version)
+        older = VectorStore(table.place, "m", 32, is_published=True, version=table.version)
         assert older.rank_nearest_chunks(vector, make_vector_filter_sql(), 10)[0].score > 0.999
         pull(reader)
         writer.refresh_index()
@@ -346,3 +350,109 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         ours.subject("notes/note4.md", "# Note 4\n\nThe plan of service 4.\n")
         cache.close()
         writer.close()
+
+
+def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable:
+    """Make the vectors of a reader from the table and from what was pulled; the model must not be needed."""
+    writer.refresh_index()
+    mirror = get_subscribed_mirror(writer.workspace)
+    assert mirror is not None
+    table = find_published_table(mirror)
+    assert table is not None
+    remote = PublishedVectorTable(table, writer.folder)
+    pulled = PulledVectorStore(lambda: mirror.database)
+    # Without vectors of earlier pulls.
+    (writer.cache_dir / "embeddings.sqlite").unlink(missing_ok=True)
+    cache = EmbeddingCache(writer.cache_dir / "embeddings.sqlite", "m", pulled)
+
+    def refuse(is_bulk: bool) -> NoReturn:
+        raise AssertionError("the model was needed")
+
+    store = VectorStore(writer.folder / "vectors", "m", 32)
+    embedder = ChunkEmbedder(writer.catalog, store, cache, remote=remote)
+    assert embedder.embed_missing_chunks(refuse) == 0
+    cache.close()
+    return remote
+
+
+def list_passages(writer: WorkspaceIndexWriter, remote: PublishedVectorTable) -> dict[str, int]:
+    """The texts of all passages that a search by meaning finds, with the number of times each is found."""
+    store = VectorStore(writer.folder / "vectors", "m", 32)
+    question = [1.0] * 32
+    numbers = [
+        number
+        for table in (remote, store)
+        for number, _ in table.search_nearest_chunks(question, make_vector_filter_sql(), 500)
+    ]
+    texts = {
+        number: chunk.text
+        for number, (chunk, _) in writer.catalog.get_chunks_by_number(numbers).items()
+    }
+    return Counter(texts[number] for number in numbers)
+
+
+def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
+    tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = make_team_workspace(tmp_path / "ours", subjects=160)
+    sections = [f"## Part {number}\n\n" + f"Step {number}. " * 60 for number in range(9)]
+    ours.subject("notes/long.md", "# Long\n\n" + "\n\n".join(sections))
+    publish(ours, uri, has_table=True)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri, "mirror_megabytes = 0\n")
+    assert pull(reader).manifest.table
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    first = embed_like_the_engine(writer)
+    before = list_passages(writer, first)
+    assert len(before) > 165
+
+    # One passage changes: its own vector, those of its neighbours, and the removed one.
+    sections[4] = "## Part 4\n\n" + "Something else. " * 40
+    ours.subject("notes/long.md", "# Long\n\n" + "\n\n".join(sections))
+    (ours.root / "docs/notes/note7.md").unlink()
+    puts: list[str] = []
+    proxy.decide = lambda method, path, number: puts.append(f"{method} {path}")  # type: ignore[func-returns-value]
+    publish(ours, uri, has_table=True)
+    assert [one for one in puts if one.startswith("PUT") and "/vectors/" in one] == []
+    assert publish(ours, uri, has_table=True).is_unchanged
+    puts.clear()
+    result = pull(reader)
+    assert result.manifest.table
+    assert result.manifest.table.version == first.table.version
+    assert 0 < result.vectors < 20
+    assert [one for one in puts if "/vectors/" in one] == [], "the ids are not fetched again"
+    second = embed_like_the_engine(writer)
+    now = list_passages(writer, second)
+    assert set(now.values()) == {1}, "no passage is found twice"
+    assert before.keys() - now.keys() == {
+        "# Note 7\n\nThe plan of service 7.",
+        ("## Part 4\n\n" + "Step 4. " * 60).strip(),
+    }
+    assert now.keys() - before.keys() == {("## Part 4\n\n" + "Something else. " * 40).strip()}
+
+    # Many changes: the table is written, and the parts beside it are not needed any more.
+    for number in range(10, 20):
+        ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nAnother plan, {number}.\n")
+    publish(ours, uri, has_table=True)
+    result = pull(reader)
+    assert result.manifest.table
+    assert result.manifest.table.version > first.table.version
+    assert result.manifest.table.later_parts == []
+    third = embed_like_the_engine(writer)
+    newest = list_passages(writer, third)
+    assert len(newest) == len(now)
+    assert sum("Another plan" in text for text in newest) == 10
+    # A reader that has not pulled yet goes on with the version before, during the grace period.
+    assert first.search_nearest_chunks([1.0] * 32, make_vector_filter_sql(), 5)
+
+    # After it, the next writing of the table deletes what no reader needs, but not what the manifest names meanwhile.
+    monkeypatch.setattr(vector_store, "VERSION_MARGIN", timedelta(seconds=2))
+    time.sleep(2.5)
+    for number in range(20, 40):
+        ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nYet another plan, {number}.\n")
+    publish(ours, uri, has_table=True, grace_seconds=-10.0)
+    versions: Any = VectorStore(third.table.place, "m", 32, is_published=True).table
+    left = {version["version"] for version in versions.list_versions()}
+    assert first.table.version not in left
+    assert third.table.version in left
+    writer.close()
