@@ -38,9 +38,9 @@ CommandProblem = Literal["id", "characters", "relative"]
 * `relative`: the directory of the command is not an absolute path.
 """
 _PROBLEM_HINTS: dict[CommandProblem, str] = {
-    "id": "its id could be mistaken for an option of the command",
-    "characters": "the path of its directory contains characters that a terminal does not show",
-    "relative": "its directory is not an absolute path",
+    "id": "the conversation's id could be mistaken for an option of the command",
+    "characters": "the path of the conversation's directory contains characters that a terminal does not show",
+    "relative": "the conversation's directory is not an absolute path",
 }
 
 
@@ -141,11 +141,11 @@ def find_agent_command(
         message = f"kbtui offers no command to {verb} this conversation"
         raise NothingFound(message, where=info.ref, hint=hint)
     if info.archived and info.agent == "jp":
-        hint = f"it is archived; restore it with `jp c unarchive {info.id}`"
+        hint = f"the conversation is archived; restore it with `jp c unarchive {info.id}`"
     elif info.kept_from is not None:
-        hint = f"{label} has deleted it; only the copy in kbtui's archive is left"
+        hint = f"{label} has deleted the conversation; only the copy in kbtui's archive is left"
     elif info.parent is not None:
-        hint = f"it belongs to {info.parent}; name that conversation instead"
+        hint = f"this conversation is part of {info.parent}; name {info.parent} instead"
     message = f"{label} has no command to {verb} this conversation"
     raise NothingFound(message, where=info.ref, hint=hint)
 

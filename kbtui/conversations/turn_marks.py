@@ -387,7 +387,7 @@ def make_mark(
         ("passage", passage or "", MAX_PASSAGE_CHARACTERS),
     ):
         if len(text) > longest:
-            message = f"it has {len(text):,} characters; the maximum is {longest:,}"
+            message = f"the {name} has {len(text):,} characters; the maximum is {longest:,}"
             raise UsageError(message, where=name)
     if ref.turn is None:
         raise UsageError("only a turn can be marked", where=str(ref), hint=f"write {ref}:TURN")

@@ -283,7 +283,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
     if any(slug in resolved.disabled for slug in reached):
-        return "the subjects that it would match are disabled"
+        return "the matching subjects are disabled"
     if reached:
         return f"a glob does not match hidden subjects: write '{reached[0]}'"
     folder, slash, name = pattern.rpartition("/")

@@ -225,7 +225,7 @@ def check_subject_is_editable(subject: Subject) -> None:
         raise UsageError(
             "the subject is only in the published library, which cannot be edited",
             where=subject.ref,
-            hint="create a subject with the same name in your checkout: it takes the place of the published one",
+            hint="create a subject with the same name in your checkout; it replaces the published subject",
         )
 
 

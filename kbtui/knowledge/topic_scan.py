@@ -112,7 +112,9 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
                 mistakes.append((problem, path))
             elif entry.is_dir():
                 if real in chain:
-                    mistakes.append(("a link back to a parent is not followed", path))
+                    mistakes.append(
+                        ("the link leads back to a parent directory, so it is not followed", path)
+                    )
                     continue
                 slug = f"{folder_slug}{_strip_leading_dots(name)}/"
                 todo.append((f"{path}/", slug, (*chain, real), is_linked or entry.is_symlink()))

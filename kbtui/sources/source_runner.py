@@ -224,11 +224,13 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
         except KbtuiError as error:
             if not keep:
                 raise UsageError(
-                    f"its documents cannot be deleted: {error}",
+                    f"the source's documents cannot be deleted: {error}",
                     where=name,
                     hint="keep the documents, or first change the source's topic to one that exists",
                 ) from error
-            problems.append(f"its documents cannot be read, so they stay unchanged: {error}")
+            problems.append(
+                f"the source's documents cannot be read, so they stay unchanged: {error}"
+            )
         directories = _open_source_directories_in_all_topics(workspace, source)
         remove_source(workspace, name)
         for directory in directories:

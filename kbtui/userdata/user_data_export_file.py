@@ -273,7 +273,7 @@ class _ExportFileReader:
             except ValueError as error:
                 raise self._make_error(str(error)) from error
             except TypeError as error:
-                raise self._make_error("the line lacks a value, or has one too many") from error
+                raise self._make_error("the line has too few or too many values") from error
 
     def _make_error(self, reason: str, hint: str = _EXPORT_AGAIN) -> UsageError:
         message = f"{reason}; nothing was imported"

@@ -144,7 +144,7 @@ def test_wrong_flags_end_with_2_and_a_hint(run: Run, words: list[str]) -> None:
     [
         ("project/zzz", ""),
         ("project/maintainers/jaen", "did you mean 'maintainers/jean'?"),
-        ("project/old", "the subjects that it would match are disabled"),
+        ("project/old", "the matching subjects are disabled"),
         ("skills/ast-grep.md", "slugs have no extension"),
     ],
 )

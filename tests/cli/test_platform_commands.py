@@ -353,7 +353,7 @@ def test_a_source_whose_documents_cannot_be_found_is_not_removed_with_them(
     built.topics(other={})
     done = run(built, "source", "rm", "web", "--delete", "--yes")
     assert done.returncode == 2
-    assert "web: its documents cannot be deleted" in done.stderr
+    assert "web: the source's documents cannot be deleted" in done.stderr
     assert (built.root / "docs/guide/web/index.md").exists()
     assert len(found(run(built, "source", "ls", "--json"))) == 1
     done = run(built, "source", "rm", "web", "--keep", "--yes")

@@ -47,13 +47,13 @@ def test_dead_patterns_and_why(build: Build) -> None:
     key = "kb.topic.t.learned"
     assert found == [
         (key, "'alpha.md' matches no subject", "slugs have no extension: write 'alpha'"),
-        (key, "'sec*' matches no subject", "the subjects that it would match are disabled"),
-        (key, "'off' matches no subject", "the subjects that it would match are disabled"),
+        (key, "'sec*' matches no subject", "the matching subjects are disabled"),
+        (key, "'off' matches no subject", "the matching subjects are disabled"),
         (key, "'apha' matches no subject", "did you mean 'alpha'?"),
         (key, "'x/*' matches no subject", None),
         (key, "'.secret' matches no subject", "slugs have no leading dots"),
         (key, "'[' matches no subject", "a [ without ] matches only the character ["),
-        (key, "'secret' matches no subject", "the subjects that it would match are disabled"),
+        (key, "'secret' matches no subject", "the matching subjects are disabled"),
         ("kb.topic.t.disabled", "'gone' matches no subject", None),
     ]
     (glob,) = list_problems(build(topic('learned = ["sec*"]'), files))

@@ -475,7 +475,7 @@ MISTAKES = [
     ("start.md", 0, "slugs have no extension: write 'start'"),
     ("start sty", 6, "nothing matches"),
     (".secret", 0, "slugs have no leading dots"),
-    ("old", 0, "the subjects that it would match are disabled"),
+    ("old", 0, "the matching subjects are disabled"),
     ("project/start snippets/retry", 14, "one topic at a time"),
     ("../*", 0, "nothing matches"),
     ("x" * 5000, 0, "no slug is that long"),
