@@ -101,7 +101,10 @@ _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
 def compute_characters_left_for_rows(max_chars: int) -> int:
-    """Return how many of `max_chars` characters are left for rows or matches."""
+    """Return how many of an answer's `max_chars` characters are available for rows or matches.
+
+    The rest is reserved for the other fields of the answer.
+    """
     return max_chars - min(_FRAME_LENGTH, int(_FRAME_SHARE * max_chars))
 
 

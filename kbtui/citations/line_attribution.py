@@ -124,8 +124,9 @@ def _find_place_of_new_text(
 ) -> _LinesWithText | None:
     """Return the lines of `state` that contain an edit's new text; None if there are no such lines.
 
-    If there are several places, the one nearest to the edit's line is chosen. If the edit has no line,
-    the first place with a line in `missing` is chosen.
+    If the text occurs several times, the place nearest to the edit's line is chosen. If the edit
+    has no line number, the first place with a line in `missing` is chosen. `missing` are the lines
+    whose edit is still unknown.
     """
     new = edit.new.replace("\r\n", "\n")
     if not new.strip():

@@ -92,7 +92,7 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file `target`, the value of the option `-o`.
 
-    Raises `UsageError` if the path is empty. Passes on the errors of `write_export_file`.
+    Raises `UsageError` if the path is empty, and the errors of `write_export_file`.
     """
     from pathlib import Path
 
@@ -153,7 +153,7 @@ class ProgressLine:
     def show_progress(self, text: str) -> None:
         """Show a progress text on a terminal.
 
-        Nothing is shown in the first `SILENT_SECONDS`, and later at most one text every
+        Shows nothing in the first `SILENT_SECONDS`. After that, shows at most one text every
         `REFRESH_SECONDS`.
         """
         now = time.monotonic()

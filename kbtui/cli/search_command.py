@@ -312,7 +312,7 @@ MAX_TERMS_SHOWN = 12
 
 
 def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: bool) -> str:
-    """Format the hits in two lines each, with their explanations.
+    """Format each hit in two lines, followed by its explanation.
 
     The last hit of an entry says how many other passages of the entry are left out.
     """

@@ -712,7 +712,10 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return whether neither a query nor a chunk needs the model now. Updates `is_asleep`."""
+        """Return whether the model is unneeded now: no query and no chunk needs it.
+
+        Updates `is_asleep`.
+        """
         from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():

@@ -266,7 +266,10 @@ class FileWatcher:
             os.close(alarm)
 
     def check_roots_soon(self) -> None:
-        """Check the roots soon, because a client needs the files, unless the roots were checked recently."""
+        """Check the roots soon, because a client needs the files.
+
+        Does nothing after a recent check.
+        """
         self._used_at = time.monotonic()
         if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:
             self._pause = ROOT_CHECK_SECONDS

@@ -154,9 +154,10 @@ class WorkspacePool:
     ) -> PooledWorkspace | None:
         """Add a client to the workspace with the path `root`, and return the workspace.
 
-        `variables` are the client's environment. A workspace that is open in another environment is
-        opened again in this one, unless another client uses it. If the workspace is not open and
-        `opens` is false, the result is None. Raises `ValueError` if `root` is not an absolute path.
+        `variables` are the client's environment. If the workspace is open with another environment
+        and has no clients, it is closed and opened again with `variables`. If the workspace is not
+        open and `opens` is false, the result is None. Raises `ValueError` if `root` is not an
+        absolute path.
         """
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"not an absolute path: {root!r}")

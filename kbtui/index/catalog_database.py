@@ -88,9 +88,10 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 
 
 class CitationWithGivenText(NamedTuple):
-    """A citation of a subject, with the stored form of the text that the turn was given.
+    """A citation of a subject, with facts about the text that the turn was given.
 
-    `extent` and `given` are None if the text is not known (see `citations/citation_state.py`).
+    `given` is the text in the form of `GivenText.make_stored_form`, and `extent` is
+    `GivenText.extent`. Both are None if the text is not known.
     """
 
     conversation: str
@@ -108,10 +109,10 @@ _GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenText._fields)
 class EntryChunksWriteResult(NamedTuple):
     """The result of writing an entry's chunks.
 
-    `chunks` are the written chunks with their numbers. `changed` lists the positions of the
+    `chunks` are the written chunks with their numbers. `changed` lists the positions of those
     `chunks` that need a new document in the keyword index. `gone` lists the numbers of the deleted
-    chunks. `windows` lists the numbers of the windows that changed (see `passage_windows`); it is
-    empty for a new entry. `previous` is the entry as it was before; None if it is new.
+    chunks. `windows` lists the numbers of the changed windows (see `passage_windows`); it is empty
+    for a new entry. `previous` is the entry as it was before; None if the entry is new.
     """
 
     chunks: list[Chunk]
@@ -271,7 +272,7 @@ class CatalogDatabase:
         start: int = 0,
         mark: str | None = None,
     ) -> EntryChunksWriteResult:
-        """Replace an entry, and its chunks from ordinal `start` on.
+        """Replace an entry, and its chunks from position `start` on.
 
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
         file has grown.
@@ -525,7 +526,7 @@ class CatalogDatabase:
     def count_equal_chunk_texts(
         self, texts: Collection[str], entry_id: str, end: int
     ) -> Counter[str]:
-        """Count how often each text occurs among an entry's chunks before ordinal `end`.
+        """Count how often each text occurs among an entry's chunks before position `end`.
 
         The id of a chunk is made from its text and the number of equal texts before it. Looking up
         such ids is faster than reading the chunks.

@@ -190,7 +190,7 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
 def add_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Return the chunks with ids and ordinals; the first ordinal is `first`.
+    """Return the chunks with ids and ordinals (positions in the entry), beginning with `first`.
 
     The id of a chunk depends on how many earlier chunks of the entry have the same text. If the
     entry has chunks before `chunks`, `seen` must contain the counts of their texts.

@@ -89,7 +89,12 @@ def make_keyword_index_schema(language: str = "") -> Any:
 
 
 def make_window_index_schema(language: str = "") -> Any:
-    """Return the schema of a window's document. The words in `window` are stemmed like those in `body`."""
+    """Return the schema of a window's document.
+
+    A window is a group of passages; see `passage_windows`.
+
+    The words in the field `window` are stemmed like those in `body`.
+    """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("id", indexed=True, fast=True)
     builder.add_text_field("window", tokenizer_name=_STEMMED, index_option="freq")
@@ -132,7 +137,7 @@ def make_text_analyzer(language: str) -> Any:
 
 
 def get_window_index_folder(folder: Path) -> Path:
-    """Return the directory of the windows that belong to the keyword index at `folder`."""
+    """Return the directory of the windows for the keyword index at `folder`; see `passage_windows`."""
     return folder / _WINDOWS_FOLDER
 
 
@@ -352,7 +357,7 @@ class KeywordIndexWriter:
             self._windows.remove_entry(entry_id, must_commit=False)
 
     def commit_with_watermark(self, watermark: int) -> None:
-        """Commit, with the catalog's sequence number as the watermark."""
+        """Commit, and store the catalog's sequence number in the index as `watermark`."""
         # The windows come first. If the process is killed between the two commits, the watermark is old,
         # and the entries that changed after this watermark are written again.
         if self._windows.has_changes:
@@ -435,7 +440,10 @@ class KeywordIndexWriter:
     def _add_windows(
         self, entry: CatalogEntry, starts: Iterable[int], chunks: Sequence[Chunk]
     ) -> None:
-        """Add the windows that begin at the ordinals `starts`. `chunks` are consecutive chunks of the entry."""
+        """Add the windows that begin at the positions `starts` of the entry.
+
+        `chunks` are consecutive chunks of the entry.
+        """
         if not chunks:
             return
         first_place, first_ordinal = make_entry_place(entry.id), chunks[0].ordinal

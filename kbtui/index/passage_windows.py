@@ -39,7 +39,7 @@ def make_entry_place(entry_id: str) -> int:
 
 
 def make_chunk_place(entry_place: int, ordinal: int) -> int:
-    """Return the place of the passage at `ordinal`."""
+    """Return the place of the passage at `ordinal`; `entry_place` is the place of the first passage."""
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
 
@@ -49,7 +49,7 @@ def get_entry_number_of_place(place: int) -> int:
 
 
 def get_place_limits(owner: int) -> tuple[int, int]:
-    """Return the first and the last possible place in an entry; `owner` is the number of the entry."""
+    """Return the first and last possible place of a passage; `owner` is the number of the entry."""
     return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
 
 
@@ -112,9 +112,9 @@ def score_texts_around(places: Iterable[int], scores: Mapping[int, float]) -> li
 def find_changed_windows(
     old: Iterable[tuple[int, str]], new: Iterable[tuple[int, str]]
 ) -> list[int]:
-    """Return the numbers of the windows that differ. An entry's windows are numbered from 0.
+    """Return the numbers of an entry's windows that differ. The first window has the number 0.
 
-    `old` and `new` contain the ordinal and the id of each passage, in order.
+    `old` and `new` contain the position and the id of each passage, in order.
     """
     before, after = _group_by_window(old), _group_by_window(new)
     return sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))

@@ -52,7 +52,7 @@ def search_lines_by_pattern(
 
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
     the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
-    expression is invalid, the answer contains a mistake. The search stops after
+    expression is invalid, the answer's `mistakes` say so. The search stops after
     `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
     called before each file is read; it raises `Cancelled` to stop the search.
     """

@@ -343,7 +343,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citations_made_by_target(self, target: Ref | str) -> list[Citation]:
         """Return the citations that a conversation, turn, call or passage makes; [] for other targets.
 
-        Raises `NothingFound`.
+        Raises `NothingFound` if the target does not exist.
         """
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):

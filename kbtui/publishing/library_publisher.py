@@ -633,7 +633,7 @@ class LibraryPublisher:
             yield rows, np.vstack(vectors)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
-        """Return the parts of one kind that are neither missing nor damaged."""
+        """Return the intact parts of one kind in the current version."""
         damaged = self._state.damaged
         return [p for p in self._old_parts if p.kind == kind and p.name not in damaged]
 

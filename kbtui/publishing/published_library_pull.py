@@ -333,7 +333,7 @@ class _LibraryPull:
     def _stage_changed_entries(
         self, target: dict[EntryKey, _EntryPlaceInPart]
     ) -> dict[EntryKey, Path]:
-        """Fetch the entries that the mirror lacks into the staging directory."""
+        """Fetch the entries that the mirror lacks, and store them in the staging directory."""
         have = {
             tuple(json.loads(key)): checksum
             for key, checksum in self._db.execute("SELECT key, checksum FROM entries")

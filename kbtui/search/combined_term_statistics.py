@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PassageAndWindowStatistics(NamedTuple):
-    """The statistics of several keyword indexes, for their passages and for their windows."""
+    """The statistics of keyword indexes: for passages, and for windows (groups of passages)."""
 
     passages: CombinedTermStatistics
     windows: CombinedTermStatistics

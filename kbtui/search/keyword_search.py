@@ -383,8 +383,8 @@ class KeywordSearch:
     def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
         """Return the rows of `found` whose chunks contain a word of the query.
 
-        `found` is a result of `rank_chunks`. The chunks that are left out match only through their
-        windows.
+        `found` is a result of `rank_chunks`. It also contains chunks that match only because the
+        passages around them contain the words; these chunks are left out.
         """
         if any(side.chunks_with_words is None for side in self.sides):
             return found
@@ -504,7 +504,7 @@ class _KeywordIndexQuery:
         return select_query_terms([*words, *pairs], self._counted)
 
     def _list_wanted_queries(self) -> list[tuple[Any, Any]]:
-        """Return the queries for words and phrases, with tantivy's `Occur`."""
+        """Return a query for each word and phrase; `Occur` says whether a hit must match it."""
         parts = [part for part in self.parts if not part.is_adjacent_word_pair]
         return [*((Occur.Should, part.query) for part in parts), *self._phrases]
 
@@ -560,8 +560,8 @@ class _KeywordIndexQuery:
     def rank_chunks_of_index(self, limit: int, query: Any = None) -> list[RankedChunk]:
         """Return the best `limit` chunks of this index.
 
-        If these chunks belong to few entries, chunks of other entries are added. `query`, unless
-        None, replaces the query of the request.
+        If these chunks belong to few entries, chunks of other entries are added. If `query` is not
+        None, it replaces the query of the request.
         """
         query = self.query if query is None else query
         if query is None or not self.searcher.num_docs:
@@ -590,10 +590,10 @@ class _KeywordIndexQuery:
     ) -> tuple[list[RankedChunk], bool]:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
-        The result has the best `limit` chunks by their own texts. If the index ranks by score, the chunks
-        in the best windows are added. `without` contains the numbers of the entries to exclude. The limit
-        may divide a group of chunks with equal scores. If `whole_ties` is true, such a group is left out
-        of the best chunks.
+        The result has the best `limit` chunks by their own texts. If the index ranks by score, the
+        chunks of the best windows (groups of passages) are added. `without` contains the numbers of
+        the entries to exclude. If `whole_ties` is true and the limit divides a group of chunks with
+        equal scores, the whole group is left out of the best chunks.
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:
@@ -717,7 +717,10 @@ class _KeywordIndexQuery:
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ToolArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
-        """Return a query for each filter, with tantivy's `Occur`. Filters do not change scores."""
+        """Return a query for each filter; `Occur` says whether hits must match it or must not.
+
+        Filters do not change scores.
+        """
         queries = _build_field_filters(self._schema, request, narrowing)
         if request.chunks:
             queries.append((Occur.Must, self._make_chunk_number_query(request.chunks)))
@@ -738,7 +741,7 @@ class _KeywordIndexQuery:
 
 
 class RankedWindows(NamedTuple):
-    """The ids of the best windows, with their scores.
+    """The ids of the best windows (groups of consecutive passages), with their scores.
 
     `first` are the windows whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says
     whether `scores` has all windows that match.
@@ -750,7 +753,7 @@ class RankedWindows(NamedTuple):
 
 
 class WindowQuery:
-    """The query for the windows of a keyword index.
+    """The query for the windows of a keyword index. A window is a group of consecutive passages.
 
     Filters on entries exclude windows. Filters on passages only decide which passages of the
     windows are ranked.

@@ -40,8 +40,8 @@ By keywords, ten times as many chunks are ranked.
 class _IndexTermScores(NamedTuple):
     """The scores of the query's terms in one keyword index.
 
-    `chunks` are the explained chunks that the index contains. `own` has the terms' scores in chunks,
-    and `around` has their scores in windows.
+    `chunks` are the explained chunks that the index contains. `own` has the terms' scores in
+    chunks. `around` has their scores in windows, the groups of passages around chunks.
     """
 
     chunks: set[int]
@@ -221,7 +221,10 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
-        """Return the query's terms that match a chunk or its window, best first, and the words without a match."""
+        """Return the query's terms that match a chunk or the passages around it, best first.
+
+        Also returns the words of the query without a match.
+        """
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side in self._term_scores:
@@ -293,7 +296,7 @@ def find_passages_of_reference(
 def _score_terms_around(
     terms: list[TermScores], windows: WindowsAroundPassage
 ) -> list[tuple[QueryTerm, float]]:
-    """Return the score that each term in the windows around a chunk adds to the chunk."""
+    """Return, for each term in the passages around a chunk, the score that it adds to the chunk."""
     own, adjacent = (
         [scores.get(window, 0.0) for _, scores in terms]
         for window in (windows.own, windows.adjacent)

@@ -187,7 +187,7 @@ def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
 
 
 def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
-    """Return the bonuses for other passages of the conversation that match the query."""
+    """Return each passage's bonus for other passages of its conversation that match the query."""
     scores: dict[Hashable, list[float]] = defaultdict(list)
     for one in turns:
         scores[one.owner].append(one.score)

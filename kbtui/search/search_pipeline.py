@@ -304,7 +304,7 @@ class SearchRun:
         return append_missing_chunks_below(exact, [(row.number, row.score) for row in near])
 
     def fuse_rankings(self) -> None:
-        """Set `scores` from the rankings of the legs."""
+        """Set `scores` from the rankings by keywords and by meaning."""
         self.scores = self.fusion.fuse_leg_scores()
         if self.fusion.has_two_rankings:
             passages = [
