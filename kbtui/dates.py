@@ -72,8 +72,8 @@ def can_begin_date_or_age(text: str) -> bool:
 def parse_timestamp(text: object) -> datetime | None:
     """Parse a timestamp; return an aware time in UTC, or None if `text` is not a timestamp.
 
-    Accepts RFC 3339 with any offset, and `YYYY-MM-DD HH:MM:SS[.f]` without a zone, which means
-    UTC. The fraction may have any number of digits.
+    Accepts RFC 3339 with any offset. Also accepts `YYYY-MM-DD HH:MM:SS[.f]` without a time zone;
+    such a time is in UTC. The fraction may have any number of digits.
     """
     if type(text) is not str:
         return None

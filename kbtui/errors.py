@@ -73,7 +73,7 @@ class ConfigError(KbtuiError):
 
 
 class WorkspaceError(KbtuiError):
-    """There is no workspace here, or it cannot be read."""
+    """The workspace, or a file that kbtui keeps for it, cannot be found, read or changed."""
 
 
 class IndexUnavailable(KbtuiError):
@@ -105,7 +105,10 @@ class DamagedDataFile(WorkspaceError):
 
 
 def format_error_on_one_line(error: Exception, root: Path) -> str:
-    """Format an error on one line: its `where` (relative to the workspace), message and hint."""
+    """Format an error on one line: its place, message and hint.
+
+    A path is shown relative to `root`, the root of the workspace.
+    """
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, DamagedDataFile):

@@ -158,7 +158,7 @@ NOTHING_INDEXED = (
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "", hint: str | None = None) -> Notice:
-    """Return the notice that says that only keyword search was possible, and why."""
+    """Return a notice that only keyword search was possible. `cause` is the reason."""
     values: NoticeValues = {"cause": cause, "detail": detail}
     return Notice("keywords_only", {**values, "hint": hint} if hint else values)
 

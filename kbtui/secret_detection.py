@@ -111,8 +111,8 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
 def mask_secrets_in_json(value: Any, name: str = "") -> Any:
     """Mask the secrets in all strings of a parsed JSON value.
 
-    `name` is the key of the value. If a key is the name of a secret, such as `password`, a string
-    under this key is masked even if only its key shows that it is a secret.
+    `name` is the key of the value. A string is also masked if only its key, such as `password`,
+    shows that it is a secret.
     """
     return _JsonMasker().mask(value, name)
 
@@ -226,7 +226,10 @@ def _is_secret_by_name(value: str, name: str) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _is_secret_name(name: str) -> bool:
-    """Return whether the value of `name` is a secret. `name` can be an option such as `-u`."""
+    """Return whether a value under the key `name` is a secret.
+
+    `name` is a name such as `password`, or an option such as `-u`.
+    """
     example = f'"{name}": "q7Rz-41kP_x8Wm2T"'
     return bool(name) and (name.lower() in _STRUCTURED_NAMES or bool(find_secrets(example)))
 

@@ -80,9 +80,9 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 class _SecretContext(NamedTuple):
     """A kind of text that precedes secrets, such as an option or a header.
 
-    Each of the `words`, in lower case, announces such a text. `pattern` must match at the word, or
-    anywhere from `back` characters before the word if `back` is not 0. The groups `value`, `value2`
-    and `value3` of the pattern match the secret.
+    `words` are words in lower case that such a text contains. `pattern` must match at one of these
+    words. If `back` is not 0, the match may begin up to `back` characters before the word. The
+    groups `value`, `value2` and `value3` of the pattern match the secret.
     """
 
     what: str
@@ -101,7 +101,7 @@ def _is_encoded_user_and_password(text: str, match: re.Match[str], value: str) -
 
 
 def _is_in_connection_string(text: str, match: re.Match[str], value: str) -> bool:
-    """Return whether a password's line also contains other keys of a connection string."""
+    """Return whether the line of a password also contains other keys of a connection string."""
     line = text[max(0, match.start() - 300) : match.start()].rpartition("\n")[2]
     return bool(_KEYS_BEFORE.search(line) or _KEYS_AFTER.match(text, match.end()))
 

@@ -121,7 +121,7 @@ def find_invisible_parts(text: str) -> list[tuple[int, int]]:
 
 
 def is_terminal_text_stripped() -> bool:
-    """Return whether the policy is "strip", so that escape sequences are removed from texts."""
+    """Return whether the policy of `sanitize` is "strip", which removes escape sequences."""
     return _current_policy == "strip"
 
 
@@ -205,9 +205,9 @@ def format_outdated_subject(ref: str, state: str | None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the text that names a conversation's parent after its title; "" without a parent.
+    """Return the words that follow a conversation's title and name the parent conversation.
 
-    A parent without a title is named by its id.
+    Returns "" without a parent. A parent without a title is named by its id.
     """
     parent = parent_title or parent_id
     return f" (part of “{sanitize_to_one_line(parent, policy)}”)" if parent else ""
@@ -295,10 +295,10 @@ def remove_heading_and_bold_marks(
 
 
 def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
-    """Return the start of the part of `text` with the most distinct matches; 0 without matches.
+    """Return the start of the part of `text` with the largest number of different matches.
 
     The part has `length` characters and begins with a match. If several parts have the same number
-    of matches, the first of them is chosen.
+    of matches, the first of them is chosen. Returns 0 if there are no matches.
     """
     best, found = 0, 0
     for at, (start, _) in enumerate(matches[:MAX_COMPARED_MATCHES]):
@@ -384,7 +384,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return lines that name the words of a query that a passage lacks.
+    """Return lines about the words of a query that are missing from a passage.
 
     An element of `missing` is a word, or two words that are not side by side in the passage. The
     result has at most one line for each of these two cases.

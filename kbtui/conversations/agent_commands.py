@@ -63,7 +63,7 @@ class OfferedAgentCommand(NamedTuple):
 
     @property
     def shell_command(self) -> str:
-        """The command as one line for a POSIX shell, which first changes to `directory`."""
+        """The command as one line for a POSIX shell. The line first changes the directory."""
         return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
 
 

@@ -89,7 +89,7 @@ class LiteralGrepPattern:
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
-        """Return a function that returns the offset of the next match from an offset on, or -1."""
+        """Return a function `find(start)`, which returns the offset of the next match or -1."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
@@ -130,11 +130,11 @@ PIECE_BYTES = 16 * 1024
 class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
-    RE2 has no backreferences and no look-around. It needs time in proportion to the length of the
-    text, but if the expression has a large repetition, such as `a.{900}b`, this can be a minute for
-    a megabyte. Therefore, a search ends at `deadline`, a value of `time.monotonic`; None means no
-    deadline. The time is checked between pieces of a text, which contain whole lines. Raises
-    `UsageError` if the expression is invalid.
+    RE2 has no backreferences and no look-around. The time for a search is proportional to the
+    length of the text. If the expression has a large repetition, such as `a.{900}b`, this can be a
+    minute for a megabyte. Therefore, a search ends at `deadline`, a value of `time.monotonic`; None
+    means no deadline. A long text is searched in pieces of whole lines, and the time is checked
+    after each piece. Raises `UsageError` if the expression is invalid.
     """
 
     def __init__(
@@ -278,9 +278,9 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, offset: int, step: int) -> int:
-    """Return the nearest offset at which a character starts, beginning at `offset`.
+    """Move an offset to the start of a character, and return the new offset.
 
-    The search goes forwards if `step` is 1, and backwards if it is -1.
+    The offset moves forwards if `step` is 1, and backwards if it is -1.
     """
     from unicodedata import category
 

@@ -91,7 +91,7 @@ def _check_format_of_other_package(
 ) -> None:
     """Raise `TypeError` or `ValueError` if a format of another package cannot be used.
 
-    It must be valid, and must not conflict with one of `formats`.
+    The format must be valid, and must not conflict with one of `formats`.
     """
     if not isinstance(found, ConversationFormat):
         raise TypeError("the entry point does not provide a ConversationFormat")
@@ -220,7 +220,7 @@ def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
 
 
 def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference, as a user typed it, to a conversation, turn, tool call or event.
+    """Parse a reference that a user typed, to a conversation, turn, tool call or event.
 
     A shortened id is replaced by the whole id. The id of an event is replaced by the event's turn
     and call. Raises `UsageError` if the text is not such a reference, or if several conversations
@@ -230,7 +230,7 @@ def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref
 
 
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference as a user typed it, which can name a topic by id or title.
+    """Parse a reference that a user typed. A topic can be named by its id or its title.
 
     In the result, the title of a topic is replaced by its id, and a shortened conversation id by
     the whole id. Names that match nothing stay unchanged. A `:` in the slug of an existing subject
@@ -611,7 +611,7 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 
 
 def check_chosen_agents() -> None:
-    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that it cannot name.
+    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that is not allowed.
 
     `agents` can name any existing agent. `keep` can name only agents whose sessions can be kept. If
     the format of a named agent belongs to another package and cannot be loaded, no error is raised,

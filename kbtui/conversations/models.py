@@ -151,7 +151,7 @@ class ConversationInfo:
 
     @property
     def ref(self) -> str:
-        """The reference of the conversation, which is its id."""
+        """The reference of the conversation: its id."""
         return self.id
 
     @property
@@ -265,8 +265,8 @@ class ConversationEvent:
     * `text` is the content, such as the text of a message, result or question.
     * `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the
       call in its turn (`jp-c…:3.2`).
-    * `author` is the person who wrote a request. In a conversation with several assistants, it is
-      also set for an answer: the assistant that gave the answer.
+    * `author` is the person who wrote a request. In a conversation with several assistants, the
+      `author` of an answer is the assistant that gave the answer.
     * An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
     * `index` is the 0-based position of the event's first element in the file.
     * In a tool call or question, `result` is the event that answers it. In the answer, `request` is
@@ -277,7 +277,7 @@ class ConversationEvent:
     * `data` is the value of an answer that is a JSON value.
     * `event_id` is the id of the event in the file. Only versions of JP that implement RFD 097
       write it.
-    * `blocks` are the parts of which `text` consists; None if `text` is not divided into parts.
+    * `blocks` are the parts of `text`; None if `text` is not divided into parts.
     """
 
     kind: str
@@ -436,7 +436,7 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
 
 
 class ConversationCompaction(NamedTuple):
-    """A compaction of the turns `first` to `last`: the model no longer sees all of these turns.
+    """A compaction of the turns `first` to `last`: the model no longer sees the complete turns.
 
     Both numbers count from 1 and are inclusive. If there is a `summary`, the model sees it instead
     of these turns. `reasoning` says whether reasoning is removed. `tool_calls` says what is removed
@@ -557,10 +557,10 @@ class ReadingResumePoint(NamedTuple):
 class ConversationSegment(NamedTuple):
     """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
-    `start` is the position in the file at which this segment begins; None means the beginning of the file.
-    `mark` is the last position in this segment at which reading can resume; None means that there is no
-    such position. If `start` is within a turn, the first turn lacks the events before `start`, but its
-    usage is that of the whole turn.
+    `start` is the position in the file at which this segment begins; None means the beginning of
+    the file. `mark` is the last position in this segment at which reading can resume; None means
+    that there is no such position. If `start` is within a turn, the first turn lacks the events
+    before `start`, but its usage is that of the whole turn.
     """
 
     conversation: Conversation

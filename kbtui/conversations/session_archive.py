@@ -126,12 +126,12 @@ class DamagedArchiveFile(NamedTuple):
 
 
 def get_session_archive_directory() -> Path:
-    """Return the directory of the archive, which may not exist."""
+    """Return the directory of the archive. The directory may not exist."""
     return Path(paths.get_data_home(), "kept")
 
 
 def get_session_records_directory() -> Path:
-    """Return the directory with one file for each kept conversation. It may not exist."""
+    """Return the directory with the records of kept conversations. It may not exist."""
     return get_session_archive_directory() / "records"
 
 
@@ -301,7 +301,7 @@ def read_session_removal_times() -> dict[str, float]:
 
 
 def get_session_removals_file() -> Path:
-    """Return the path of the file with the removal times of sessions, which may not exist."""
+    """Return the path of the file with the removal times of sessions. The file may not exist."""
     return get_session_archive_directory() / _REMOVALS_FILE
 
 

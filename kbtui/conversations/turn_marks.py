@@ -165,11 +165,11 @@ class Mark(NamedTuple):
 
 
 def parse_exported_mark(shape: Any) -> Mark:
-    """Parse a mark of an exported file, which anyone may have edited.
+    """Parse a mark of an exported file. Anyone may have edited the file.
 
     The mark's times are in ISO 8601, or in Unix seconds if an earlier version of kbtui wrote the
-    file. Raises `ValueError` for everything that `Mark.from_json` rejects, and for values that no
-    mark can have.
+    file. Raises `ValueError` if `Mark.from_json` rejects the mark, or if a value is not possible in
+    a mark.
     """
     if isinstance(shape, dict):
         times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
@@ -339,8 +339,8 @@ class PlacedMark(NamedTuple):
 class ConversationMarks(NamedTuple):
     """The marks on the turns of a conversation.
 
-    `by_turn` maps the number of a turn to the marks on the turn, oldest first. If the marks cannot be read,
-    `by_turn` is empty, and `notice` says so.
+    `by_turn` maps the number of a turn to the marks on the turn, oldest first. If the marks cannot
+    be read, `by_turn` is empty, and `notice` says so.
     """
 
     by_turn: Mapping[int, Sequence[PlacedMark]] = {}
@@ -615,7 +615,7 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield a hash for each turn that covers this turn and all earlier turns.
+    """For each turn, yield a hash that covers this turn and all earlier turns.
 
     Each turn is represented by the event to which a mark on the turn would be attached.
     """

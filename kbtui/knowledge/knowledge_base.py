@@ -259,8 +259,8 @@ def load_knowledge(
     """Load the topics of a workspace.
 
     `cfg` contains the values of `--cfg` in order: configuration names, or assignments such as
-    `kb.topic.ID.KEY+=VALUE`. `knowledge` contains the values of `-k`, each in the form `TOPIC/GLOB`.
-    `.jp.toml` files are read in each directory from the root down to `cwd`.
+    `kb.topic.ID.KEY+=VALUE`. `knowledge` contains the values of `-k`, each in the form
+    `TOPIC/GLOB`. `.jp.toml` files are read in each directory from the root down to `cwd`.
 
     Mistakes in files are added to `KnowledgeBase.problems`. Mistakes in arguments raise
     `UsageError` or `ConfigError`.
@@ -307,7 +307,7 @@ def load_knowledge(
 
 
 class PublishedTopics(NamedTuple):
-    """The topics in the mirror that a workspace subscribes to."""
+    """The topics in the mirror of the published library that a workspace subscribes to."""
 
     mirror: PublishedMirror
     topics: dict[str, Topic]
@@ -321,10 +321,10 @@ class PublishedTopics(NamedTuple):
 
 
 def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
-    """Load the topics of the mirror that a workspace subscribes to; None if there is no mirror.
+    """Load the topics of the published library that a workspace subscribes to, from the mirror.
 
-    The result is also None for a workspace that is itself a mirror, because a mirror declares its
-    own topics.
+    Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
+    because a mirror declares its own topics.
     """
     mirror = find_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
@@ -367,8 +367,8 @@ class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
     `problems` contains the mistakes that were found. `files` contains the configuration files that
-    were read, and the paths of missing files that would be read if they existed. Each topic's
-    directory is read only once; call `load_knowledge` again to see changes.
+    were read; it also contains the paths of missing files, which kbtui would read if they existed.
+    Each topic's directory is read only once; call `load_knowledge` again to see changes.
     """
 
     def __init__(
@@ -534,7 +534,7 @@ class KnowledgeBase:
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:
-        """Return a copy with the values of the option `-k` applied; raises `UsageError`."""
+        """Return a copy to which the values of the option `-k` are applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)

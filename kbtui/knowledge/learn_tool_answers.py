@@ -210,10 +210,11 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the texts of the wanted subjects, each between tags, as far as they fit.
+    """Return the texts of the wanted subjects that fit into an answer, each between tags.
 
     The result also contains the subjects that do not fit, and the number of unreadable subjects.
-    `given` contains the slugs of subjects that the caller already has; they are only named.
+    `given` contains the slugs of subjects that the caller already has; these subjects are only
+    named.
     """
     room = None if caller.max_chars is None else caller.max_chars - caller.max_characters_of_names
     blocks: list[str] = []

@@ -105,7 +105,7 @@ SKIPPED_SUBJECT = 'Skipped "{}": {}.'
 
 
 def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
-    """Return the line that replaces the content of a subject that cannot be read."""
+    """Return the line that replaces the content of an unreadable subject."""
     return SKIPPED_SUBJECT.format(slug, error.message)
 
 

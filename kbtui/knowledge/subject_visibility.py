@@ -117,8 +117,8 @@ class SubjectSlugsByVisibility:
     """The slugs of a topic, grouped by visibility.
 
     * `visible` contains the slugs that are not hidden, disabled or shadowed, sorted.
-    * `learned` contains the slugs of the pre-loaded subjects, in the order of the patterns that select
-      them.
+    * `learned` contains the slugs of the pre-loaded subjects, in the order of the patterns that
+      select them.
     * `available` contains all other visible slugs, which an assistant can learn.
     * `folder` is the path of the topic's directory; it can contain symbolic links.
     """

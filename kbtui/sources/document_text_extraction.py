@@ -386,8 +386,8 @@ def extract_document_text(
 def decode_document_text(content: bytes, charset: str | None) -> str:
     """Decode a document's bytes.
 
-    The first encoding that fits is used: `charset`, UTF-8, the encoding that the text itself
-    declares, or an encoding that is guessed from the bytes.
+    The encodings are tried in this order: `charset`, UTF-8, the encoding that the text itself
+    declares, and an encoding guessed from the bytes.
     """
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):

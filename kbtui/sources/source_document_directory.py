@@ -52,7 +52,10 @@ _ENDINGS = re.compile(
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """A fetched document, identified by `url`. Its file is called `name` unless that is taken."""
+    """A fetched document, identified by `url`.
+
+    Its file is called `name`, unless another file has this name.
+    """
 
     url: str
     name: str

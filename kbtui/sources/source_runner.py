@@ -122,7 +122,10 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
 def _run_source_until_end_or_stop(
     context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
-    """Run a source; return whether the run was interrupted."""
+    """Run `fetching` until it ends or `should_stop` returns true.
+
+    Returns whether the run was interrupted.
+    """
     interrupted = False
     try:
         asyncio.run(_run_fetching_unless_stopped(context.source.name, fetching, should_stop))

@@ -1,6 +1,6 @@
-"""Moves a bookmark of a turn or call when the bookmarked text has got another number.
+"""Moves bookmarks of turns and calls to the current numbers of these turns and calls.
 
-This happens when an agent rewrites the file of a conversation.
+The numbers can change when an agent rewrites the file of a conversation.
 """
 
 from __future__ import annotations

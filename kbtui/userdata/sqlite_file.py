@@ -129,7 +129,7 @@ class SqliteFile:
                 raise self.make_damage_error(found)
 
     def make_damage_error(self, reason: str) -> DamagedDataFile:
-        """Return an error that says that the file is damaged, and what to do."""
+        """Return an error: the file is damaged. `reason` says why, and the hint says what to do."""
         message = f"the file is damaged: {reason}"
         return DamagedDataFile(message, where=str(self.path), hint=self._damage_hint)
 

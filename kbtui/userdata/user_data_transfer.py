@@ -179,10 +179,13 @@ def match_workspaces(
 ) -> list[WorkspaceMatch]:
     """Find the workspace on this machine for each workspace of a file.
 
-    `chosen` maps roots in the file to directories on this machine. For any other root, two
-    workspaces match if they have the same JP workspace id. If one of them has no id, they match if
-    their Git repositories have the same address. If one of them has no address, they match if they
-    have the same path.
+    `chosen` maps roots in the file to directories on this machine. For any other root, a workspace
+    in the file is compared with those on this machine:
+
+    * If both workspaces have a JP workspace id, they match if the ids are equal.
+    * Otherwise, if both have a Git repository with an address, they match if the addresses are
+      equal.
+    * Otherwise, they match if their paths are equal.
 
     If several workspaces match, the one at the same path is chosen, else the only one with the same
     name, else `here`. Raises `UsageError` if `chosen` has a root that is not in the file, or a
@@ -488,10 +491,10 @@ class _UserDataImport:
         )
 
     def _move_session(self, session: KeptSession) -> KeptSession:
-        """Move a session's directory into the workspace on this machine.
+        """Return a session whose directory is a path on this machine.
 
-        If the directory begins with the path of an exported workspace, that part is replaced by the
-        path of the matching workspace here.
+        If the session's directory begins with the path of an exported workspace, the path of the
+        matching workspace here replaces this beginning.
         """
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):

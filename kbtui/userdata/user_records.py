@@ -230,7 +230,7 @@ REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
 
 
 def parse_record(shape: Mapping[str, Any]) -> UserRecord:
-    """Parse the JSON of `UserRecord.as_json`, which anyone may have edited.
+    """Parse the result of `UserRecord.as_json`. Anyone may have edited it.
 
     Raises `ValueError` with the reason.
     """

@@ -1,4 +1,4 @@
-"""The format of aider: one Markdown file for each repository, which contains all sessions.
+"""The format of aider: one Markdown file for each repository. The file contains all sessions.
 
 * The line `# aider chat started at …` begins a session.
 * Lines that begin with `#### ` are requests.
@@ -154,7 +154,10 @@ class AiderFormat(ConversationFormat):
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Add up the token counts that aider reported, which are rounded. Never raises."""
+        """Add up the token counts that aider reported. Never raises.
+
+        aider rounds these counts.
+        """
         try:
             return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:

@@ -581,8 +581,8 @@ def _format_media_block(block: dict[str, Any]) -> str:
 class ClaudeCodeParser(JsonlConversationParser):
     """Parses the records of a session in the order of the file.
 
-    The records form a tree, because a person can go back to an earlier turn and continue from there.
-    The turns that are left behind keep their numbers, so that references stay valid.
+    The records form a tree, because a person can go back to an earlier turn and continue from
+    there. The turns that are left behind keep their numbers, so that references stay valid.
     """
 
     def __init__(self, builder: TurnBuilder, state: ClaudeCodeParserState | None = None) -> None:
@@ -682,7 +682,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _strip_notice_tags(text), time)
 
     def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
-        """Mark the turns that the user left behind by going back to an earlier turn as rewound."""
+        """Mark turns as rewound if the user left them behind by going back to an earlier turn."""
         if "parentUuid" not in record:
             return
         # After a compaction, only `logicalParentUuid` may name the record before it.
@@ -789,7 +789,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the started subagent and the user's answers, as far as a result has them.
+    """Return the id of the started subagent and the user's answers, if a result has them.
 
     Returns None if the result has neither.
     """

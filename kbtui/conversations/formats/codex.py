@@ -480,7 +480,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user` of which kbtui does not know yet whether Codex wrote it."""
+    """A message with the role `user` whose author is not yet known: a person or Codex."""
 
     text: str
     images: list[str]

@@ -473,7 +473,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the summary of the history that a user message contains; None for other records."""
+    """If a user message contains a summary of the history, return the summary. Else return None."""
     if record.get("type") != "user":
         return None
     try:
@@ -532,9 +532,9 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return the readable part of a damaged session.
+    """Return the readable part of a damaged session: its messages.
 
-    This part contains the messages, and the metadata before the messages as far as it is text.
+    Also returns the values of the metadata that come before the messages and are texts.
     """
     from json import JSONDecoder, dumps
 

@@ -478,7 +478,7 @@ class _SessionFiles:
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
-        """Yield the messages in the order of their ids, which is also their order in time."""
+        """Yield the messages in the order of their ids. This is also their order in time."""
         for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")

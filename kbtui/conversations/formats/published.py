@@ -1,8 +1,8 @@
 """The format of conversations in a published library: JSON Lines that kbtui writes, for all agents.
 
-The first line contains the metadata, and each further line contains a turn. The agents' own files are not
-published, because they contain system prompts, unmasked secrets, and other things besides the
-conversation.
+The first line contains the metadata, and each further line contains a turn. The agents' own files
+are not published, because they contain system prompts, unmasked secrets, and other things besides
+the conversation.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ DatabaseState = tuple[FileState | None, ...]
 
 
 def read_database_state(path: str) -> DatabaseState:
-    """Return the state of a database's files, which changes whenever the database changes."""
+    """Return the state of a database's files. It changes whenever the database changes."""
     return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 

@@ -208,8 +208,8 @@ class TurnBuilder(ProblemCollector):
     ) -> ConversationEvent:
         """Add a record in which a value has the wrong type.
 
-        The record becomes an event of an unknown kind. The problem is added to this event and to the
-        conversation. `name` is the type of the record, or "record" if the record has no type.
+        The record becomes an event of an unknown kind. The problem is added to this event and to
+        the conversation. `name` is the type of the record, or "record" if the record has no type.
         """
         event = self.add_unknown_event(name, record, time)
         event.problem = "the record has values of an unexpected type, so it is shown as JSON"

@@ -59,7 +59,8 @@ class BlobStore:
     def read_blob(self, name: object) -> bytes:
         """Return the content of a blob. Raises `UnreadableBlob`.
 
-        `name` is the value of `$blob`. The content is returned only if it has the SHA-256 in `name`.
+        `name` is the value of `$blob`. The content is returned only if it has the SHA-256 in
+        `name`.
         """
         found = _DIGEST.fullmatch(name) if type(name) is str else None
         if found is None:
@@ -196,7 +197,8 @@ class ContentDecoder:
         """Return the blocks of typed content; None for any other value.
 
         Typed content is a block, a list of blocks, or a reference (`$blob`) to a text in a blob. A
-        block is an object with a `type`. Raises `RecursionError` for a value that is nested too deeply.
+        block is an object with a `type`. Raises `RecursionError` for a value that is nested too
+        deeply.
         """
         items = value if type(value) is list else [value]
         for item in items:

@@ -312,7 +312,10 @@ def list_conversation_directories(workspace: Workspace) -> list[Path]:
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Map each trash directory of JP that is not empty to its number of damaged conversations."""
+    """Map each trash directory of JP to its number of damaged conversations.
+
+    Empty trash directories are left out.
+    """
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:

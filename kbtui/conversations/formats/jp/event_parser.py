@@ -236,7 +236,8 @@ class ConversationEventParser(ProblemCollector):
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response.
 
-        Its kind is the first of these keys that the response has: `message`, `reasoning`, `data`.
+        The kind of the event is the first of these keys that the response has: `message`,
+        `reasoning`, `data`.
         """
         if "message" in element:
             kind = "message"

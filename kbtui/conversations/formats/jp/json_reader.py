@@ -150,7 +150,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
     """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
 
-    Returns None if the hash differs from the one in `mark`, which means that the file has changed.
+    Returns None if the hash differs from the one in `mark`. The file has then changed.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
@@ -198,8 +198,9 @@ def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of an `events.json` in batches; append the file's problems to `problems`.
 
-    A large file with JP's line breaks and indentation is read in blocks of about a megabyte. Any other
-    file is read as a whole. Raises `WorkspaceError` if the file cannot be read or is too large.
+    A large file with JP's line breaks and indentation is read in blocks of about a megabyte. Any
+    other file is read as a whole. Raises `WorkspaceError` if the file cannot be read or is too
+    large.
     """
     with open_regular_file(path, MAX_EVENTS_BYTES) as (file, size):
         if (
