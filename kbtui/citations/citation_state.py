@@ -166,10 +166,12 @@ def _hash_text(text: str) -> str:
 def find_citation_state(
     extent: GivenTextExtent | None, stored: str | None, now: ComparableSubjectText | None
 ) -> CitationStateAndReason:
-    """Return the state of a citation of a subject. `now` is the subject's text; None if the subject is gone.
+    """Return the state of a citation of a subject.
 
-    `extent` and `stored` describe the given text; both are None if the given text is unknown. The
-    state is "unknown" if the text of `now` is needed but cannot be read.
+    `now` is the subject's text; None if the subject is gone.
+
+    `extent` and `stored` describe the text that the turn was given; both are None if this text is
+    unknown. The state is "unknown" if the text of `now` is needed but cannot be read.
     """
     if now is None:
         return CitationStateAndReason("gone")

@@ -50,10 +50,12 @@ FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
 
 
 class FileEdit(NamedTuple):
-    """A replacement of text in a file, as a tool call describes it. The texts need not be whole lines.
+    """A replacement of text in a file, as a tool call describes it.
+
+    The texts need not be whole lines.
 
     `old` is None if the call does not say which text was replaced. `line` is the number of the
-    first line in the new file, counted from 1; None if it is unknown.
+    edit's first line in the new file, counted from 1; None if it is unknown.
     """
 
     old: str | None
@@ -727,7 +729,10 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Map each file that aider reports as edited to False. False means that none of its edits is found yet."""
+    """Return the files that aider reports as edited, as the keys of a mapping.
+
+    Each value is False, which means that none of the file's edits is found yet.
+    """
     return {
         path.strip(): False
         for event in turn.events
