@@ -635,7 +635,7 @@ def _read_actions(
 
 
 class _LearnedSubjectFiles:
-    """Finds the files of the subjects whose texts the tool `learn` returned in turns."""
+    """Finds the subject files that turns read with the tool `learn`."""
 
     def __init__(self, workspace: Workspace, shorten_path: Callable[[str], str]) -> None:
         self._workspace, self._shorten_path = workspace, shorten_path

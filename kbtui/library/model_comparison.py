@@ -81,9 +81,10 @@ class ComparedQueryJson(TypedDict):
 
 
 class ModelQualityJson(TypedDict):
-    """How well a model ranks the passages that the user opened: means over queries, from 0 to 1.
+    """How well a model ranks the passages that the user opened.
 
-    `ndcg` is nDCG@10. `hit_rate` is the share of queries with an opened passage among the ten best hits.
+    Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the share
+    of queries with an opened passage among the ten best hits.
     """
 
     ndcg: float
