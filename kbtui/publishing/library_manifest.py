@@ -83,8 +83,8 @@ class PublishedTopic:
 class VectorTableVersion:
     """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors.
 
-    The table can be older than the manifest. `later_parts` has the names of the parts of vectors from which
-    a reader makes the vectors of the passages that the table lacks.
+    The table can be older than the manifest, and lack vectors of passages. A reader makes these
+    vectors from the parts of vectors that `later_parts` names.
     """
 
     version: int
@@ -134,7 +134,7 @@ class LibraryManifest:
         return [part for part in self.list_parts_of_kind("vectors") if part.name in names]
 
     def list_needed_table_versions(self) -> list[int]:
-        """Return the versions of the table of vectors that readers of this version, or of a recent one, need."""
+        """Return the versions of the table that readers of this manifest or a recent one need."""
         names = [*self.retired, *([self.table.name] if self.table else [])]
         numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
         return [int(number) for number in numbers if number.isdecimal()]
@@ -262,7 +262,7 @@ def parse_private_key(text: str) -> Ed25519PrivateKey:
 
 
 def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
-    """Raise `UsageError` if readers with the public key would refuse what the private key signs."""
+    """Raise `UsageError` if the public key cannot verify what the private key signs."""
     if public and private is None:
         raise UsageError(
             f"this workspace has a key for its library, but {PUBLISH_KEY_VARIABLE} is not set, so readers would refuse the library",

@@ -295,7 +295,7 @@ class _PassageToPublish(NamedTuple):
         return self.chunks[self.position]
 
     def list_texts(self) -> list[str]:
-        """Return the texts of which the passage's vector is made."""
+        """Return the texts from which the passage's vector is made."""
         return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
 
@@ -525,8 +525,8 @@ class LibraryPublisher:
 
         Readers of the current manifest continue to read the version of the table that this manifest
         names. `vector_parts` contains the parts of vectors of the new version. If the table is not
-        updated, and readers need further vectors for the passages that it lacks, this method sends a part
-        with these vectors and appends it to `vector_parts`.
+        updated, readers may need further vectors for the passages that the table lacks. This method
+        then sends a part with these vectors, and appends it to `vector_parts`.
         """
         old = self._state.manifest.table if self._state.manifest else None
         if not self._has_table:
@@ -587,11 +587,11 @@ class LibraryPublisher:
         passages: list[_PassageToPublish],
         vector_parts: list[LibraryPartReference],
     ) -> list[str]:
-        """Return the names of the parts with the vectors of which the vectors of `passages` are made.
+        """Return the names of the parts with the vectors that the vectors of `passages` are made from.
 
-        Of the parts that the library had when the table was written, none is in the list, because a reader would fetch
-        many vectors that the table has. The vectors in them that are needed, such as those of unchanged passages next
-        to a changed one, are sent in another part.
+        Parts that are older than the table are not listed, because a reader would fetch many
+        vectors that the table has. If a needed vector is only in such a part, it is sent again, in
+        a new part. For example, an unchanged passage next to a changed one needs such a vector.
         """
         assert self._embedder is not None
         texts = {
