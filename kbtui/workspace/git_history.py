@@ -203,9 +203,9 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Find the last commit that removed `path`.
+        """Return the new path of a file that a commit renamed; None if there is no such commit.
 
-        If it renamed the file, return the new path, else None.
+        Only the last commit that removed `path` is considered.
         """
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
