@@ -254,7 +254,8 @@ class QueryTermBuilder:
     def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
         """Build a term that matches any near spelling of a token.
 
-        With BM25 alone, a rare spelling could count more than the likeliest one. The weights prevent this.
+        With BM25 alone, a rare spelling could count more than the likeliest spelling. The weights
+        prevent this.
         """
         rarities = [_compute_rarity(self._searcher, "body", near.stem) for near in token.corrected]
         queries = []

@@ -202,7 +202,10 @@ class _MultiIndexSearch:
         )
 
     def _merge_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
-        """Return the mistakes of the query in the first workspace, with the hints of all projects."""
+        """Return the mistakes that the first workspace found in the query.
+
+        If the hints for a mistake differ between projects, the mistake's hint combines them.
+        """
         merged = []
         for mistake in runs[0].mistakes:
             hints = {

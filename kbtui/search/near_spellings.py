@@ -71,12 +71,12 @@ def find_near_spellings(
     excluded: str = "",
     compares_similar: bool = True,
 ) -> tuple[NearSpelling, ...]:
-    """Return up to `MAX_NEAR_SPELLINGS` stems that were probably meant by `word`, the likeliest first.
+    """Return the stems that the user probably meant by `word`, the likeliest first.
 
-    A stem is likelier the more passages contain it, and the less its words differ from `word`. If
-    `keeps_first_letter` is true, only words with the same first letter are considered. The stem
-    `excluded` is left out. If `compares_similar` is true and no word is at edit distance one,
-    similar terms are considered.
+    At most `MAX_NEAR_SPELLINGS` stems are returned. A stem is likelier if more passages contain it,
+    and if its words differ less from `word`. If `keeps_first_letter` is true, only words with the
+    same first letter are considered. The stem `excluded` is left out. If `compares_similar` is true
+    and no word is at edit distance one, similar terms are considered.
     """
     near = _list_words_at_edit_distance_one(word)
     if keeps_first_letter:

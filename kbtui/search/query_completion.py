@@ -82,7 +82,10 @@ def _count_values_of_conversations(
     conversations: Sequence[ConversationInfo],
     summaries: Collection[ConversationToolsAndModels],
 ) -> list[tuple[str, str]]:
-    """Return the values that occur in conversations, the most frequent first, each with a count."""
+    """Return the values of a filter that occur in conversations, each with a count.
+
+    The most frequent value comes first.
+    """
     counts: Counter[str] = Counter()
     if row.key == "label":
         for info in conversations:

@@ -470,8 +470,9 @@ class _QueryFilterApplier:
     def _apply_project_filter(
         self, row: FilterDefinition, values: Sequence[str], *, excluded: bool
     ) -> None:
-        """Apply the filter `project:`, which selects or excludes the whole project, or conversations in a worktree.
+        """Apply the filter `project:`, whose value names a project or a worktree.
 
+        The filter selects or excludes the whole project, or the conversations in the worktree.
         Raises `FilterValueError` if nothing of the project is left, so that a search of all
         projects leaves out the workspace.
         """
@@ -499,7 +500,10 @@ class _QueryFilterApplier:
             self._entries = entries if self._entries is None else self._entries & entries
 
     def _find_turns_naming_file(self, name: str) -> set[_Turn]:
-        """Return the turns with a tool call whose arguments contain the path `name`, or one that ends with `/name`."""
+        """Return the turns with a tool call whose arguments contain the path of a file.
+
+        The path is `name`, or ends with `/` and `name`.
+        """
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode

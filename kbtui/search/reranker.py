@@ -1,9 +1,9 @@
 """Reranks the best passages of a search by their texts and by their places in conversations.
 
-The rankings by keywords and by meaning do not consider whether a passage replies to a question that
-matches the query, and whether other passages of the conversation match. The reranker does. These
-facts reorder only the passages of turns, among the places that these passages already have in the
-ranking. Passages of subjects stay where they are.
+The reranker considers two facts that the rankings by keywords and by meaning ignore: whether a
+passage replies to a question that matches the query, and whether other passages of its conversation
+match. These facts reorder only the passages of turns, among the places that these passages already
+have in the ranking. Passages of subjects stay where they are.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return [] or one notice that lists the near spellings that found hits, as the hits spell them."""
+    """Return a notice that lists the near spellings of the query's words in the hits, or []."""
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
     count = 0
@@ -186,7 +186,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
 
 
 def _join_matched_words(hits: Sequence[Hit]) -> str:
-    """Return the words in the hits that match the query, then the titles of the hits, one per line and without duplicates."""
+    """Return the matched words of the hits, then their titles: one per line, without duplicates."""
     matched = (hit.text[first:last] for hit in hits for first, last in hit.matches)
     return "\n".join(dict.fromkeys((*matched, *(hit.title for hit in hits))))
 
@@ -465,9 +465,9 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestPlace]
 ) -> list[Hit]:
-    """Add the beginning of the final answer to the hits on requests and on reasoning; return all hits.
+    """Add the beginning of the final answer to each hit on a request or on reasoning.
 
-    For `requests`, see `add_context_to_hits`.
+    Returns all hits. For `requests`, see `add_context_to_hits`.
     """
     if not requests:
         return hits
@@ -516,7 +516,10 @@ def _add_later_turns(
 
 
 def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add to each hit in a turn the subjects that have changed since the turn; return all hits."""
+    """Add to each hit in a turn the subjects that the turn used and that have changed since.
+
+    Returns all hits.
+    """
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
