@@ -317,7 +317,10 @@ class ChunkEmbedder:
                             raise
 
     def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryChunksToEmbed]]:
-        """Yield slices of the chunks without a vector, until `stop` is set or the chunk embedder must start again."""
+        """Yield the chunks that have no vector, in slices.
+
+        Ends early if `stop` is set, or if the chunk embedder must start again.
+        """
         parts: list[EntryChunksToEmbed] = []
         free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
         waiting, begun = dict(self._missing.entries), list[EntryChunksToEmbed]()

@@ -223,7 +223,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Return whether two versions of an entry differ at most in times, in the keyword index."""
+    """Return whether two versions of an entry have the same indexed fields, apart from times."""
     names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 

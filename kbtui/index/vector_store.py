@@ -328,10 +328,10 @@ class VectorStore:
         self._writes = 0
 
     def delete_versions_before(self, versions: Iterable[int]) -> None:
-        """Delete the versions of the table that are older than all of `versions` and than the current one.
+        """Delete the table's versions that are older than the current version and all `versions`.
 
-        LanceDB deletes versions by their age. All ages are by the clocks that wrote the versions, so a wrong
-        clock can keep more versions, but not fewer.
+        LanceDB deletes versions by their age, by the clocks that wrote the versions. A wrong clock
+        can only keep additional versions.
         """
         table: Any = self.table
         needed = {*versions, self.version}
