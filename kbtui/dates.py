@@ -16,11 +16,12 @@ DATE_HINT = (
 
 DAY_SECONDS = 86_400.0
 
-_AGE = re.compile(r"(\d{1,6})([hdwmy])")
+# `re` compiles these patterns on first use: most commands that import this module parse no dates.
+_AGE = r"(\d{1,6})([hdwmy])"
 _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_DAY = re.compile(rf"\d{{4}}-\d\d-\d\d|today|yesterday|{'|'.join(_DAYS)}")
-_MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+_DAY = rf"\d{{4}}-\d\d-\d\d|today|yesterday|{'|'.join(_DAYS)}"
+_MONTH = r"(\d{4})(?:-(\d{1,2}))?"
 
 
 def parse_date_or_age(
@@ -40,7 +41,7 @@ def parse_date_or_age(
     now = now or datetime.now(UTC)
     text = text.strip().lower()
     try:
-        if match := _AGE.fullmatch(text):
+        if match := re.fullmatch(_AGE, text):
             return now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
         moment = now.astimezone(zone).replace(
             hour=0, minute=0, second=0, microsecond=0, tzinfo=None
@@ -49,11 +50,11 @@ def parse_date_or_age(
             moment -= timedelta(days=text == "yesterday")
         elif text in _DAYS:
             moment -= timedelta(days=(moment.weekday() - _DAYS.index(text) - 1) % 7 + 1)
-        elif match := _MONTH.fullmatch(text):
+        elif match := re.fullmatch(_MONTH, text):
             moment = datetime(int(match[1]), int(match[2] or 1), 1)
         else:
             moment = datetime.fromisoformat(text.upper())
-        if to_end_of_day and _DAY.fullmatch(text):
+        if to_end_of_day and re.fullmatch(_DAY, text):
             moment += timedelta(days=1)
         if moment.tzinfo is None and zone is not None:
             moment = moment.replace(tzinfo=zone)

@@ -20,7 +20,6 @@ from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
 from kbtui.search.search_request_and_answer import OutdatedSubject
 from kbtui.text import strip_escape_sequences
-from kbtui.workspace.published_mirror import find_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,8 +86,12 @@ class HitFreshnessChecker:
 
     def _read_current_subject_file(self, path: str) -> str | None:
         text = read_subject_file(str(self._workspace.root), path)
-        if text is None and (mirror := find_mirror(self._workspace)) is not None:
-            text = read_subject_file(os.path.realpath(mirror.root), path)
+        if text is None:
+            # The import takes longer than reading most files.
+            from kbtui.workspace.published_mirror import find_mirror
+
+            if (mirror := find_mirror(self._workspace)) is not None:
+                return read_subject_file(os.path.realpath(mirror.root), path)
         return text
 
     def _find_chunk_in_subject_file(
