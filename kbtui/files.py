@@ -1,15 +1,20 @@
 """Reads files of limited size, writes files atomically, and parses TOML."""
 
+from __future__ import annotations
+
 import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 FILE_SIZE_LIMIT = 500_000
 """The maximum size in bytes of a configuration file.

@@ -4,10 +4,15 @@ Modules pass `Notice` objects. Front ends for people turn them into text with `f
 assistants, `kbtui/assistant/assistant_tools.py` turns them into text without counts and paths.
 """
 
-from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, TypedDict
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from kbtui.records import NamedTuple
 from kbtui.text import LEG_NAMES, format_counted_noun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NoticeCode = Literal[
     "configuration_invalid", "filter_of_other_input",

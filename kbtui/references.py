@@ -15,13 +15,18 @@ A reference has one of these forms:
 A line that `grep` prints (`jp-c17457886043:3:user:m:…`) is a reference to the line's turn.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import OtherWorkspaceReferenceError, UsageError
+from kbtui.records import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,9 @@ import re
 from base64 import b64decode
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kbtui.records import NamedTuple
 from kbtui.secret_key_formats import DetectedSecret, compile_scanner, join_words
 
 if TYPE_CHECKING:

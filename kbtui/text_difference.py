@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import NamedTuple
+
+from kbtui.records import NamedTuple
 
 TextRange = tuple[int, int]
 """A range of characters in a text: the start, counted from 0, and the end (exclusive)."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.conversations import event_kinds
 from kbtui.conversations.models import TIME_SORTS
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
+from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt, mask_secrets_in_json

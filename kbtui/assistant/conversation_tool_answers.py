@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.citation_and_conversation_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.records import NamedTuple
 from kbtui.text import format_json
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import time
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.assistant.conversation_tool_answers import (
     MAX_READ_HINT_LENGTH,
@@ -56,6 +56,7 @@ from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
+from kbtui.records import NamedTuple
 from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
     format_json,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
+from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates, strip_escape_sequences
 
 if TYPE_CHECKING:

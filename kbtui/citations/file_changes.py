@@ -11,7 +11,7 @@ import posixpath
 import re
 import shlex
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.citations.files_read_by_calls import SHELL_TOOLS, list_files_read_by_call
 from kbtui.conversations.patches import (
@@ -24,6 +24,7 @@ from kbtui.conversations.patches import (
     parse_apply_patch,
     split_lines,
 )
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -8,7 +8,7 @@ the edit's new text, the edit wrote these lines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.citations.file_changes import (
     MAX_COMPARED_PLACES,
@@ -16,6 +16,7 @@ from kbtui.citations.file_changes import (
     list_substring_offsets,
 )
 from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

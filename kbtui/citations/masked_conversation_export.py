@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kbtui.citations.citation_and_conversation_export import (
     CITATION_METHOD_LABELS,
@@ -25,6 +25,7 @@ from kbtui.conversations.models import format_event_text, make_event_json
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
 from kbtui.notices import format_notice
+from kbtui.records import NamedTuple
 from kbtui.secret_detection import SecretMasker, count_masks
 from kbtui.text import (
     cut_to_width,

@@ -8,7 +8,7 @@ import posixpath
 import re
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.citations.citation_state import (
     CitationState,
@@ -20,6 +20,7 @@ from kbtui.citations.citation_state import (
 from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
+from kbtui.records import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,
     JP_ID_PREFIX,

@@ -6,12 +6,13 @@ import os
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.formats.stored_session import decode_agents_own_id
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.foreground_program import run_program_in_terminal
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo

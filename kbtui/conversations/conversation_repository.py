@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.conversations.formats.aider import AiderFormat
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
@@ -21,6 +21,7 @@ from kbtui.conversations.session_archive import (
     get_session_records_directory,
 )
 from kbtui.errors import ConfigError, NothingFound, UsageError
+from kbtui.records import NamedTuple
 from kbtui.references import (
     JP_ID_PREFIX,
     make_conversation_ref,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import (
     find_subagents,
@@ -13,6 +13,7 @@ from kbtui.conversations.conversation_repository import (
 )
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import format_timestamp
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

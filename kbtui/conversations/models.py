@@ -3,17 +3,20 @@
 Also defines the JSON form of an event.
 """
 
+from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kbtui.dates import format_timestamp
+from kbtui.records import NamedTuple
 from kbtui.text import format_counted_noun, format_json_value_on_one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+    from pathlib import Path
     from typing import Required, TypedDict
 
     class ConversationFileFacts(TypedDict, total=False):
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
         title: str
         media_type: str
         bytes: int
-        state: "ContentState"
+        state: ContentState
         recipients: list[str]
 
     class EventJson(TypedDict, total=False):
@@ -169,7 +172,7 @@ class ConversationInfo:
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
-    def with_added_problem(self, problem: str) -> "ConversationInfo":
+    def with_added_problem(self, problem: str) -> ConversationInfo:
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
@@ -295,8 +298,8 @@ class ConversationEvent:
     metadata: dict[str, Any] | None = None
     problem: str | None = None
     outcome: str | None = None
-    result: "ConversationEvent | None" = field(default=None, repr=False)
-    request: "ConversationEvent | None" = field(default=None, repr=False)
+    result: ConversationEvent | None = field(default=None, repr=False)
+    request: ConversationEvent | None = field(default=None, repr=False)
     event_id: str | None = None
     blocks: list[ContentBlock] | None = None
 
@@ -550,7 +553,7 @@ class ReadingResumePoint(NamedTuple):
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
     """Further values, as JSON, that the format needs to resume reading at this position."""
-    open_turn: "UnfinishedTurnState | None" = None
+    open_turn: UnfinishedTurnState | None = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 
@@ -579,7 +582,7 @@ class AgentCommand(NamedTuple):
     directory: str | None
 
 
-def make_event_json(event: ConversationEvent, conversation: str) -> "EventJson":
+def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
     """Return an event of a conversation as JSON.
 
     Keys that do not apply to the event are left out.
@@ -605,7 +608,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> "EventJson":
     return cast("EventJson", kept)
 
 
-def _make_block_json(block: ContentBlock) -> "ContentBlockJson":
+def _make_block_json(block: ContentBlock) -> ContentBlockJson:
     shape = {
         "kind": block.kind,
         "name": block.name,

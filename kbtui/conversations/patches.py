@@ -6,7 +6,9 @@ The text contains unified diffs or apply-patch texts, or is a pair of an old and
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

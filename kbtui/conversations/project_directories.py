@@ -10,11 +10,12 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import orjson
 
 from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.records import NamedTuple
 from kbtui.workspace import Workspace, paths
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import orjson
@@ -31,6 +31,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.files import FileWriteOrRemoval, read_regular_file, write_file_atomically
+from kbtui.records import NamedTuple
 from kbtui.text import sanitize_to_one_line
 from kbtui.workspace import paths
 

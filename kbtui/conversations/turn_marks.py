@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from kbtui.errors import NothingFound, UsageError
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates, sanitize_to_one_line
 

@@ -14,12 +14,13 @@ from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestPlace
 from kbtui.index.passage_windows import find_changed_windows
+from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ import re
 import zlib
 from hashlib import sha256
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import format_event_text
 from kbtui.index.entries_and_chunks import Chunk
+from kbtui.records import NamedTuple
 from kbtui.text import format_json_value_on_one_line, strip_escape_sequences
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:

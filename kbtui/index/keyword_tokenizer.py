@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,9 @@ the user and the assistant.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

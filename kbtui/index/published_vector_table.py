@@ -12,9 +12,10 @@ from __future__ import annotations
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.records import NamedTuple
 from kbtui.workspace.library_settings import is_library_uri
 
 if TYPE_CHECKING:

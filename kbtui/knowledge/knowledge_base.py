@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError, suggest_similar_key
 from kbtui.knowledge import learn_tool_answers, system_prompt_section
@@ -18,6 +18,7 @@ from kbtui.knowledge.subject_visibility import (
     find_topic_directory,
     scan_topic_slugs,
 )
+from kbtui.records import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_mirror import PublishedMirror, find_mirror, get_mirror_of_root
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import LearnToolResult
@@ -16,6 +16,7 @@ from kbtui.knowledge.subject_files import (
     format_skipped_subject_note,
     read_subject_text,
 )
+from kbtui.records import NamedTuple
 from kbtui.references import make_subject_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
 

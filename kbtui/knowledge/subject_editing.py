@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.files import publish_staged_file
@@ -21,6 +21,7 @@ from kbtui.knowledge.subject_files import (
     validate_slug,
     write_new_file,
 )
+from kbtui.records import NamedTuple
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
 from kbtui.notices import Notice, format_embedded_percentages, format_notice
+from kbtui.records import NamedTuple
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:

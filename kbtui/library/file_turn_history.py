@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.citations.file_changes import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun, format_line_counts, sanitize_to_one_line
 

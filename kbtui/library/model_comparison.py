@@ -11,7 +11,7 @@ import math
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from kbtui.index.embedding_model import (
     find_embedding_model,
 )
 from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.records import NamedTuple
 from kbtui.search.query_parser import parse_query
 from kbtui.text import extract_line_expression
 from kbtui.userdata.query_log import QueryLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.citations.citation_state import (
     ComparableSubjectText,
@@ -17,6 +17,7 @@ from kbtui.citations.files_read_by_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_reader import open_cited_subject
+from kbtui.records import NamedTuple
 from kbtui.references import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
 

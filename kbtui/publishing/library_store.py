@@ -13,7 +13,7 @@ import re
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import obstore
 from obstore import exceptions
@@ -21,6 +21,7 @@ from obstore.store import LocalStore, MemoryStore, from_url
 
 from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
 from kbtui.files import write_file_atomically
+from kbtui.records import NamedTuple
 from kbtui.workspace.library_settings import is_library_uri
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.citations.masked_conversation_export import prepare_shared_conversation
 from kbtui.citations.tool_call_citations import (
@@ -42,6 +42,7 @@ from kbtui.publishing.published_part_format import (
     PublishedEntryText,
     check_entry_key,
 )
+from kbtui.records import NamedTuple
 from kbtui.secret_detection import find_secrets, mask_secrets
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import find_conversation
 from kbtui.conversations.formats.published import (
@@ -55,6 +55,7 @@ from kbtui.publishing.published_part_format import (
     read_entry,
     read_vectors,
 )
+from kbtui.records import NamedTuple
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,

@@ -16,10 +16,11 @@ import struct
 import zlib
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.topic_scan import find_file_name_problem
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,9 +11,11 @@ import json
 import math
 from collections import Counter
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tantivy import Query
+
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
+from kbtui.records import NamedTuple
 from kbtui.search.search_request_and_answer import OutdatedSubject
 from kbtui.text import strip_escape_sequences
 

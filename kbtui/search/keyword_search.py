@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tantivy import FieldType, Occur, Query
 
@@ -36,6 +36,7 @@ from kbtui.index.passage_windows import (
     get_place_limits,
     score_texts_around,
 )
+from kbtui.records import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.query_word_analysis import (
     QueryToken,

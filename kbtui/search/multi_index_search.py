@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbtui.index.entries_and_chunks import (
     SCORE_TOLERANCE,
@@ -21,6 +21,7 @@ from kbtui.index.entries_and_chunks import (
     sort_ranked_chunks,
 )
 from kbtui.notices import Notice
+from kbtui.records import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics, PassageAndWindowStatistics
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
+from kbtui.records import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import (
     VALUE_PATTERN,

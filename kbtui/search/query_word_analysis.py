@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.index.keyword_index import (
     list_further_language_fields,
@@ -12,6 +12,7 @@ from kbtui.index.keyword_index import (
     parse_language_setting,
 )
 from kbtui.index.keyword_tokenizer import CodeFieldWordForms, get_code_word_forms, normalize_unicode
+from kbtui.records import NamedTuple
 from kbtui.search.near_spellings import (
     MAX_ENDING_LETTERS,
     MIN_LETTERS_OF_FREE_START,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.index.passage_windows import find_windows_around, make_chunk_place, make_entry_place
 from kbtui.notices import Notice, NoticeValues
+from kbtui.records import NamedTuple
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer

@@ -9,8 +9,9 @@ have in the ranking. Passages of subjects stay where they are.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kbtui.records import NamedTuple
 from kbtui.search.query_word_analysis import list_content_tokens
 from kbtui.search.search_request_and_answer import SCORE_DIGITS
 

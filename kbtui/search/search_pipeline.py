@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestPlace
 from kbtui.notices import Notice
+from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import (
     HitFreshnessAndLines,

@@ -4,16 +4,19 @@ These types are `NamedTuple`s instead of data classes, because every search impo
 Importing `dataclasses` would take as long as a search (docs/performance.md).
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from datetime import datetime
 from operator import index
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from kbtui.errors import UsageError
 from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
+from kbtui.records import NamedTuple
 from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NotRequired, TypedDict
 
     from kbtui.conversations.turn_marks import MarkFactsJson
@@ -258,7 +261,7 @@ class SearchRequest(NamedTuple):
     zone: str | None = None
     all_projects: bool = False
 
-    def as_json(self) -> "SearchRequestJson":
+    def as_json(self) -> SearchRequestJson:
         """Return a JSON object for `parse_search_request`, with the fields that differ from their defaults."""
         shape = {
             name: value.isoformat() if isinstance(value, datetime) else value
@@ -268,7 +271,7 @@ class SearchRequest(NamedTuple):
         return cast("SearchRequestJson", shape)
 
 
-def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
+def parse_search_request(shape: SearchRequestJson) -> SearchRequest:
     """Parse a search request from JSON.
 
     A date is in ISO 8601 or as the user wrote it. Raises `ValueError` for an unknown field or a
@@ -428,7 +431,7 @@ class Hit(NamedTuple):
     parent_title: str | None = None
     rewound: bool = False
     outdated_subjects: Sequence[OutdatedSubject] = ()
-    marks: "Sequence[MarkFactsJson]" = ()
+    marks: Sequence[MarkFactsJson] = ()
     freshness: Freshness = "fresh"
     entry_passages: int = 1
     answer: str | None = None
@@ -443,7 +446,7 @@ class Hit(NamedTuple):
         """The parsed `ref`: lines of a subject, or a turn or tool call of a conversation."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
-    def as_json(self) -> "HitJson":
+    def as_json(self) -> HitJson:
         """Return the hit as documented JSON, with only the fields of its kind."""
         own: OptionalHitFields
         if self.kind == "subject":
@@ -487,7 +490,7 @@ class Hit(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, shape: "HitJson") -> "Hit":
+    def from_json(cls, shape: HitJson) -> Hit:
         """Parse the JSON that `as_json` returns."""
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
@@ -514,7 +517,7 @@ class SearchLegRank(NamedTuple):
     gives: float = 0.0
     reason: Notice | None = None
 
-    def as_json(self) -> "SearchLegRankJson":
+    def as_json(self) -> SearchLegRankJson:
         """Return the fields as JSON. The key `note` has the text of the notice `reason`."""
         reason = self.reason
         note = format_notice(reason) if reason else None
@@ -522,7 +525,7 @@ class SearchLegRank(NamedTuple):
         return cast("SearchLegRankJson", shape)
 
     @classmethod
-    def from_json(cls, shape: "SearchLegRankJson") -> "SearchLegRank":
+    def from_json(cls, shape: SearchLegRankJson) -> SearchLegRank:
         """Parse the JSON that `as_json` returns."""
         reason = Notice(**shape["reason"]) if shape["reason"] else None
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
@@ -588,7 +591,7 @@ class RankExplanation(NamedTuple):
     embedded: EmbeddedChunkText | None = None
     kept_out: Sequence[Notice] = ()
 
-    def as_json(self) -> "RankExplanationJson":
+    def as_json(self) -> RankExplanationJson:
         """Return all fields as JSON.
 
         The key `reasons` has the notices in `self.kept_out` as codes with values. The key
@@ -605,7 +608,7 @@ class RankExplanation(NamedTuple):
         return cast("RankExplanationJson", shape)
 
     @classmethod
-    def from_json(cls, shape: "RankExplanationJson") -> "RankExplanation":
+    def from_json(cls, shape: RankExplanationJson) -> RankExplanation:
         """Parse the JSON that `as_json` returns."""
         embedded = shape["embedded"]
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
@@ -655,7 +658,7 @@ class SearchAnswer(NamedTuple):
         """The notices as one line of text; None if there are none."""
         return format_notices(self.notices)
 
-    def add_notices(self, *notices: Notice) -> "SearchAnswer":
+    def add_notices(self, *notices: Notice) -> SearchAnswer:
         """Return this answer with `notices` before its own."""
         return self._replace(notices=[*notices, *self.notices])
 
@@ -663,7 +666,7 @@ class SearchAnswer(NamedTuple):
         """Return whether there is a notice with this code."""
         return any(notice.code == code for notice in self.notices)
 
-    def as_json(self) -> "SearchAnswerJson":
+    def as_json(self) -> SearchAnswerJson:
         """Return the answer as documented JSON."""
         hits = [hit.as_json() for hit in self.hits]
         for hit, explained in zip(hits, self.explanations, strict=False):
@@ -682,7 +685,7 @@ class SearchAnswer(NamedTuple):
             shape["why"] = self.why.as_json()
         return shape
 
-    def as_engine_message(self) -> "SearchAnswerEngineMessage":
+    def as_engine_message(self) -> SearchAnswerEngineMessage:
         """Return the answer for another process: the documented JSON with `details` added."""
         details: UndocumentedAnswerFields = {
             "mistakes": list(self.mistakes),
@@ -695,7 +698,7 @@ class SearchAnswer(NamedTuple):
         return {**self.as_json(), "details": details}
 
     @classmethod
-    def from_engine_message(cls, shape: "SearchAnswerEngineMessage") -> "SearchAnswer":
+    def from_engine_message(cls, shape: SearchAnswerEngineMessage) -> SearchAnswer:
         """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
         why = shape.get("why")

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -18,6 +18,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from kbtui.dates import Clock, get_current_local_time
 from kbtui.errors import KbtuiError
+from kbtui.records import NamedTuple
 from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
 from kbtui.tui.command_table import parse_keymap_settings
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding
@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
+from kbtui.records import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.message import Message
@@ -24,6 +24,7 @@ from kbtui.index.catalog_query import (
 )
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
+from kbtui.records import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.search.query_parser import parse_entry_filter, parse_query

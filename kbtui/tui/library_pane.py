@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.actions import SkipAction
@@ -14,6 +14,7 @@ from textual.widgets import Input
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import KbtuiError
 from kbtui.notices import format_notice
+from kbtui.records import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
+from kbtui.records import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from kbtui.records import NamedTuple
 from kbtui.references import is_other_agents_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on
 from textual.containers import Horizontal, Vertical
@@ -13,6 +13,7 @@ from textual.message import Message
 from kbtui.dates import format_date
 from kbtui.errors import WorkspaceError
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
+from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import list_filters_of_input
 from kbtui.text import (
     KNOWLEDGE_CHANGED,

@@ -7,12 +7,13 @@ import threading
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import on
 
 from kbtui.dates import format_time_with_date
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.records import NamedTuple
 from kbtui.sources.source_definitions import (
     MAIN_KEY,
     add_source,

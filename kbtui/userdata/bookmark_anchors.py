@@ -6,11 +6,12 @@ The numbers can change when an agent rewrites the file of a conversation.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, make_target_anchor
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref
 from kbtui.userdata.sqlite_file import SqliteFile
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.records import NamedTuple
 from kbtui.references import parse_conversation_ref
 from kbtui.userdata import MARKS_FILE_NAME
 

@@ -6,11 +6,12 @@ import contextlib
 import sqlite3
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
+from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
 from kbtui.userdata.sqlite_file import SqliteFile
 

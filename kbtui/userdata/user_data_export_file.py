@@ -14,7 +14,7 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass, field, replace
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
@@ -23,6 +23,7 @@ from kbtui.conversations.session_archive import KeptSession, is_valid_kept_sessi
 from kbtui.conversations.turn_marks import MarkAnchor
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.files import iterate_regular_file_blocks
+from kbtui.records import NamedTuple
 from kbtui.userdata.user_records import (
     RECORD_KINDS,
     UserRecord,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kbtui.dates import format_unix_time_as_iso
+from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
 from kbtui.userdata.sqlite_file import (

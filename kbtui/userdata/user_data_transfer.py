@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from kbtui.conversations.project_directories import (
     ProjectDirectories,
@@ -36,6 +36,7 @@ from kbtui.conversations.session_archive import (
 from kbtui.conversations.turn_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.sqlite_file import commit_all_or_none

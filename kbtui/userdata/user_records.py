@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.conversations.turn_marks import Mark, parse_exported_mark
+from kbtui.records import NamedTuple
 from kbtui.text import sanitize_to_one_line
 from kbtui.userdata.mark_store import MarkStore
 from kbtui.userdata.query_log import normalize_query

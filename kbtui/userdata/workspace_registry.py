@@ -12,11 +12,12 @@ import re
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.project_directories import ProjectIdentity, identify_project
 from kbtui.errors import UsageError
 from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.records import NamedTuple
 from kbtui.workspace import paths
 from kbtui.workspace.user_settings import get_excluded_directories
 from kbtui.workspace.workspace import Workspace

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kbtui.records import NamedTuple
 from kbtui.workspace.client_environment import make_child_environment
 from kbtui.workspace.paths import find_git_root
 

@@ -7,9 +7,10 @@ have the credentials.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.errors import ConfigError, suggest_similar_key
+from kbtui.records import NamedTuple
 from kbtui.workspace.paths import LIBRARY_FILE
 
 if TYPE_CHECKING:

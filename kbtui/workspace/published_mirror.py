@@ -11,10 +11,11 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
+from kbtui.records import NamedTuple
 from kbtui.workspace.library_settings import get_library_settings_path, load_library_settings
 from kbtui.workspace.paths import KBTUI_DIRECTORY, expand_user, get_data_home, sha256
 

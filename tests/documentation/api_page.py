@@ -85,7 +85,8 @@ def _describe(name: str, thing: Any) -> Iterator[str]:
     for member in METHODS.get(name, _find_members(thing)):
         found = inspect.getattr_static(thing, member)
         if isinstance(found, property):
-            kind = inspect.formatannotation(inspect.signature(found.fget).return_annotation)  # type: ignore[arg-type]
+            kind = found.fget.__annotations__["return"]
+            kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
             yield f"#### `{name}.{member}`: `{kind}`\n\n{_docstring(found)}\n"
         else:
             yield f"#### `{name}.{member}`\n\n{_signature(member, found)}\n\n{_docstring(found)}\n"

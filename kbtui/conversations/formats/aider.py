@@ -17,7 +17,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import partial
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -38,6 +38,7 @@ from kbtui.conversations.models import (
 )
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.workspace.paths import expand_user, find_local_time_zone, read_variable
 
 if TYPE_CHECKING:

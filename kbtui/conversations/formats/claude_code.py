@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import orjson
@@ -37,6 +37,7 @@ from kbtui.conversations.models import AgentCommand, ConversationCompaction, Con
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.text import format_counted_noun, format_json
 from kbtui.workspace import paths
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -60,6 +60,7 @@ from kbtui.conversations.models import (
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.text import format_json, format_json_unless_text
 from kbtui.workspace.paths import get_user_home, read_variable
 

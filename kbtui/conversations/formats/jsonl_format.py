@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -41,6 +41,7 @@ from kbtui.conversations.models import (
     add_up_usage,
 )
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

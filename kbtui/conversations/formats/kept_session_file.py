@@ -14,9 +14,10 @@ import re
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -50,6 +50,7 @@ from kbtui.conversations.models import (
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -57,6 +57,7 @@ from kbtui.conversations.models import (
 )
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ if other code forgets to sanitize it.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.highlighter import Highlighter
 from rich.segment import Segment
@@ -27,6 +27,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
+from kbtui.records import NamedTuple
 from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     Spans,

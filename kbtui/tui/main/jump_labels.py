@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from textual.strip import Strip
 
+from kbtui.records import NamedTuple
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock

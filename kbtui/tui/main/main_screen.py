@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -13,6 +13,7 @@ from textual.events import DescendantFocus
 from textual.widgets import Input
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
+from kbtui.records import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.tui.citations_pane import CitationsPane

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
+from kbtui.records import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import truncate_text_start

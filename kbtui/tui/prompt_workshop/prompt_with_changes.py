@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.records import NamedTuple
 from kbtui.tui.reader.reader_document import format_size
 
 if TYPE_CHECKING:

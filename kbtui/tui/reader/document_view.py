@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.cache import LRUCache
 from textual.containers import Vertical
@@ -13,6 +13,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
+from kbtui.records import NamedTuple
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,

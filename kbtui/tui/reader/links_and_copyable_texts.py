@@ -6,9 +6,10 @@ import posixpath
 import re
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from kbtui.records import NamedTuple
 from kbtui.references import make_subject_ref, parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
 from kbtui.tui.reader.reader_blocks import TextRangeBlock

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import join_span_texts

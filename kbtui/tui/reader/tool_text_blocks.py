@@ -7,8 +7,9 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from kbtui.records import NamedTuple
 from kbtui.text import (
     format_counted_noun,
     format_json_value_on_one_line,

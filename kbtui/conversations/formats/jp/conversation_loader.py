@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -49,6 +49,7 @@ from kbtui.conversations.models import (
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
