@@ -436,7 +436,7 @@ def _find_assigned_values(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value looks secret.
+    """Return whether an assigned value looks like a secret.
 
     The rules are stricter if neither `=` nor `:` precedes the value.
     """
@@ -469,7 +469,10 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
 
 
 def _is_key_like(value: str) -> bool:
-    """Return whether a value has all kinds of characters, or is a long hexadecimal number."""
+    """Return whether a value looks like a key.
+
+    It must contain lower-case letters, capital letters and digits, or be a long hexadecimal number.
+    """
     if re.search(r"[(){}\[\]]", value) or not is_random_looking(value):
         return False
     is_hex = len(value) >= 16 and re.fullmatch("[0-9a-f]+", value)
@@ -503,9 +506,9 @@ def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
 
 
 def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the values of environment variables that are named as secrets, such as `DB_PASSWORD`.
+    """Yield the secrets in environment variables with names such as `DB_PASSWORD`.
 
-    Values that look like ordinary words are included.
+    A password is found even if it looks like an ordinary word.
     """
     for name in compile_scanner(_VARIABLE_LINE).finditer(data):
         match = _VARIABLE_VALUE.match(text, name.end())

@@ -28,7 +28,7 @@ class ChangedWords(NamedTuple):
     """The ranges of the words that differ between two texts, and the share of equal words.
 
     `old` and `new` are ranges of characters in the old and in the new text, in order. Neighbouring
-    changed words are one range. `similarity` is 1 for equal words, and 0 if no word is equal.
+    changed words are one range. `similarity` is 1 if all words are equal, and 0 if none are equal.
     """
 
     old: list[TextRange]

@@ -131,10 +131,10 @@ class RegexGrepPattern:
     """A regular expression in RE2's syntax that matches within single lines.
 
     RE2 has no backreferences and no look-around. The time for a search is proportional to the
-    length of the text. If the expression has a large repetition, such as `a.{900}b`, this can be a
-    minute for a megabyte. Therefore, a search ends at `deadline`, a value of `time.monotonic`; None
-    means no deadline. A long text is searched in pieces of whole lines, and the time is checked
-    after each piece. Raises `UsageError` if the expression is invalid.
+    length of the text. If the expression has a large repetition, such as `a.{900}b`, the search can
+    take a minute for a megabyte. Therefore, a search ends at `deadline`, a value of
+    `time.monotonic`; None means no deadline. A long text is searched in pieces of whole lines, and
+    the time is checked after each piece. Raises `UsageError` if the expression is invalid.
     """
 
     def __init__(
@@ -353,7 +353,7 @@ class ConversationMatches:
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
-    """Return the set of scopes that names stand for.
+    """Return the set of scopes that `names` select.
 
     A name is `all`, a group of scopes or a single scope. If `names` is None or empty, all scopes
     are returned. Raises `UsageError` for an unknown name.

@@ -500,8 +500,8 @@ def iterate_stored_conversations(
 ) -> Iterator[StoredConversation]:
     """Yield an agent's conversations.
 
-    The agent's own files come first, then the conversations that only the archive still has. If
-    `only` is given, only the conversation with this id is yielded.
+    The conversations in the agent's own files come first, then those that only the archive still
+    has. If `only` is given, only the conversation with this id is yielded.
     """
     found = set[str]()
     for one in conversation_format.find_stored_conversations(workspace, only)[0]:

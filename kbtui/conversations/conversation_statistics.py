@@ -73,7 +73,7 @@ class ConversationStatistics:
         )
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON object, without the costs."""
+        """Return the statistics as a JSON object with the documented keys, without the costs."""
         return {
             "agent": self.info.agent,
             "id": self.info.id,

@@ -28,8 +28,8 @@ class PatchHunk(NamedTuple):
     """Consecutive lines of a patch.
 
     Each line begins with " " (unchanged), "-" (removed) or "+" (added). `old_start` and `new_start`
-    are the numbers of the first line in the old and in the new file, counted from 1; None if they
-    are unknown.
+    are the numbers of the hunk's first line in the old and in the new file, counted from 1; None if
+    they are unknown.
     """
 
     lines: tuple[str, ...]

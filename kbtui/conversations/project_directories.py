@@ -1,6 +1,6 @@
 """Finds the project that a conversation or a workspace belongs to.
 
-For this, it compares directories and reads Git's files.
+The module compares directories and reads Git's files.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
 def find_conversations_only_in_archive(
     workspace: Workspace, agent: str, found: set[str], only: str | None = None
 ) -> Iterator[StoredSession]:
-    """Yield the conversations of an agent in a workspace that only the archive still has.
+    """Yield an agent's conversations in a workspace, if only the archive still has them.
 
     `found` contains the ids of the conversations in the agent's own files. If `only` is given, only
     the conversation with this id is yielded.

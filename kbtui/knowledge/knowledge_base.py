@@ -231,7 +231,7 @@ def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None
 
 
 def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
-    """Pre-load the subjects that `value` selects, in the form `TOPIC/GLOB`; raises `UsageError`."""
+    """Pre-load the subjects that match `value`, a text `TOPIC/GLOB`. Raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
     if not slash or not pattern:

@@ -304,7 +304,7 @@ def wrap_subject_in_tags(slug: str, text: str) -> str:
 
 
 def escape_quotes(name: str) -> str:
-    """Return a title or slug for use between double quotes."""
+    """Return a title or slug in which `&quot;` replaces each double quote."""
     return name.replace('"', "&quot;")
 
 

@@ -289,7 +289,10 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language that the attributes of a code block or its wrappers name; "" if none."""
+    """Return the programming language of a code block; "" if it is unknown.
+
+    The attributes of the code block, or of the elements around it, can contain the language.
+    """
     around = [block, *block.iter("code")]
     for node in block.iterancestors():
         around.append(node)

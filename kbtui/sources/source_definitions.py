@@ -111,8 +111,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in the time zone that the variable TZ of the
-    current client environment names. Without TZ, it is in the local time of this process.
+    Both times are in Unix seconds. The expression is in local time: in the time zone of the
+    variable TZ of the current client environment or, without TZ, in the time zone of this process.
     """
     from cronsim import CronSim
 

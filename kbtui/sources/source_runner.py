@@ -104,7 +104,7 @@ def run_source(
 
 @contextlib.contextmanager
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
-    """Lock a source until the context or the process ends.
+    """Lock a source until the `with` block or the process ends.
 
     Raises `SourceAlreadyRunning` if the source is already locked.
     """

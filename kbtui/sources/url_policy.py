@@ -68,7 +68,10 @@ def normalize_host_name(host: str) -> str:
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
-    """Return whether `hosts`, the private hosts that the user has allowed, contains a host."""
+    """Return whether `hosts` contains a host.
+
+    `hosts` are the private hosts that the user has allowed.
+    """
     return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 

@@ -872,7 +872,7 @@ def _strip_notice_tags(text: str) -> str:
 
 
 def _format_patch(details: dict[str, Any]) -> str | None:
-    """Return the changes to a file that a result reports, as a unified diff, or None."""
+    """If a result reports changes to a file, return them as a unified diff. Else return None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

@@ -533,9 +533,9 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return the readable part of a damaged session: its messages.
+    """Return the readable part of a damaged session: its messages, and a part of its metadata.
 
-    Also returns the values of the metadata that come before the messages and are texts.
+    Only the texts among the metadata that come before the messages are recovered.
     """
     from json import JSONDecoder, dumps
 

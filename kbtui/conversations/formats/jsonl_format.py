@@ -163,7 +163,7 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
 
 
 def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the items that were added to a dictionary last, but at most `RECORDS_KEPT`."""
+    """Return the items that were added to a dictionary last: at most `RECORDS_KEPT` items."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
 

@@ -45,9 +45,9 @@ Further problems are only counted.
 class ProblemCollector:
     """Collects the problems of a conversation.
 
-    The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. Descriptions
-    of problems call a record by the word `record_noun` and by its number; the first record has the
-    number `first_number`.
+    The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. In the
+    descriptions of problems, `record_noun` is the word for a record, and `first_number` is the
+    number of the first record.
     """
 
     def __init__(self, record_noun: str, first_number: int = 1) -> None:

@@ -375,7 +375,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
-    """Return whether a path, after following its links, leads into an allowed directory.
+    """Return whether a path leads into an allowed directory. Links in the path are followed.
 
     The allowed directories are the workspace, the workspace's `.jp` and JP's user-local directory.
     """

@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all events, those of some turns, or facts for lists."""
+"""Reads the events of one conversation: all of them, a part of them, or only facts about them."""
 
 from __future__ import annotations
 
