@@ -482,7 +482,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 
     old, new = (_find_named_version(versions, name) for name in args.compare)
     if not (versions[old].has_text and versions[new].has_text):
-        raise UsageError("a version whose text is not shown cannot be compared", where="--compare")
+        raise UsageError("a version cannot be compared if its text is not shown", where="--compare")
     difference = format_unified_difference(
         versions[old].comparable_text,
         versions[new].comparable_text,

@@ -32,7 +32,7 @@ def declare_publish_command_arguments(parser: ArgumentParser) -> None:
     text = "list exactly what would leave this machine, and write nothing"
     add("--dry-run", action="store_true", help=text)
     add("--no-vectors", action="store_true", help="do not embed anything, and send no vectors")
-    text = "publish even if all entries of the published library, or of a topic without a directory, are removed"
+    text = "publish even if this removes all entries, or all entries of a topic whose directory is missing"
     add("--allow-empty", action="store_true", help=text)
     text = "verify the checksums of all parts in the store first, and replace damaged ones"
     add("--verify", action="store_true", help=text)

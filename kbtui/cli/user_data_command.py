@@ -61,7 +61,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     imported = commands.add_parser("import", help="merge an exported file into your data")
     text = "the file to read; - reads standard input"
     imported.add_argument("file", metavar="FILE", help=text)
-    text = "import the workspace OLD of the file into the directory NEW (repeatable)"
+    text = "import the data of the workspace OLD into the workspace NEW (repeatable)"
     imported.add_argument("--map", action="append", default=[], metavar="OLD=NEW", help=text)
     text = "also import approvals: the approved sources may then run on this machine"
     imported.add_argument("--approvals", action="store_true", help=text)

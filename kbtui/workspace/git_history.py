@@ -204,9 +204,9 @@ class GitHistory:
         return None
 
     def _find_next_committed_path(self, path: str) -> str | None:
-        """Return the new path of a file that a commit renamed; None if there is no such commit.
+        """Return the new name of a file if the last commit that removed `path` renamed this file.
 
-        Only the last commit that removed `path` is considered.
+        Otherwise, returns None.
         """
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
