@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
 from kbtui.index.chunk_embedder import (
@@ -47,6 +47,7 @@ from kbtui.publishing.published_part_format import (
     parse_contents,
     read_vectors,
 )
+from kbtui.records import NamedTuple
 from kbtui.text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
