@@ -187,7 +187,7 @@ def find_citation_state(
 def find_state_of_given_text(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
-    """Return the state of a citation: compare the text that the turn was given with the current text.
+    """Compare the text that a turn was given with the current text; return the citation's state.
 
     `stored` is the text that the turn was given, as returned by `GivenText.make_stored_form`.
     """

@@ -152,7 +152,10 @@ class CommandRun(NamedTuple):
 
 
 class TurnActivity(NamedTuple):
-    """What a turn did: its actions on files and its commands (each in order), and its failed calls."""
+    """What a turn did: its actions on files and its commands, and the calls that failed.
+
+    The actions and the commands are in the order of the turn.
+    """
 
     files: tuple[TurnFileAction, ...]
     commands: tuple[CommandRun, ...]

@@ -166,7 +166,7 @@ def _find_place_of_new_text(
 def _find_remaining_lines(
     state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
 ) -> list[int | None]:
-    """Find the lines of an edit that are still in the text, even if other lines are now around them.
+    """Find the lines of an edit that are still in the text, even if the lines around them differ.
 
     Returns the original indices of these lines.
     """

@@ -262,7 +262,7 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_text(citation: Citation) -> str:
-    """Return the text of a subject that the citing call returned, or the beginning of a cited passage.
+    """Return the text of a subject that the call returned, or the beginning of a cited passage.
 
     Returns "" if neither is known.
     """

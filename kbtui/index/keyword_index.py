@@ -137,7 +137,7 @@ def make_text_analyzer(language: str) -> Any:
 
 
 def get_window_index_folder(folder: Path) -> Path:
-    """Return the directory of the windows for the keyword index at `folder`; see `passage_windows`."""
+    """Return the directory of the index of windows for the keyword index at `folder`."""
     return folder / _WINDOWS_FOLDER
 
 

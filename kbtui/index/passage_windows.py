@@ -41,7 +41,7 @@ def make_entry_place(entry_id: str) -> int:
 
 
 def make_chunk_place(entry_place: int, ordinal: int) -> int:
-    """Return the place of the passage at `ordinal`; `entry_place` is the place of the first passage."""
+    """Return the place of the passage at `ordinal`; `entry_place` is the first passage's place."""
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
 

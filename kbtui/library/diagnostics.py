@@ -532,7 +532,7 @@ def _get_recorded_indexing_errors(
 
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
-    """Report the agents that have conversations here, and problems with their settings and formats."""
+    """Report the agents with conversations here, and problems with their settings and formats."""
     from kbtui.conversations.conversation_repository import (
         list_agent_overviews,
         list_unknown_agents,

@@ -313,7 +313,10 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 def _list_current_and_committed_versions(
     reader: ReferenceReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions of a subject, its earlier references, and why its text is unreadable or None."""
+    """Return the versions of a subject, its earlier references, and a reason or None.
+
+    The reason says why the current text cannot be read.
+    """
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)

@@ -155,10 +155,11 @@ class TextEmbedder:
 
 @dataclass
 class PublishedLibraryState:
-    """The current state of a library: its manifest with its tag, and the tables of contents of its parts.
+    """The current state of a library: its manifest, and the tables of contents of its parts.
 
-    `damaged` has the names of parts that are in the manifest and are missing or damaged. `stored`
-    maps the names of all parts in the store to their entries in the listing.
+    `tag` identifies the version of the manifest. `damaged` has the names of parts that are in the
+    manifest and are missing or damaged. `stored` maps the names of all parts in the store to their
+    entries in the listing.
     """
 
     manifest: LibraryManifest | None = None
@@ -362,7 +363,7 @@ class LibraryPublisher:
         return len(self._state.damaged) if self._state.manifest else 0
 
     def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
-        """Apply `parts` in order; map the key of each resulting entry to the checksum of its text."""
+        """Apply `parts` in order; map the key of each resulting entry to the text's checksum."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -383,7 +384,7 @@ class LibraryPublisher:
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
     def find_unlikely_removal(self) -> str | None:
-        """Return a warning if publishing would remove all entries, or all entries of a missing topic.
+        """Return a warning if publishing would remove all entries, or all of a missing topic.
 
         A topic is missing if its directory does not exist. Such a removal is usually a mistake, for
         example because a disk is not mounted. Otherwise, the result is None.
@@ -466,7 +467,7 @@ class LibraryPublisher:
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
-        """Send the vectors that the library lacks; return all parts of the new version with vectors."""
+        """Send the vectors that the library lacks; return the new version's parts with vectors."""
         old = self._list_old_parts("vectors")
         if self._embedder is None:
             return old
@@ -588,7 +589,7 @@ class LibraryPublisher:
         passages: list[_PassageToPublish],
         vector_parts: list[LibraryPartReference],
     ) -> list[str]:
-        """Return the names of the parts with the vectors that the vectors of `passages` are made from.
+        """Return the names of the parts from which a reader can make the vectors of `passages`.
 
         Parts that are older than the table are not listed, because a reader would fetch many
         vectors that the table has. If a needed vector is only in such a part, it is sent again, in

@@ -200,7 +200,10 @@ class _UnpublishedTextFinder:
         return None if topic in self._topics else f"{ref} is not published"
 
     def _list_unpublished_lines(self) -> dict[str, str]:
-        """Return the lines that are only in unpublished subjects, each with such a subject's reference."""
+        """Return the lines that are only in unpublished subjects.
+
+        Each line is mapped to the reference of an unpublished subject that contains the line.
+        """
         if self._unpublished_lines is None:
             lines = {
                 line: ref

@@ -193,7 +193,7 @@ def _join_matched_words(hits: Sequence[Hit]) -> str:
 
 
 class SearchRun:
-    """A search of one index: its query, its rankings by keywords and by meaning, and fused scores."""
+    """A search of one index: its query, its rankings by keywords and by meaning, and the scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []

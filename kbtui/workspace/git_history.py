@@ -222,7 +222,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_path(self, path: str) -> str | None:
-        """Return the new path of a committed file that was renamed after the last commit, or None."""
+        """Return the new path of a committed file whose new name is not committed yet, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         staged = self._list_output_words(
@@ -253,7 +253,7 @@ class GitHistory:
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
     def _list_output_words(self, *arguments: str) -> Iterator[str]:
-        """Run a `git` command that ends each output word with NUL; return an iterator over the words."""
+        """Run a `git` command that ends each output word with NUL; iterate over the words."""
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 

@@ -282,7 +282,7 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 
 def contains_configuration(folder: str) -> bool:
-    """Return whether a directory contains `.jp` or `.kbtui`, and is thus the root of a workspace."""
+    """Return whether a directory contains `.jp` or `.kbtui`: the root of a workspace."""
     has_directory = os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
     return has_directory or read_jp_pointer_file(folder) is not None
 
