@@ -118,7 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A list with a notice if the engine and this client disagree where agents store their files."""
+        """A notice if the engine and this client disagree where agents store their files, or []."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
