@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -277,6 +278,15 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         command = f"{sys.executable} -m pip install {install}"
         return {"package": wanted.name, "needed_by": by, "command": command, **values}
 
+    @functools.cache
+    def find_distribution(name: str) -> tuple[Distribution, str, list[str]] | None:
+        """Return an installed distribution with its version and requirements, or None."""
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            return None
+        return found, *_read_version_and_requirements(found)
+
     while waiting:
         wanted, extra, by = waiting.pop()
         if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
@@ -285,26 +295,39 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         fresh = {"", *map(canonicalize_name, wanted.extras)} - seen.setdefault(name, set())
         seen[name] |= fresh
         exact = f"'{wanted.name}{wanted.specifier}'"
-        try:
-            found = distribution(wanted.name)
-        except PackageNotFoundError:
+        installed = find_distribution(wanted.name)
+        if installed is None:
             if fresh:
                 is_complete = False
                 yield "wrong", "package_missing", make_package_values(exact)
             continue
+        found, version, requirements = installed
         if fresh:
-            needs = [Requirement(text) for text in found.requires or []]
+            needs = [Requirement(text) for text in requirements]
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
-        if not wanted.specifier.contains(found.version, prereleases=True):
+        if not wanted.specifier.contains(version, prereleases=True):
             is_complete = False
-            values = make_package_values(exact, version=found.version, wanted=str(wanted.specifier))
+            values = make_package_values(exact, version=version, wanted=str(wanted.specifier))
             yield "note", "package_version", values
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
-            install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
+            install = f"--force-reinstall --no-deps {wanted.name}=={version}"
             yield "wrong", "package_incomplete", make_package_values(install, file=gone)
     if is_complete:
         yield "ok", "packages_installed", {"packages": len(seen)}
+
+
+def _read_version_and_requirements(found: Distribution) -> tuple[str, list[str]]:
+    """Return the version of a distribution and the packages that it requires."""
+    from email.parser import HeaderParser
+
+    text = found.read_text("METADATA")
+    if text is None:  # An installation of the older format, which has other files.
+        return found.version, found.requires or []
+    # `Distribution.version` and `Distribution.requires` each parse the whole file with the description
+    # of the package, which takes 0.3 s for all packages.
+    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
+    return headers["Version"], headers.get_all("Requires-Dist") or []
 
 
 def _find_missing_module_file(found: Distribution) -> str | None:
