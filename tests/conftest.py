@@ -32,13 +32,17 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep the garbage collector away from modules and tests: they live as long as the process."""
+    """Keep the garbage collector away from modules and tests: they live as long as the process.
+
+    What a test makes is collected more seldom than usual, which costs memory and saves time.
+    """
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)

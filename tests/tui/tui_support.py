@@ -65,6 +65,7 @@ class Tui:
     def __init__(self, app: KbtuiApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
+        self._painted: object = None
 
     @property
     def main(self) -> MainScreen:
@@ -79,16 +80,25 @@ class Tui:
 
     def paint(self) -> None:
         """Render what changed since the last time on the screen that is seen."""
+        self._painted = self.app.screen
         compositor = self.app.screen._compositor
         if regions := compositor._dirty_regions.copy():
             compositor._dirty_regions.clear()
             for _ in compositor._get_renders(Region.from_union(regions)):
                 pass
 
+    def _paint_opened_screen(self) -> None:
+        """Render a secondary screen when it is opened, so that an error in painting it fails the test.
+
+        The main screen is painted at the end.
+        """
+        if self.app.screen is not self._painted and not isinstance(self.app.screen, MainScreen):
+            self.paint()
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.pilot.pause()
-        self.paint()
+        self._paint_opened_screen()
 
     async def type(self, text: str) -> None:
         await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
@@ -101,7 +111,7 @@ class Tui:
             assert loop.time() < end, f"never: {condition!r}\n{self.text}"
             await self.pilot.pause(0.01)
         await self.pilot.pause()
-        self.paint()
+        self._paint_opened_screen()
 
     async def until_hits(self) -> None:
         """Wait until the results pane shows hits. Before them, it shows suggestions."""
@@ -136,8 +146,9 @@ async def running(
 ) -> AsyncIterator[Tui]:
     """Run the application on a workspace; yields when the lists were read.
 
-    Nobody sees the headless screen between two steps of a test, so it is painted after each step
-    only, not sixty times a second; and Textual looks every 4 ms, not every 20, whether it is idle.
+    Nobody sees the headless screen between two steps of a test, so it is not painted sixty times a
+    second, but when the test reads it, when a secondary screen opens, and at the end; and Textual looks
+    every 4 ms, not every 20, whether it is idle.
     All applications have the same styles, which are parsed for the first one.
     """
     from kbtui.workspace import open_workspace_at_root
