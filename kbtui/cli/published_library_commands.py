@@ -17,11 +17,12 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.publishing.library_publisher import LibraryPublishResult, TextEmbedder
-    from kbtui.publishing.published_library_pull import LibraryPullResult, SubscriptionStatus
+    from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.publishing.published_part_format import EntryKey
+    from kbtui.publishing.subscription_status import SubscriptionStatus
     from kbtui.workspace import Settings, Workspace
 
 
@@ -316,10 +317,7 @@ def run_library_command(args: Namespace) -> int:
         return 0
     if args.action == "pull":
         with ProgressLine() as progress:
-            result = pull_subscribed_library(
-                workspace,
-                lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}"),
-            )
+            result = pull_subscribed_library(workspace, _make_pull_reporter(progress))
         if not args.json:
             print_to_stderr(_format_pull_result(result))
     status = _describe_subscription(workspace)
@@ -328,8 +326,12 @@ def run_library_command(args: Namespace) -> int:
     return 0 if status.is_mirrored else 1
 
 
+def _make_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
+    return lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}")
+
+
 def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
-    from kbtui.publishing.published_library_pull import describe_subscription
+    from kbtui.publishing.subscription_status import describe_subscription
 
     status = describe_subscription(workspace, find_model_key())
     assert status is not None
@@ -358,7 +360,7 @@ def _format_pull_result(result: LibraryPullResult) -> str:
 
 
 def _format_subscription(status: SubscriptionStatus, has_own_files: bool) -> str:
-    from kbtui.publishing.published_library_pull import PROBLEM_TEXTS
+    from kbtui.publishing.subscription_status import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
     if status.is_mirrored:
@@ -393,9 +395,6 @@ def find_mirror_of_uri(uri: str) -> str:
     mirror = PublishedMirror(normalize_library_uri(uri))
     if not mirror.exists():
         with ProgressLine() as progress:
-            pull_library(
-                mirror,
-                SubscriptionSettings(remote=uri),
-                lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}"),
-            )
+            settings = SubscriptionSettings(remote=uri)
+            pull_library(mirror, settings, _make_pull_reporter(progress))
     return str(mirror.root)

@@ -607,7 +607,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
     """Report how the workspace differs from its published library, if it subscribes to one."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.published_library_pull import PROBLEM_TEXTS, describe_subscription
+    from kbtui.publishing.subscription_status import PROBLEM_TEXTS, describe_subscription
 
     model = None
     with suppress(EmbeddingModelUnavailable):

@@ -11,7 +11,6 @@ import binascii
 import json
 import re
 from dataclasses import asdict, dataclass, field
-from hashlib import sha256
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -289,13 +288,3 @@ def generate_key_pair() -> tuple[str, str]:
 
 def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def verify_part(data: bytes, part: LibraryPartReference) -> bool:
-    """Return whether `data` has the size and the checksum of a part."""
-    return len(data) == part.size and sha256(data).hexdigest() == part.name
-
-
-def verify_contents(data: bytes, part: LibraryPartReference) -> bool:
-    """Return whether `data` has the size and the checksum of a part's table of contents."""
-    return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum

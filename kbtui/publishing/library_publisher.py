@@ -31,20 +31,21 @@ from kbtui.publishing.library_manifest import (
     check_key_pair,
     encode_manifest,
     parse_manifest,
-    verify_contents,
-    verify_part,
+)
+from kbtui.publishing.library_part_reader import (
+    parse_part_contents,
+    read_contents,
+    read_whole_part,
 )
 from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
 from kbtui.publishing.published_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPart,
     EncodedLibraryPart,
-    MissingLibraryPart,
     TextPartContents,
     VectorPartContents,
     encode_text_part,
     encode_vector_part,
-    parse_contents,
     read_vectors,
 )
 from kbtui.records import NamedTuple
@@ -77,7 +78,6 @@ MIN_LIVE_SHARE = 0.5
 """A part is replaced if less than this share of it is still needed."""
 VERIFIED_PART_BYTES = 256 << 10
 """Every publish verifies all bytes of parts up to this size, but only the tables of contents of larger parts."""
-REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
 _REPLACE_HINT = (
     "check the URI; `--replace-damaged` publishes everything again, and replaces the manifest"
 )
@@ -234,9 +234,11 @@ def read_published_state(
             state.damaged.add(part.name)
             continue
         try:
-            contents = read_part_contents(
-                store, part, verifies_all=verifies_all or part.size <= VERIFIED_PART_BYTES
-            )
+            if verifies_all or part.size <= VERIFIED_PART_BYTES:
+                data = read_whole_part(store, part)[: part.contents_bytes]
+            else:
+                data = read_contents(store, part)
+            contents = parse_part_contents(data, part, store.locate(part.path))
         except DamagedLibraryPart:
             state.damaged.add(part.name)
             continue
@@ -245,44 +247,6 @@ def read_published_state(
         else:
             state.vectors[part.name] = contents
     return state
-
-
-def read_part_contents(
-    store: LibraryStore, part: LibraryPartReference, *, verifies_all: bool
-) -> TextPartContents | VectorPartContents:
-    """Read and verify a part's table of contents. Raises `DamagedLibraryPart`.
-
-    If `verifies_all` is true, the whole part is read and verified.
-    """
-    data: bytes | None
-    if verifies_all:
-        data = read_whole_part(store, part)[: part.contents_bytes]
-    else:
-        data = store.read_range(part.path, part.contents_bytes)
-    if data is None:
-        raise MissingLibraryPart("the part is missing", where=store.locate(part.path))
-    if not verify_contents(data, part):
-        raise DamagedLibraryPart(
-            "the part is damaged: its checksum differs", where=store.locate(part.path)
-        )
-    contents = parse_contents(data)
-    if isinstance(contents, TextPartContents) != (part.kind == "texts"):
-        raise DamagedLibraryPart("the part has another kind", where=store.locate(part.path))
-    return contents
-
-
-def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
-    """Read and verify a part. Raises `DamagedLibraryPart`."""
-    found = store.read_object(part.path, part.size)
-    if found is None:
-        raise MissingLibraryPart("the part is missing", where=store.locate(part.path))
-    if not verify_part(found.data, part):
-        raise DamagedLibraryPart(
-            "the part is damaged: its checksum differs",
-            where=store.locate(part.path),
-            hint=REPAIR_HINT,
-        )
-    return found.data
 
 
 class _PassageToPublish(NamedTuple):
@@ -367,8 +331,6 @@ class LibraryPublisher:
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
-                for key in contents.removed:
-                    found.pop(key, None)
                 found |= {entry.key: entry.checksum for entry in contents.entries}
         return found
 
@@ -444,8 +406,7 @@ class LibraryPublisher:
         def is_part_kept(part: LibraryPartReference) -> bool:
             contents = self._state.texts[part.name]
             # An entry that is no longer published must leave the store, even if most of the part is needed.
-            names = {entry.key for entry in contents.entries}.union(contents.removed)
-            if not names <= current.keys():
+            if not {entry.key for entry in contents.entries} <= current.keys():
                 return False
             total = sum(entry.length for entry in contents.entries)
             live = sum(
@@ -463,7 +424,7 @@ class LibraryPublisher:
             if have.get(key) != text.checksum
         ]
         for texts in _split_by_size(lacking):
-            kept.append(self._send_part(encode_text_part(texts, []), "texts"))
+            kept.append(self._send_part(encode_text_part(texts), "texts"))
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:

@@ -7,7 +7,6 @@ while files are replaced, the next pull replaces the rest.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -20,38 +19,41 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.conversation_repository import find_conversation
 from kbtui.conversations.formats.published import (
-    is_published_conversation,
     make_published_file_name,
 )
-from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import iterate_regular_file_blocks, write_file_atomically
-from kbtui.index.embedding_cache import DAMAGE_CODES
-from kbtui.index.entries_and_chunks import CHUNKING_VERSION
-from kbtui.index.published_vector_table import PUBLISHED_CHUNKS_TABLE, get_table_place
+from kbtui.files import write_file_atomically
+from kbtui.index.published_vector_table import get_table_place
 from kbtui.index.pulled_vector_store import (
-    VECTORS_TABLE,
     find_known_hashes,
     write_pulled_vectors,
 )
-from kbtui.knowledge import load_knowledge
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     UnusableLibrary,
     parse_manifest,
+)
+from kbtui.publishing.library_part_reader import (
+    parse_part_contents,
+    read_contents,
+    read_whole_part,
     verify_contents,
 )
-from kbtui.publishing.library_publisher import REPAIR_HINT, read_whole_part
 from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
+from kbtui.publishing.mirror_database import (
+    convert_mirror_errors,
+    get_mirror_state,
+    open_mirror_database,
+    read_entry_checksums,
+    set_mirror_state,
+)
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     MissingLibraryPart,
     TextPartContents,
     VectorPartContents,
-    parse_contents,
     read_entry,
     read_vectors,
 )
@@ -60,12 +62,10 @@ from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
     TOPICS_FILE,
-    get_data_home,
     make_private_directory,
 )
 from kbtui.workspace.published_mirror import (
     PublishedMirror,
-    get_mirror_of_root,
     get_subscribed_mirror,
 )
 
@@ -80,13 +80,6 @@ if TYPE_CHECKING:
 
 MAX_ATTEMPTS = 3
 """A pull is tried at most this many times, because parts may be deleted while it reads them."""
-MIRROR_TABLES = f"""
-CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
-{VECTORS_TABLE};
-{PUBLISHED_CHUNKS_TABLE};
-"""
 
 
 @dataclass
@@ -95,7 +88,8 @@ class LibraryPullResult:
 
     `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
     vectors. `are_vectors_remote` is true if the vectors were not fetched because their size exceeds
-    the setting `mirror_megabytes`.
+    the setting `mirror_megabytes`. `is_table_new` is true if searches use another version of the table of vectors
+    from now on.
     """
 
     manifest: LibraryManifest
@@ -105,38 +99,12 @@ class LibraryPullResult:
     fetched_bytes: int = 0
     requests: int = 0
     are_vectors_remote: bool = False
+    is_table_new: bool = False
 
     @property
     def is_unchanged(self) -> bool:
         """Whether the mirror was up to date."""
-        return not (self.entries or self.removed or self.vectors)
-
-
-class UnusableMirror(KbtuiError):
-    """The mirror of a library cannot be read or written."""
-
-
-@contextmanager
-def _convert_mirror_errors(mirror: PublishedMirror) -> Iterator[None]:
-    """Turn errors of the file system and of SQLite into `UnusableMirror`."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        code = getattr(error, "sqlite_errorcode", 0)
-        is_full = code == sqlite3.SQLITE_FULL or (
-            isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        )
-        hint = f"make {get_data_home()} writable, or set XDG_DATA_HOME to another directory"
-        raise UnusableMirror(
-            f"the mirror cannot be written: {(reason or str(error)).lower()}",
-            where=str(mirror.directory),
-            hint="free some space, then run the command again" if is_full else hint,
-        ) from error
-
-
-class _PartDeletedDuringPull(Exception):
-    """A part was deleted while it was read, so there must be a newer version."""
+        return not (self.entries or self.removed or self.vectors or self.is_table_new)
 
 
 class _EntryPlaceInPart(NamedTuple):
@@ -156,7 +124,7 @@ def pull_library(
     Raises `LibraryStoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
-    with _convert_mirror_errors(mirror):
+    with convert_mirror_errors(mirror):
         return _pull_library(mirror, settings, on_progress)
 
 
@@ -166,26 +134,23 @@ def _pull_library(
     on_progress: Callable[[int, int], None],
 ) -> LibraryPullResult:
     make_private_directory(mirror.directory)
-    with _lock_mirror(mirror), closing(_open_database(mirror)) as db:
+    with _lock_mirror(mirror), closing(open_mirror_database(mirror)) as db:
         try:
             for attempt in range(MAX_ATTEMPTS):
                 try:
                     result = _LibraryPull(mirror, settings, db, on_progress).pull()
                     break
-                except _PartDeletedDuringPull as gone:
+                except MissingLibraryPart:
+                    # The part was deleted while it was needed, so there must be a newer version.
                     if attempt == MAX_ATTEMPTS - 1:
-                        raise MissingLibraryPart(
-                            "a part is missing from the store",
-                            where=str(gone),
-                            hint=REPAIR_HINT,
-                        ) from gone
+                        raise
         except (KbtuiError, OSError, sqlite3.Error) as error:
             # On a full disk, this fails, too.
             with suppress(sqlite3.Error):
-                _set_mirror_state(db, "error", str(error))
+                set_mirror_state(db, "error", str(error))
             raise
-        _set_mirror_state(db, "error", "")
-        _set_mirror_state(db, "checked_at", str(time.time()))
+        set_mirror_state(db, "error", "")
+        set_mirror_state(db, "checked_at", str(time.time()))
         return result
 
 
@@ -195,35 +160,6 @@ def _lock_mirror(mirror: PublishedMirror) -> Iterator[None]:
     with (mirror.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
-    db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
-    try:
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
-        db.executescript(MIRROR_TABLES)
-    except sqlite3.DatabaseError as error:
-        db.close()
-        if error.sqlite_errorcode not in DAMAGE_CODES:
-            raise
-        # The file is damaged. Everything in it can be fetched again.
-        for suffix in ("", "-wal", "-shm"):
-            path = mirror.database.with_name(mirror.database.name + suffix)
-            path.unlink(missing_ok=True)
-        db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
-        db.execute("PRAGMA journal_mode=WAL")
-        db.executescript(MIRROR_TABLES)
-    return db
-
-
-def _get_mirror_state(db: sqlite3.Connection, key: str) -> str:
-    row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
-    return str(row[0]) if row else ""
-
-
-def _set_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
-    db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 
 
 class _LibraryPull:
@@ -249,16 +185,16 @@ class _LibraryPull:
             )
         where = self._store.locate(MANIFEST_NAME)
         # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
-        key = self._settings.key or _get_mirror_state(self._db, "key")
+        key = self._settings.key or get_mirror_state(self._db, "key")
         manifest = parse_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
-        _set_mirror_state(self._db, "key", key)
+        set_mirror_state(self._db, "key", key)
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
         if self._has_mirrored(checksum):
             return self._result
-        if manifest.number < int(_get_mirror_state(self._db, "number") or 0):
+        if manifest.number < int(get_mirror_state(self._db, "number") or 0):
             raise UnusableLibrary(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
@@ -283,40 +219,26 @@ class _LibraryPull:
 
         The mirror must also have vectors if the settings require them, and no vectors otherwise.
         """
-        if not self._mirror.exists() or _get_mirror_state(self._db, "manifest") != checksum:
+        if not self._mirror.exists() or get_mirror_state(self._db, "manifest") != checksum:
             return False
         are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
         return are_mirrored is not self._result.are_vectors_remote
 
     def _get_contents(self, part: LibraryPartReference) -> TextPartContents | VectorPartContents:
-        row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
-        if row is not None:
-            return parse_contents(row[0])
-        data = self._store.read_range(part.path, part.contents_bytes)
-        self._result.requests += 1
-        if data is None:
-            raise _PartDeletedDuringPull(self._store.locate(part.path))
-        self._result.fetched_bytes += len(data)
         where = self._store.locate(part.path)
-        if not verify_contents(data, part):
-            raise DamagedLibraryPart(
-                "the part is damaged: its checksum differs", where=where, hint=REPAIR_HINT
-            )
-        try:
-            contents = parse_contents(data)
-        except DamagedLibraryPart as error:
-            raise DamagedLibraryPart(error.message, where=where) from error
-        if isinstance(contents, TextPartContents) != (part.kind == "texts"):
-            raise DamagedLibraryPart("the kind of the part differs from the manifest", where=where)
+        row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
+        if row is not None and verify_contents(row[0], part):
+            return parse_part_contents(row[0], part, where)
+        self._result.requests += 1
+        data = read_contents(self._store, part)
+        self._result.fetched_bytes += len(data)
+        contents = parse_part_contents(data, part, where)
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
     def _get_part(self, part: LibraryPartReference) -> bytes:
-        try:
-            data = read_whole_part(self._store, part)
-        except MissingLibraryPart as error:
-            raise _PartDeletedDuringPull(self._store.locate(part.path)) from error
         self._result.requests += 1
+        data = read_whole_part(self._store, part)
         self._result.fetched_bytes += len(data)
         return data
 
@@ -326,8 +248,6 @@ class _LibraryPull:
         for part in manifest.parts:
             contents = self._contents[part.name]
             if isinstance(contents, TextPartContents):
-                for key in contents.removed:
-                    found.pop(key, None)
                 found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
@@ -335,10 +255,7 @@ class _LibraryPull:
         self, target: dict[EntryKey, _EntryPlaceInPart]
     ) -> dict[EntryKey, Path]:
         """Fetch the entries that the mirror lacks, and store them in the staging directory."""
-        have = {
-            tuple(json.loads(key)): checksum
-            for key, checksum in self._db.execute("SELECT key, checksum FROM entries")
-        }
+        have = read_entry_checksums(self._db)
         wanted: dict[str, list[tuple[EntryKey, _EntryPlaceInPart]]] = {}
         for key, source in target.items():
             is_same = have.get(key) == source.entry.checksum
@@ -374,7 +291,7 @@ class _LibraryPull:
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
             parts = manifest.list_later_parts()
-        applied = set(json.loads(_get_mirror_state(self._db, "vectors") or "[]"))
+        applied = set(json.loads(get_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
             assert isinstance(contents, VectorPartContents)
@@ -396,13 +313,13 @@ class _LibraryPull:
         names = [part.name for part in parts]
         if applied - set(names):
             self._remove_unneeded_vectors(parts)
-        _set_mirror_state(self._db, "vectors", json.dumps(names))
+        set_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
         state = json.dumps([manifest.model, table.version if table else None])
-        if _get_mirror_state(self._db, "remote") == state:
+        if get_mirror_state(self._db, "remote") == state:
             return
         rows: list[tuple[str, bytes]] = []
         if table is not None and manifest.model is not None:
@@ -423,8 +340,9 @@ class _LibraryPull:
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("DELETE FROM remote")
         self._db.executemany("INSERT OR REPLACE INTO remote VALUES (?, ?)", rows)
-        _set_mirror_state(self._db, "remote", state)
+        set_mirror_state(self._db, "remote", state)
         self._db.execute("COMMIT")
+        self._result.is_table_new = table is not None
 
     def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
         """Remove the vectors that no part of the version contains."""
@@ -456,8 +374,7 @@ class _LibraryPull:
         """Replace the mirror's files with those of the version, and record the version in the database."""
         mirror, db = self._mirror, self._db
         make_private_directory(mirror.conversations_directory)
-        known = [tuple(json.loads(key)) for (key,) in db.execute("SELECT key FROM entries")]
-        gone = [key for key in known if key not in target]
+        gone = [key for key in read_entry_checksums(db) if key not in target]
         published = _parse_time(manifest.published_at)
         # Remove old files first: a new directory can have the name of an old file.
         for key in gone:
@@ -502,8 +419,8 @@ class _LibraryPull:
         names = {part.name for part in manifest.parts}
         stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
         db.executemany("DELETE FROM parts WHERE name = ?", stale)
-        _set_mirror_state(db, "manifest", checksum)
-        _set_mirror_state(db, "number", str(manifest.number))
+        set_mirror_state(db, "manifest", checksum)
+        set_mirror_state(db, "number", str(manifest.number))
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
 
@@ -579,14 +496,14 @@ def is_pull_due(workspace: Workspace) -> bool:
         return False
     if mirror is None or not mirror.exists() or not settings.refresh_minutes:
         return False
-    with closing(_open_database(mirror)) as db:
-        checked = float(_get_mirror_state(db, "checked_at") or 0)
-        tried = float(_get_mirror_state(db, "tried_at") or 0)
+    with closing(open_mirror_database(mirror)) as db:
+        checked = float(get_mirror_state(db, "checked_at") or 0)
+        tried = float(get_mirror_state(db, "tried_at") or 0)
         now = time.time()
         # A clock that was set back must not stop the refresh.
         is_due = not 0 <= now - max(checked, tried) < settings.refresh_minutes * 60
         if is_due:
-            _set_mirror_state(db, "tried_at", str(now))
+            set_mirror_state(db, "tried_at", str(now))
     return is_due
 
 
@@ -594,136 +511,5 @@ def delete_mirror(mirror: PublishedMirror) -> None:
     """Delete a mirror, which contains only copies. Raises `NothingFound` if there is none."""
     if not mirror.directory.is_dir():
         raise NothingFound("there is no mirror of this library", where=mirror.uri)
-    with _convert_mirror_errors(mirror):
+    with convert_mirror_errors(mirror):
         shutil.rmtree(mirror.directory)
-
-
-# the state of a subscription
-
-
-class SubscriptionStatus(NamedTuple):
-    """The differences between a workspace and the library that it subscribes to.
-
-    `differing` counts the subjects whose text in the workspace is different, `only_published` the entries
-    that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a key of
-    `PROBLEM_TEXTS`, and `detail` is the value in its text. Times are in ISO format.
-    """
-
-    remote: str
-    is_mirrored: bool
-    published_at: str | None = None
-    commit: str | None = None
-    version: int | None = None
-    pulled_at: str | None = None
-    checked_at: str | None = None
-    differing: int = 0
-    only_published: int = 0
-    only_here: int = 0
-    counts: dict[str, int] = {}  # noqa: RUF012  (nobody changes it)
-    problem: str | None = None
-    detail: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the documented JSON form."""
-        return self._asdict()
-
-
-PROBLEM_TEXTS = {
-    "not_pulled": "the library has not been fetched yet; `kbtui library pull` fetches it",
-    "error": "the last refresh failed: {detail}",
-    "other_model": "the library has vectors of another model ({detail}), so passages are embedded on this machine",
-    "no_vectors": "the library has no vectors, so passages are embedded on this machine",
-    "vectors_too_large": "the library has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
-    "other_version": "the library was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
-}
-"""The text of each problem with a subscription, by its code."""
-
-
-def describe_subscription(
-    workspace: Workspace, model: str | None = None
-) -> SubscriptionStatus | None:
-    """Return the status of a workspace's subscription; None without a subscription. Raises `ConfigError`.
-
-    `model` is the key of the model of this machine, or None if it is unknown or switched off.
-    """
-    mirror = get_subscribed_mirror(workspace)
-    if mirror is None:
-        return None
-    if not mirror.exists():
-        return SubscriptionStatus(mirror.uri, False, problem="not_pulled")
-    facts = mirror.read_facts()
-    with _convert_mirror_errors(mirror), closing(_open_database(mirror)) as db:
-        error = _get_mirror_state(db, "error")
-        checked = float(_get_mirror_state(db, "checked_at") or 0)
-        entries = {
-            tuple(json.loads(key)): checksum
-            for key, checksum in db.execute("SELECT key, checksum FROM entries")
-        }
-    status = SubscriptionStatus(
-        mirror.uri,
-        True,
-        facts.get("published_at"),
-        facts.get("commit"),
-        facts.get("number"),
-        facts.get("pulled_at"),
-        format_unix_time_as_iso(checked) if checked else None,
-        counts=facts.get("counts", {}),
-    )
-    if get_mirror_of_root(workspace.root) is None:
-        differing, only_published, only_here = _compare_with_checkout(workspace, entries)
-        status = status._replace(
-            differing=differing, only_published=only_published, only_here=only_here
-        )
-    if error:
-        return status._replace(problem="error", detail=error)
-    if facts.get("model") is None:
-        return status._replace(problem="no_vectors")
-    if model is not None and facts["model"] != model:
-        return status._replace(problem="other_model", detail=str(facts["model"]))
-    if not facts.get("are_vectors_mirrored", True) and facts.get("remote_vectors") is None:
-        megabytes = f"{facts.get('vector_bytes', 0) / 1e6:,.0f}"
-        return status._replace(problem="vectors_too_large", detail=megabytes)
-    if facts.get("chunking") != CHUNKING_VERSION:
-        return status._replace(problem="other_version", detail=str(facts.get("kbtui")))
-    return status
-
-
-def _compare_with_checkout(
-    workspace: Workspace, entries: dict[EntryKey, str]
-) -> tuple[int, int, int]:
-    """Count the entries that differ, those that only the library has, and those that only the workspace has."""
-    knowledge = load_knowledge(workspace)
-    differing = only_here = seen = 0
-    for topic in knowledge.topics.values():
-        if not topic.enable or topic.is_published:
-            continue
-        for subject in knowledge.iterate_subjects(topic.id):
-            if subject.is_published:
-                continue
-            checksum = entries.get(("subject", subject.topic, subject.relative))
-            if checksum is None:
-                only_here += not (subject.hidden or subject.disabled)
-            else:
-                seen += 1
-                differing += _hash_file(subject.file) != checksum
-    conversations = {key[1] for key in entries if key[0] == "conversation"}
-    published = sum(_is_only_in_mirror(workspace, id_) for id_ in conversations)
-    subjects = sum(key[0] == "subject" for key in entries)
-    return differing, subjects - seen + published, only_here
-
-
-def _is_only_in_mirror(workspace: Workspace, conversation_id: str) -> bool:
-    try:
-        return is_published_conversation(find_conversation(workspace, conversation_id))
-    except KbtuiError:
-        return True
-
-
-def _hash_file(path: str) -> str | None:
-    digest = sha256()
-    try:
-        for block in iterate_regular_file_blocks(path):
-            digest.update(block)
-    except OSError:
-        return None
-    return digest.hexdigest()

@@ -23,7 +23,7 @@ from kbtui.knowledge.topic_scan import find_file_name_problem
 from kbtui.records import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -74,10 +74,9 @@ class LibraryPartEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class TextPartContents:
-    """The table of contents of a part of texts. `removed` has the keys of entries that are gone."""
+    """The table of contents of a part of texts."""
 
     entries: list[LibraryPartEntry]
-    removed: list[EntryKey]
 
 
 @dataclass(frozen=True)
@@ -106,17 +105,15 @@ class EncodedLibraryPart(NamedTuple):
         return sha256(self.data[: self.contents_bytes]).hexdigest()
 
 
-def encode_text_part(
-    texts: Sequence[PublishedEntryText], removed: Iterable[EntryKey]
-) -> EncodedLibraryPart:
-    """Return a part with the entries `texts` and the keys `removed`. Equal arguments result in equal bytes."""
+def encode_text_part(texts: Sequence[PublishedEntryText]) -> EncodedLibraryPart:
+    """Return a part with the entries `texts`. Equal texts result in equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
         body = zlib.compress(text.data, 6)
         entries.append([list(text.key), text.checksum, len(text.data), at, len(body)])
         bodies.append(body)
         at += len(body)
-    contents = {"kind": "texts", "entries": entries, "removed": sorted(map(list, removed))}
+    contents = {"kind": "texts", "entries": entries}
     return _join_part(contents, b"", b"".join(bodies))
 
 
@@ -181,12 +178,10 @@ def _parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
         return _parse_vector_contents(contents, data[start + packed : start + packed + table])
     if contents["kind"] != "texts":
         raise DamagedLibraryPart("it has an unknown kind")
-    entries, removed = contents["entries"], contents["removed"]
-    if len(entries) + len(removed) > MAX_ENTRIES_PER_PART:
+    entries = contents["entries"]
+    if len(entries) > MAX_ENTRIES_PER_PART:
         raise DamagedLibraryPart("it has too many entries")
-    return TextPartContents(
-        [_parse_entry(entry) for entry in entries], [check_entry_key(key) for key in removed]
-    )
+    return TextPartContents([_parse_entry(entry) for entry in entries])
 
 
 def _parse_entry(entry: list[Any]) -> LibraryPartEntry:

@@ -23,11 +23,7 @@ from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
 from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.published_library_pull import (
-    delete_mirror,
-    describe_subscription,
-    is_pull_due,
-)
+from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     PublishedEntryText,
@@ -37,6 +33,7 @@ from kbtui.publishing.published_part_format import (
     parse_contents,
     read_entry,
 )
+from kbtui.publishing.subscription_status import describe_subscription
 from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
@@ -463,9 +460,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         with pytest.raises(DamagedLibraryPart):
             check_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
-    part = encode_text_part(
-        [PublishedEntryText(("subject", "notes", "a.md"), b"0" * 50_000_000)], []
-    )
+    part = encode_text_part([PublishedEntryText(("subject", "notes", "a.md"), b"0" * 50_000_000)])
     contents = parse_contents(part.data)
     assert isinstance(contents, TextPartContents)
     with pytest.raises(DamagedLibraryPart, match="size"):
