@@ -118,7 +118,7 @@ class VectorStore:
 
         Raises `IndexUnavailable`.
         """
-        self._dimension, self._writes = dimension, 0
+        self._dimension, self._is_published, self._writes = dimension, is_published, 0
         self._number_type = pa.float16() if is_published else pa.float32()
         # A search by URI reads the index only, which stays in memory. Comparing the full vectors of 500 rows
         # takes 400 more requests (docs/performance.md).
@@ -316,7 +316,9 @@ class VectorStore:
         if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
             return
         rows = self.count_vector_rows()
-        wanted = 1 if rows < APPROXIMATE_ROWS else rows // PARTITION_ROWS
+        # An exact index contains the vectors, so a reader would fetch all of them.
+        is_exact = rows < APPROXIMATE_ROWS and not self._is_published
+        wanted = 1 if is_exact else max(2, rows // PARTITION_ROWS)
         grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):
             self._build_vector_index(wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import find_conversation
 from kbtui.conversations.formats.published import is_published_conversation
@@ -19,6 +19,7 @@ from kbtui.publishing.mirror_database import (
     open_mirror_database,
     read_entry_checksums,
 )
+from kbtui.records import NamedTuple
 from kbtui.workspace.published_mirror import get_mirror_of_root, get_subscribed_mirror
 
 if TYPE_CHECKING:
