@@ -146,7 +146,7 @@ class KbtuiApp(App[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's line filters.
 
-        The filter that converts ANSI colours is left out if the theme has no such colours.
+        If the theme has no ANSI colours, the filter that converts them is left out.
         """
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
@@ -166,7 +166,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event, or queue a key that must wait for the previous key."""
+        """Handle an event. A key that must wait for the previous key is queued instead."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")
@@ -221,7 +221,10 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Log the traceback and exit. Local variables are left out, because they may contain the user's texts."""
+        """Log the traceback of a crash, and exit.
+
+        The values of local variables are not logged, because they may contain the user's texts.
+        """
         from traceback import format_exc
 
         # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.
@@ -231,7 +234,10 @@ class KbtuiApp(App[None]):
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
-        """Suspend the TUI, and give the terminal and standard error to another program."""
+        """Suspend the TUI during a `with` block, so that another program can use the terminal.
+
+        In the block, standard error goes to the terminal instead of the log file.
+        """
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
             # Textual resumes only if its `with` block ends without an exception, so raise the exception later.

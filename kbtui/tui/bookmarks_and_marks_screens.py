@@ -135,8 +135,9 @@ def _make_mark_form(
 class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
-    When such a screen closes, it returns the place to open, or None. `ADD_COMMAND` is the command that
-    adds an item; `ADD_HINT` says when to press its key.
+    When such a screen closes, it returns the place to open, or None. `ADD_COMMAND` is the command
+    that adds an item. `ADD_HINT` continues the hint "Press KEY", in which KEY is the key of this
+    command.
     """
 
     SCOPE: ClassVar[Scope]
@@ -156,10 +157,11 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         remove_item: Callable[[ItemT], object],
         restore_item: Callable[[ItemT], object],
     ) -> None:
-        """Create the screen. The functions run in a background thread.
+        """Create the screen.
 
-        `read_rows` returns a row for each item, with the item in `data`. `remove_item` removes an
-        item from the user's data, and `restore_item` stores it again.
+        `read_rows` returns a row for each item; the row's `data` is the item. `remove_item` removes
+        an item from the user's data, and `restore_item` stores it again. The three functions are
+        called in a background thread.
         """
         super().__init__()
         self._library, self._contents = library, contents
@@ -199,7 +201,10 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         return self._worker.has_pending_result and key != "escape"
 
     def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
-        """In a thread, call `change` (unless it is None) and read the items; then show them."""
+        """Read the items in a background thread, and show them.
+
+        If there is a `change`, the thread calls it before it reads the items.
+        """
 
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
@@ -327,9 +332,10 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
                 self.close_and_open_reference(placed.ref)
 
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
-        """Show a dialog about a mark whose text no longer exists: the known facts, and a choice of actions.
+        """Show what is known about a mark whose text no longer exists, and offer actions.
 
-        The turn that now has the mark's old turn number is not opened, because it is a different turn.
+        No action opens the turn that now has the number of the marked turn, because it is a
+        different turn.
         """
         mark = placed.mark
         text = mark.passage or mark.text

@@ -83,7 +83,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.text, self.name = text, name
 
     class ActivitiesFound(Message):
-        """The pane has collected the activity of each turn of the open conversation; see `activities`."""
+        """The pane's attribute `activities` now has the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
         super().__init__(id="citations", classes="pane")
@@ -121,7 +121,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features of the selected row that commands may need: "file" and "difference"."""
+        """The features of the selected row, which some commands need.
+
+        The set contains "file" if the row opens a tool call, and "difference" if it cites a
+        subject.
+        """
         row = self.list.selected_row
         cite = self._cites_of_rows.get(row.key) if row else None
         features = set()
@@ -207,9 +211,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _extract_citations(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]:
-        """Return a conversation's citations, the short forms of their targets, and the activity of each turn.
+        """Return a conversation's citations, and what the pane shows with them.
 
-        Called in a background thread.
+        The first mapping is from the target of a citation to a short form of the target. The second
+        is from a turn number to the activity of the turn. Called in a background thread.
         """
         from kbtui.library.file_turn_history import collect_turn_activities
 
@@ -240,7 +245,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def _citations_in_shown_turn(self) -> list[Citation]:
-        """The citations of the shown turn in the order of their numbers. Citations of files come last."""
+        """The citations of the shown turn, in the order in which the pane numbers them.
+
+        Citations of files come last.
+        """
         found = (self._used or {}).get(self._shown_turn_number, [])
         return sorted(found, key=lambda cite: cite.how == "file")
 
@@ -294,10 +302,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_activity_rows(
         self, conversation: str, turn: int, activity: TurnActivity
     ) -> Iterator[ListRow]:
-        """Yield rows that show the activity of a turn: counts, changed files, commands, other failed calls.
+        """Yield rows about the activity of a turn.
 
-        Files that were only read are counted but not listed, because the citations above contain
-        them.
+        They show counts, changed files, commands, and other calls that failed. Files that were only
+        read are counted but not listed, because the list of citations contains them.
         """
         from kbtui.tui.reader.tool_text_blocks import make_line_count_spans
 
@@ -454,7 +462,7 @@ def _describe_activity(activity: TurnActivity) -> Iterator[str]:
 def _describe_citation_state(cite: Citation) -> Span | None:
     """Return a text that says whether the cited subject has changed, or why this is unknown.
 
-    Return None if the citation has neither a state nor a reason.
+    Return None if neither the state nor the reason is known.
     """
     if cite.gone or cite.state == "gone":
         return "gone", "warning"
@@ -468,7 +476,10 @@ def _describe_citation_state(cite: Citation) -> Span | None:
 
 
 def _choose_phrase_to_highlight(quote: str) -> tuple[str, ...]:
-    """Return a phrase of the quote to highlight in the reader, as a tuple; () if no phrase is suitable."""
+    """Return a tuple with one phrase of the quote, which the reader highlights.
+
+    The tuple is empty if no phrase is suitable.
+    """
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.

@@ -43,7 +43,7 @@ MAX_ITEMS = 100
 
 
 class CommandPaletteItem(NamedTuple):
-    """An item of the palette: a command, a topic or entry to open, a typed reference, or a theme.
+    """An item of the palette: a command, a theme, a topic, an entry, or a typed reference.
 
     `penalty` is added to the item's score. Because lower scores are better, a penalty moves the
     item down the list.
@@ -148,8 +148,9 @@ def find_command_palette_items(
 ) -> list[CommandPaletteItem]:
     """Return the items that match `text`, best first.
 
-    If `text` starts with `id:`, search the ids of the commands of all screens. If no item matches and
-    `text` may be a reference, return an item for this reference.
+    If `text` starts with `id:`, the rest of it is searched for in the ids of all commands, even
+    those of other screens. If no item matches and `text` may be a reference, return an item for
+    this reference.
     """
     words = text.casefold().split()
     if not words:
@@ -173,11 +174,12 @@ def find_command_palette_items(
 
 
 class CommandPaletteScreen(StyledScreen):
-    """A screen with an input and a list of matching items; its result is the chosen item.
+    """The command palette: an input, and a list of the items that match the typed text.
 
-    The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or the `NavigationTarget` of
-    a topic, subject or conversation. `find_targets` returns the items for topics, subjects and
-    conversations; it is called in a background thread.
+    The screen's result depends on the chosen item: a `TuiCommand`, the name of a theme, an
+    `EnteredReference`, or the `NavigationTarget` of a topic, subject or conversation.
+    `find_targets` returns the items for topics, subjects and conversations; it is called in a
+    background thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -230,7 +232,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because it acts on the list, which is being updated."""
+        """Return whether a key must wait because the list, on which it acts, is being updated."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

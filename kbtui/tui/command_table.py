@@ -40,9 +40,9 @@ SCOPES: dict[Scope, str] = {
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
-    """Return copies of commands that have the scope `scope`.
+    """Copy commands, and set the scope of each copy to `scope`.
 
-    Each id is prefixed with the scope, unless the scope is "everywhere".
+    Unless the scope is "everywhere", the id of each copy begins with the scope.
     """
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
@@ -113,7 +113,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
         define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 8, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn, line or hit by its number, or to any reference.", about="item", action="ask_where_to_go"),
-        define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
+        define_command("jump", "semicolon", "jump", "Jump to a pane, row or link: type the letters or the digit shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history.", action="history(1)"),
         define_command("similar", "s", "more like this", "Show passages similar to the selected or open item.", about="item"),
@@ -348,7 +348,7 @@ _TASKS_IN_PANES_AND_SCREENS: dict[str, tuple[str, ...]] = {
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Return a mapping from task to commands. `commands` are those of one scope."""
+    """Return a mapping from task to commands. All `commands` must have the same scope."""
     groups: dict[str, list[TuiCommand]] = {
         task: [] for task in (*_TASKS, _OTHER_TASK, *_TASKS_IN_PANES_AND_SCREENS)
     }
@@ -481,7 +481,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Return messages about commands whose keys run other commands in some panes.
+    """Return a message about each command whose key runs another command in some panes.
 
     Only conflicts that the settings cause are reported.
     """

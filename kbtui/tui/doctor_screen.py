@@ -34,7 +34,8 @@ T = TypeVar("T")
 class ThreadRunner(Protocol):
     """Runs a function in a background thread, and passes the result to a second function.
 
-    If the first function raises an error, shows the error.
+    If the first function raises an error, the error is shown, and the second function is not
+    called.
     """
 
     def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...

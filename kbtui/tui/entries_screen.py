@@ -85,8 +85,8 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 class LoadedEntryRows(NamedTuple):
     """The rows of the table that have been read so far.
 
-    `wanted` is the filter that the rows match. `page` is the last page read; its totals count all
-    matching entries.
+    `wanted` is the filter that the rows match. `page` is the page that was read last. The totals in
+    `page` count all matching entries.
     """
 
     wanted: EntryFilter
@@ -104,8 +104,8 @@ def read_entry_pages(
 ) -> LoadedEntryRows:
     """Return the rows in `before`, followed by at least `count` more rows.
 
-    If fewer rows are left, all of them are returned. `wanted` is the filter. The counts of recent citations
-    refer to the time `now`. Called in a background thread.
+    If fewer rows are left, the result has all of them. `wanted` is the filter. `now` is the end of
+    the period in which citations count as recent. Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
@@ -331,7 +331,11 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the name of a subject's source or None, and a problem with the subject's text or None."""
+    """Return the name of a subject's source, and the problem with the subject's text.
+
+    The name is None if no source fetched the subject. The problem is None if the text is valid. If
+    the subject no longer exists, both are None.
+    """
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
@@ -420,7 +424,7 @@ class EntriesScreen(ListDetailScreen):
         return [self.filter, LeftAndRightTextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Show the possible filters in the empty input, and start the timer that reloads the list."""
+        """Show the names of the filters in the empty input, and start the reload timer."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 

@@ -135,7 +135,11 @@ def _make_news_blocks(
     left_off: str | None,
     outdated: Mapping[str, int],
 ) -> Iterator[ReaderBlock]:
-    """Yield the item that the user read last, conversations being written now, and news since the last visit."""
+    """Yield the blocks of the home page about the user's last visit and the time since.
+
+    They name the item that the user read last, the conversations that are being written now, and
+    the news since the last visit.
+    """
     if left_off is not None:
         yield _make_heading("left", "Where you left off")
         yield _make_link_row(f"left:{left_off}", _find_title(contents, left_off), "", left_off)
@@ -193,7 +197,11 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return a list with the command (id, description) that creates a first topic or entry, or []."""
+    """Return a list with the command that creates the first topic or entry.
+
+    The item is a pair: the command's id and a description. The list is empty if there are entries
+    already, or if the topics cannot be read.
+    """
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -267,7 +275,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
 def describe_outdated_jp_tools(key: str) -> str:
     """Return a sentence that says that the installed tools are out of date, and how to update them.
 
-    `key` is the label of the key that updates the tools, or "" if no key does.
+    `key` is the label of the key that updates the tools, or "" if there is no such key.
     """
     update = f"press {key}" if key else "run `kbtui tools install`"
     return f"The topics have changed since the tools for JP were installed: {update} to update the tools."

@@ -126,10 +126,10 @@ def _make_insights_section(
     hint: str = "",
     left_out: int | None = None,
 ) -> list[ReaderBlock]:
-    """Return a heading, with the total or a hint on its right, and the rows below it.
+    """Return a heading with the total or a hint on its right, followed by `rows`.
 
-    `total` is the number of items in the section; None means one item for each row. `left_out` is
-    the number of items without a row; None means `total` minus the number of rows.
+    `total` is the number of items in the section; None means that each row is an item. `left_out`
+    is the number of items without a row; None means `total` minus the number of rows.
     """
     total = len(rows) if total is None else total
     left_out = total - len(rows) if left_out is None else left_out

@@ -50,10 +50,12 @@ if TYPE_CHECKING:
 class LibraryFilterCondition(NamedTuple):
     """A condition of the library's filter: at least one of `values` must match.
 
-    If `excluded` is true, none of the values may match. If the pane cannot check a condition itself, the
-    index looks up the `entries` that the condition selects: `lookup` is the text of the condition, and
-    `start` is the offset of this text in the filter line. Until the index has answered, `entries` is None,
-    and the condition does not match.
+    If `excluded` is true, none of the values may match.
+
+    The pane cannot check every condition itself. If it cannot, it looks up in the index which
+    entries the condition selects. In this case, `lookup` is the text of the condition, and `start`
+    is the offset of this text in the filter line. `entries` are the ids of the selected entries.
+    Until they are known, `entries` is None, and the condition matches nothing.
     """
 
     filter: FilterDefinition
@@ -79,9 +81,9 @@ class LibraryFilterCondition(NamedTuple):
         return found != self.excluded
 
     def matches_entry(self, entry_id: str) -> bool:
-        """Return whether the index says that an entry matches.
+        """Return whether an entry matches this condition, according to the index.
 
-        Conditions on conversations match no subject.
+        Return False if the index has not answered yet, or is not asked about this condition.
         """
         return self.entries is not None and (entry_id in self.entries) != self.excluded
 
@@ -89,9 +91,8 @@ class LibraryFilterCondition(NamedTuple):
 class LibraryPaneFilter(NamedTuple):
     """A parsed filter of the library pane.
 
-    A title or slug matches if it contains all `words` and none of the words in `without`. An entry must
-    also fulfil the conditions `parts`. `errors` are the mistakes in the text of the
-    filter.
+    A title or slug matches if it contains all `words` and none of the words in `without`. An entry
+    must also fulfil all conditions in `parts`. `errors` are the mistakes in the text of the filter.
     """
 
     words: tuple[str, ...] = ()
@@ -104,7 +105,10 @@ class LibraryPaneFilter(NamedTuple):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether a condition needs the summaries of conversations, for which all conversations must be read."""
+        """Whether a condition needs summaries of conversations.
+
+        To make the summaries, kbtui reads all conversations.
+        """
         return any(part.filter.needs_summary for part in self.parts)
 
     @property
@@ -113,9 +117,10 @@ class LibraryPaneFilter(NamedTuple):
         return any(part.lookup and part.entries is None for part in self.parts)
 
     def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryPaneFilter:
-        """Return the filter with the entries that its conditions select.
+        """Return this filter with the results of lookups in the index.
 
-        `found` maps lookups to their results. A condition with a mistake becomes an error.
+        `found` maps the text of a condition to the entries that the condition selects. If a
+        condition has a mistake, the mistake is added to `errors`, and the condition is removed.
         """
         parts: list[LibraryFilterCondition] = []
         errors = [*self.errors]
@@ -349,10 +354,10 @@ def _make_folder_and_subject_rows(
 def iterate_unfolded_paths(
     topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield the paths of folders (with a final `/`) and the slugs, except those in folded folders.
+    """Yield the paths of folders and the slugs of subjects, except those in folded folders.
 
-    A folder's subjects, sorted by name, precede its subfolders, sorted by name. `is_unfolded` is called with the
-    key of a folder's row.
+    The path of a folder ends with `/`. In a folder, subjects come before subfolders; both are
+    sorted by name. `is_unfolded` is called with the key of a folder's row.
     """
     yielded: set[str] = set()
     for slug in sorted(slugs, key=_get_tree_sort_key):
@@ -389,9 +394,9 @@ def make_folder_row_key(topic: str, path: str) -> str:
 
 
 def _choose_state_symbol(states: dict[str, bool], default: str) -> tuple[str, str]:
-    """Return the symbol and style role of the last true state.
+    """Return the symbol and style role of the last state in `states` whose value is true.
 
-    If none is true, return `default`.
+    If no value is true, the symbol is `default`, without a role.
     """
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
@@ -454,7 +459,10 @@ def _make_conversations_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return a key that sorts conversations in the order `sort`, and equal ones newest first."""
+    """Return a key that sorts conversations in the order `sort`.
+
+    Conversations that are equal in this order are sorted by time, newest first.
+    """
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -502,10 +510,11 @@ class _ConversationRowMaker:
     def make_conversation_rows(
         self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
     ) -> Iterator[ListRow]:
-        """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
+        """Yield the row of each conversation, followed by the rows of its parts if it is unfolded.
 
-        The label of a row, for example its date, depends on the sort order. A row does not repeat the
-        date in the row above it. `before` is the label of the row above the first one.
+        The label of a row depends on the sort order. If the label is a time or date, it is left out
+        in a row below another row with the same label. `before` is the label of the row above the
+        first one.
         """
         sort = self._state.sort
         for info in infos:
@@ -634,7 +643,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def update_library_rows(self, select: str | None = None) -> None:
         """Rebuild the rows, and select the row whose key is `select`.
 
-        If there are many rows, they are rebuilt in a background thread.
+        If `select` is None, the selected row stays selected. If there are many rows, they are
+        rebuilt in a background thread.
         """
         contents = self.contents
         if contents is None:

@@ -82,7 +82,10 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """The parts of each conversation, such as the conversations of its subagents, by the conversation's id."""
+        """The parts of each conversation, by the id of the conversation.
+
+        The conversations of subagents are such parts.
+        """
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
@@ -146,7 +149,10 @@ class LibrarySnapshot:
 
 
 def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bool:
-    """Return whether the parents of a conversation lead back to it, as they can in damaged files."""
+    """Return whether a conversation is its own ancestor, which can happen in damaged files.
+
+    `parents` maps the id of a conversation to the id of its parent.
+    """
     seen: set[str] = set()
     ancestor = parents[conversation]
     while ancestor is not None and ancestor != conversation and ancestor not in seen:
@@ -173,7 +179,10 @@ class LibrarySnapshotReader:
         """The reason why a subject cannot be read, by the path of its file. Only subjects that cannot be read are included."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read the lists of topics, subjects and conversations. An error becomes a failure in the snapshot."""
+        """Read the lists of topics, subjects and conversations.
+
+        If a list cannot be read, the snapshot contains the reason.
+        """
         topics_failure = conversations_failure = None
         learn_tool_problem: LearnToolProblem | None = None
         listings: list[TopicWithSubjects] = []
@@ -286,7 +295,10 @@ RUNNING_FOR = timedelta(minutes=2)
 
 
 class LastVisit(NamedTuple):
-    """The time when the user last left the workspace, and the numbers of turns of conversations at that time."""
+    """The time when the user last left the workspace, and the state at that time.
+
+    The state is the number of turns of each conversation.
+    """
 
     at: datetime
     turns: Mapping[str, int] = MappingProxyType({})

@@ -58,7 +58,7 @@ class OutlineColumn:
 
     @cached_property
     def width(self) -> int:
-        """The width in cells, with two cells of space before the column."""
+        """The width in cells, including two cells of space before the column."""
         texts = [self.name, *(text for text, _ in self.cells.values())]
         return 2 + max(measure_cell_width([(text, "")]) for text in texts)
 
@@ -92,7 +92,10 @@ class OutlinePane(BorderOnlyPane, Vertical):
             self.entry, self.preview = entry, preview
 
     class OutlineClosed(Message):
-        """The user closed the outline. `position` is where the reader was before."""
+        """The user closed the outline.
+
+        `position` is where the reader was when the outline got the focus.
+        """
 
         def __init__(self, position: ReadingPosition) -> None:
             super().__init__()
@@ -128,9 +131,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
         return self._worker.has_pending_result
 
     def remember_position(self) -> None:
-        """Store where the reader is now.
+        """Store the current position of the reader.
 
-        If the user leaves the outline without a choice, the reader goes back there.
+        If the user leaves the outline without a choice, the reader goes back to this position.
         """
         self._position = self._reader.viewport.make_reading_position()
         self.input.value = ""
@@ -242,7 +245,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         return "This page has no turns and no headings. Esc closes the outline."
 
     def _choose_columns(self, width: int) -> list[OutlineColumn]:
-        """Return the columns that fit beside words of `MIN_WORDS_WIDTH` cells."""
+        """Return the columns that fit if each row keeps `MIN_WORDS_WIDTH` cells for its words."""
         columns = list(self._columns)
         while columns and sum(one.width for one in columns) > width - MIN_WORDS_WIDTH:
             columns.remove(min(columns, key=lambda column: column.priority))
@@ -314,7 +317,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
         """Return the entry of the turn whose number is `text`, or None.
 
-        If a space precedes the number, the user wants to filter by the number instead.
+        If `text` begins with a space, return None, because the user wants to filter by the number.
         """
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
             return None

@@ -130,7 +130,10 @@ class SearchBar(Horizontal):
     """The top line: the search input, and the name of the workspace."""
 
     def __init__(self, workspace: str, former: str = "") -> None:
-        """Create the line. `former` is the workspace to which the user can return, or ""."""
+        """Create the bar.
+
+        `former` is the workspace to which the user can return, or "" if there is none.
+        """
         super().__init__(id="search-bar")
         self._workspace, self._former = workspace, former
         self._sign = LeftAndRightTextLine(id="search-sign")
@@ -185,7 +188,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.hit, self.preview = hit, preview
 
     class SuggestionChosen(Message):
-        """The user chose a row of the list that an empty search shows."""
+        """The user chose a row of the list that is shown while the search input is empty."""
 
         def __init__(self, suggestion: SearchSuggestion) -> None:
             super().__init__()
@@ -279,7 +282,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._show_remarks()
 
     def _show_remarks(self) -> None:
-        """Show the remarks on the query and its answer above the list."""
+        """Above the list, show the remarks on the query and on its answer."""
         remarks = [*self._filter_remarks, *self._remarks]
         self._notice.set_paragraphs(
             [[(capitalize_first_word_unless_name(text), "warning")] for text in remarks]
@@ -295,7 +298,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @property
     def hit_total(self) -> int:
-        """The number of hits that the search would show without a limit, one for each entry."""
+        """The number of hits without the limit of the search, if each entry counts as one hit."""
         if self.answer is None:
             return 0
         entries = {_identify_entry(hit) for hit in self.answer.hits}
@@ -444,7 +447,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return left, [(MODES[answer.mode], "dim")]
 
     def _make_further_hit_row(self, hit: Hit, ref: str) -> ListRow:
-        """Return the row of a hit below the best hit of its entry, without the title."""
+        """Return the row of another hit in the same entry, shown below the entry's best hit.
+
+        The row has no title.
+        """
         width, where = self._measure_hit_row(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
         left: Spans = [("  │ ", "dim"), *first]
@@ -611,10 +617,10 @@ The explanations are in the next column.
 
 
 class SearchSuggestion(NamedTuple):
-    """A row of the list that an empty search shows.
+    """A row of the list that is shown while the search input is empty.
 
-    `text` is the query of an earlier or saved search, or the beginning of a filter. Only a bookmark has
-    `ref` and `title`. Only a saved search has `saved`.
+    `text` is the query of an earlier or saved search, or the beginning of a filter. Only a bookmark
+    has `ref` and `title`. Only a saved search has `saved`.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]

@@ -228,7 +228,10 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """Whether each condition of this screen's commands (`TuiCommand.needs`) is met now, by condition."""
+        """A mapping from each condition of this screen's commands to whether it is met now.
+
+        The conditions are the values of `TuiCommand.needs`.
+        """
         return {}
 
     def get_key_label(self, name: str) -> str:

@@ -183,7 +183,10 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask the user, and move a subject's file to the trash. If no trash is available, offer to delete it."""
+        """Ask the user, and move a subject's file to the trash.
+
+        If no trash is available, offer to delete the file.
+        """
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

@@ -98,11 +98,11 @@ def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
 def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours: the colours of a theme, adjusted so that all text is readable.
 
-    * `kb-cursor` is the background of the current line in the focused pane, and `kb-cursor-off` in
-      other panes.
-    * `kb-found` is the background of matches, and `kb-found-text` is for their text.
-    * `kb-here-text` is for text on `kb-accent`.
-    * `kb-line` is for rules and borders.
+    * `kb-cursor` is the background of the current line in the focused pane. `kb-cursor-off` is the
+      background of the current line in other panes.
+    * `kb-found` is the background of matches, and `kb-found-text` is the colour of their text.
+    * `kb-here-text` is the colour of text on `kb-accent`.
+    * `kb-line` is the colour of rules and borders.
 
     The other text colours are moved towards black or white until they are readable on all
     backgrounds except `kb-found`.
@@ -158,7 +158,7 @@ def _compute_luminance(color: Color) -> float:
 
 
 def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
-    """Return a colour, blended with black or white until it is readable on all `grounds`."""
+    """Blend a colour with black or white until it is readable on all backgrounds in `grounds`."""
 
     def get_least_contrast(one: Color) -> float:
         return min(compute_contrast_ratio(one, ground) for ground in grounds)

@@ -30,11 +30,14 @@ class CancellableContextManager(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. Of further calls, only the newest waits. The
-    result is delivered through the message queue of the widget or screen `owner`. `drop` is called
-    with each result that is not delivered. The threads are daemons, so quitting never waits for
-    them. Each call runs in a context manager that `cancellation` returns. A newer call uses this
-    context manager to cancel the older call.
+    At most `limit` calls run at the same time. If more calls are submitted, only the newest of them
+    waits, and the others never run. Results are delivered through the message queue of `owner`, a
+    widget or screen. `drop` is called with each result that is not delivered. The threads are
+    daemons, so quitting never waits for them.
+
+    If there is a function `cancellation`, it makes a context manager for each call. The call runs
+    in the `with` block of its context manager. A newer call cancels an older one by calling the
+    method `cancel` of the older call's context manager.
     """
 
     def __init__(

@@ -79,10 +79,11 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, name and preview, and the dialog's result if the option is chosen.
+    """An option of a dialog: its key, its name, its preview, and its result.
 
-    `details` is a text below the preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style
-    role of the name; a name with the role `path` is cut at its start.
+    If the user chooses the option, its `result` is the result of the dialog. `details` is a text
+    below the preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style role of the name. If
+    a name with the role `path` is too long, its start is cut.
     """
 
     key: str
@@ -97,9 +98,9 @@ MAX_DETAIL_LINES = 2
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog with a row for each option, and `notes` below them.
+    """A dialog with a row for each option, and the texts in `notes` below the rows.
 
-    Its result is the `result` of the chosen option, or None if the user cancels.
+    The dialog's result is the `result` of the chosen option, or None if the user cancels.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("options")
@@ -159,7 +160,10 @@ class OptionsDialog(StyledScreen):
 
 
 def _wrap_details(text: str, width: int) -> list[Spans]:
-    """Return the lines of a text below an option. The last line ends with `…` if the text was cut."""
+    """Wrap the text below an option, and return its lines.
+
+    If the text is too long, it is cut, and the last line ends with `…`.
+    """
     lines = [line.spans for line in wrap_spans([(text, "dim")], max(8, width))] if text else []
     if len(lines) > MAX_DETAIL_LINES:
         rest = " ".join(join_span_texts(line) for line in lines[MAX_DETAIL_LINES - 1 :])
@@ -168,10 +172,10 @@ def _wrap_details(text: str, width: int) -> list[Spans]:
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """A question at the bottom of the screen. The result is the key that answered it, or None for Esc.
+    """A dialog with a question at the bottom of the screen.
 
-    `answers` maps each key to its meaning. Enter is never an answer, so that nobody confirms by
-    accident.
+    The result is the key with which the user answered, or None for Esc. `answers` maps each key to
+    its meaning. Enter is never an answer, so that nobody confirms by accident.
     """
 
     DEFAULT_CSS = """

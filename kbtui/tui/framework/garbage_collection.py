@@ -39,10 +39,10 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Exclude all existing objects from garbage collection (`gc.freeze`) if there are many new entries.
+    """Exclude all existing objects from garbage collection if there are many new entries.
 
-    `count` is the number of all entries. It must have grown by `MIN_NEW_ENTRIES` since the last call
-    that froze objects.
+    `count` is the number of all entries. The objects are excluded (`gc.freeze`) if this number has
+    grown by at least `MIN_NEW_ENTRIES` since this function last excluded objects.
     """
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
@@ -64,8 +64,8 @@ def configure_garbage_collector() -> None:
 class IdleGarbageCollector:
     """Runs full garbage collections, if possible while the user is idle.
 
-    A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the last collection was
-    long, the scheduled one waits until the user is idle.
+    A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the last collection
+    took long, the scheduled collection waits until the user is idle.
     """
 
     def __init__(self, app: App[None]) -> None:

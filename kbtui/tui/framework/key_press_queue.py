@@ -69,7 +69,7 @@ class KeyPressQueue:
         self._timeout: asyncio.TimerHandle | None = None
 
     def queue_key_if_busy(self, event: events.Event) -> bool:
-        """Queue a key or pasted text that must wait. Return whether the event was queued."""
+        """Queue a key or pasted text if it must wait. Return whether the event was queued."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if not self._app.is_running:
@@ -104,10 +104,10 @@ class KeyPressQueue:
         app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
-        """Continue after one of the follow-up messages of a key has reached the app.
+        """Handle a follow-up message of a key, which has reached the app.
 
-        If there are more follow-up messages, send the next one. Otherwise, the key has been handled:
-        deliver the next key.
+        If there are more follow-up messages, send the next one. Otherwise, the key has been
+        handled: deliver the next key.
         """
         if done.number != self._number or not self._is_busy or not self._app.is_running:
             return

@@ -156,9 +156,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return after if after >= 0 else self._find_next_selectable_row(index + 1, -1)
 
     def _find_next_selectable_row(self, index: int, step: int) -> int:
-        """Return the index of the next selectable row after or before `index`, or -1.
+        """Return the index of the next selectable row after or before `index`.
 
-        `step` is the direction: 1 for the next row below, -1 for the next row above.
+        If there is no such row, return -1. `step` is the direction: 1 for the next row below, -1
+        for the next row above.
         """
         indices = range(max(0, index + 1), len(self.rows)) if step > 0 else range(index - 1, -1, -1)
         return next((index for index in indices if self.rows[index].selectable), -1)
@@ -195,7 +196,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return (row, line in the row, is selected) for each visible line; None for a line below the last row."""
+        """Return a tuple (row, line in the row, is selected) for each visible line.
+
+        For a line below the last row, the list contains None.
+        """
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

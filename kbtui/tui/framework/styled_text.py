@@ -111,9 +111,10 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
 
 
 def _truncate_start_of_path(spans: Sequence[Span], excess: int) -> Sequence[Span]:
-    """Cut `excess` cells off the start of the first path, or as many as `MIN_PATH_CELLS` allows.
+    """Cut `excess` cells off the start of the first path in `spans`.
 
-    Highlighted matches divide a path into several spans.
+    At least `MIN_PATH_CELLS` cells of the path are kept. A path can consist of several spans,
+    because highlighted matches divide it.
     """
     is_path = ["path" in role.split() for _, role in spans]
     start = is_path.index(True)
@@ -149,7 +150,11 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges of a line. If there is too little room, cut `left` or omit `right`."""
+    """Align `left` and `right` to the edges of a line of `width` cells.
+
+    If `right` would leave fewer than four cells, it is omitted. If `left` does not fit into the
+    rest of the line, `left` is cut.
+    """
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -230,7 +235,7 @@ def wrap_code_line(
     """Wrap a line of code into lines of at most `width` cells, without changing its white space.
 
     All lines except the first are indented by two cells. If `code_offset` is not None, the line is
-    scrolled to the left by this number of cells instead of wrapped.
+    not wrapped, but scrolled to the left by this number of cells.
     """
     text = join_span_texts(spans)
     width = max(width, 4)

@@ -91,7 +91,8 @@ TEXT_STYLES = {role: style for style, roles in _ROLES.items() for role in roles.
 def resolve_style_roles(roles: str, colours: Mapping[str, str]) -> Style:
     """Return the style of space-separated roles; `colours` maps the theme's variables to colours.
 
-    Later roles win, but highlighted matches (`found…`) win over all other roles. Unknown roles are ignored.
+    Later roles win, but the roles of highlighted matches (`found…`) win over all others. Unknown
+    roles are ignored.
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
@@ -115,7 +116,10 @@ def make_label_without_markup(text: str) -> Content:
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return Textual's names of the keys that the settings assign to commands, by command id."""
+    """Return a mapping from command id to the keys that the settings assign to the command.
+
+    The keys have the names that Textual uses.
+    """
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 
@@ -133,7 +137,10 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """Textual's names of the keys that the settings assign to commands, by command id."""
+        """A mapping from command id to the keys that the settings assign to the command.
+
+        The keys have the names that Textual uses.
+        """
         return get_configured_keys(self)
 
     @property
@@ -141,9 +148,10 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         This property first applies the keys from the settings. Then it removes the letters that are
-        typed into a focused input. Textual does these steps in the opposite order. In an input, a
-        command whose default key is a letter would then lose its key, even if the settings assign
-        another one, and a letter from the settings would run its command instead of being typed.
+        typed into a focused input. Textual does these steps in the opposite order, which is wrong
+        for an input. A command whose default key is a letter would lose its binding, so a key from
+        the settings would not reach it either. A letter from the settings would run its command
+        instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -411,7 +419,7 @@ class MessageLine(StyledWidget):
 
 
 class SanitizedInput(Input):
-    """An input that sanitizes pasted text and joins it to one line."""
+    """An input that sanitizes pasted text and joins its lines into one."""
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -422,7 +430,7 @@ class SanitizedInput(Input):
 class PaneInput(SanitizedInput):
     """An input in a pane.
 
-    Esc always leaves the input, whatever keys the user has assigned to the pane.
+    Esc always leaves the input, even if the user has assigned Esc to another command of the pane.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]

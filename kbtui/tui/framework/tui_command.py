@@ -89,8 +89,8 @@ def define_command(
 ) -> TuiCommand:
     """Return a command without a scope.
 
-    `explained` is its help text. `more` are further fields of `TuiCommand`; the default of `action` is
-    `name`.
+    `name` is its id, and `explained` is its help text. `more` are further fields of `TuiCommand`.
+    If `action` is not among them, the action is `name`.
     """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
@@ -145,9 +145,9 @@ _KEYS_BY_LABEL |= {character: key for key, character in PUNCTUATION_KEYS.items()
 
 
 def find_hinted_key_at(spans: Spans, x: int) -> str | None:
-    """Return Textual's name of the key whose hint covers cell `x` of a line of key hints, or None.
+    """Return Textual's name of the key whose hint covers cell `x` of a line of key hints.
 
-    The result is None for a hint for several keys, such as `↑↓`.
+    The result is None if no hint covers the cell, or if the hint is for several keys, such as `↑↓`.
     """
     label, end = "", 0
     for text, role in spans:

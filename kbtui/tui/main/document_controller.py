@@ -152,7 +152,10 @@ class DocumentController:
         self.is_opening = self.is_opening and not preview
 
     def preview_hit_of_other_workspace(self, hit: Hit) -> None:
-        """Show a page with the passage of a hit, because its document can be opened only in its workspace."""
+        """Show a page with the passage of a hit in another workspace.
+
+        The whole document can be opened only in that workspace.
+        """
         target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
         if target != self.shown:
             self.save_reading_position_in_history()
@@ -170,7 +173,10 @@ class DocumentController:
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:
-        """Go `steps` places forward in the history, or back if `steps` is negative."""
+        """Go `steps` places forward in the history, or back if `steps` is negative.
+
+        If the history has no such place, show a message.
+        """
         self.save_reading_position_in_history()
         if 0 <= self.history.at + steps < len(self.history.targets):
             self._is_previewing = False
@@ -223,7 +229,7 @@ class DocumentController:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document if it contains the position to show."""
+        """Show the beginning of a large document if the beginning contains the position to show."""
         if is_start_position_loaded(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")
@@ -316,7 +322,7 @@ class DocumentController:
         return self._lookup_worker.has_pending_result
 
     def open_entered_reference(self, text: str) -> None:
-        """Open the turn or line whose number the user has entered, or the target of an entered reference."""
+        """Open what the user has entered: a turn or line by its number, or a reference."""
         if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document
@@ -354,11 +360,11 @@ class DocumentController:
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None = None,
     ) -> ReaderDocument:
-        """Read a document, and lay out its first blocks. If that fails, return a page with the reason.
+        """Read a document, and lay out its first blocks.
 
-        `show_beginning` is called with the beginning of a large conversation. `shown` is the
-        document in the reader. It is returned if it is the large conversation that `target` names,
-        and is still up to date.
+        If that fails, return a page with the reason. `show_beginning` is called with the beginning
+        of a large conversation. `shown` is the document in the reader. If `target` names the same
+        large conversation, and the conversation has not changed, `shown` is returned.
         """
         key, ref = target.key, target.ref
         try:
@@ -421,7 +427,10 @@ class DocumentController:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Return how many turns received an older text of each subject changed since the last visit, by reference."""
+        """Return how many turns received an older text of each changed subject, by reference.
+
+        Only subjects that have changed since the last visit are included.
+        """
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}

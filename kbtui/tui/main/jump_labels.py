@@ -29,10 +29,11 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class JumpLabel(NamedTuple):
-    """A label: its position on the screen, its letters, and the function to call when they are typed.
+    """A label: its position on the screen, its letters, and the function that they call.
 
-    If `right` is 0, the label covers the text below it. Otherwise, the text up to the column `right` is
-    shifted to make room for the label. The text loses spaces of its last gap or, if it has no gap, its end.
+    If `right` is 0, the label replaces the text at its position. Otherwise, the label is inserted,
+    and the text between the label and the column `right` moves to the right. To make room, the last
+    gap in this text gets smaller. If the text has no gap, its end is cut.
     """
 
     x: int
@@ -99,7 +100,10 @@ def _find_visible_link_targets(
 
 
 def _remove_gap(strip: Strip, cells: int) -> Strip:
-    """Return a row without `cells` spaces of its last gap; without such a gap, cut the end of the row."""
+    """Shorten a row by `cells` cells.
+
+    Make the last gap of the row smaller, or cut the end of the row if it has no gap.
+    """
     width = strip.cell_length
     for at in range(width - cells, -1, -1):
         if strip.crop(at, at + cells + 1).text == " " * (cells + 1):
@@ -156,6 +160,6 @@ class JumpLabelScreen(StyledScreen):
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Close the screen without a result, because it shows the main screen in the old size."""
+        """Close the screen without a result, because it shows the main screen in its old size."""
         if self.is_current and len(self._strips) not in (0, event.size.height):
             self.dismiss(None)

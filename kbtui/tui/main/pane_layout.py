@@ -58,7 +58,8 @@ COVERING = ("results", "outline")
 class PaneLayout:
     """Creates the panes of a screen, and shows, folds, resizes and focuses them.
 
-    A layout sets CSS classes on the screen; `kbtui.tcss` defines the layout for each class.
+    A `PaneLayout` sets CSS classes on the screen. The file `kbtui.tcss` defines the layout for each
+    class.
     """
 
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
@@ -90,7 +91,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane. If the terminal has room for only one pane, show the unfolded one."""
+        """Unfold a pane. If the terminal has room for only one pane, show this pane."""
         if name is None:
             return
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
@@ -104,7 +105,9 @@ class PaneLayout:
         self.update_layout_classes(classes)
 
     def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
-        """Set or remove layout classes of the screen: `classes` maps each class to True (set) or False (remove).
+        """Set or remove layout classes of the screen.
+
+        `classes` maps a class to True to set it, or to False to remove it.
 
         Only the styles of the panes are computed again, because `kbtui.tcss` has no rules about
         other widgets for these classes. Textual's `update_classes` would compute the styles of all
@@ -117,7 +120,7 @@ class PaneLayout:
             self._screen.app.stylesheet.update_nodes(panes, animate=False)
 
     def focus_next_pane(self, step: int) -> None:
-        """Focus the next (`step` 1) or previous (-1) pane."""
+        """Focus the next pane if `step` is 1, or the previous pane if `step` is -1."""
         if self._screen.has_class("searching"):
             order = ["#search", "#results-list", "#document"]
         else:
@@ -190,9 +193,9 @@ class PaneLayout:
     # widths
 
     def set_screen_size_css_classes(self, size: Size, *, update: bool = True) -> None:
-        """Set the CSS classes for a screen size.
+        """Set the CSS classes for a screen size before Textual does.
 
-        Textual would set them later, and the screen would be laid out a second time.
+        If Textual set them, the screen would be laid out a second time.
         """
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
@@ -223,7 +226,11 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane on the opposite side of the reader from `name`; 0 if none is visible."""
+        """Return the width of the pane on the other side of the reader.
+
+        If no pane is visible there, return 0. `name` is the id of the pane on this side of the
+        reader.
+        """
         opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
         other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
@@ -254,7 +261,8 @@ class PaneLayout:
     def widen_pane(self, name: str, by: int) -> bool:
         """Widen a pane by `by` cells, and return whether this was possible.
 
-        The reader gets narrower. If the pane is the reader, the pane on its left gets narrower.
+        The reader gets narrower. If `name` is the reader itself, the pane on its left gets narrower
+        instead.
         """
         if self._screen_width_class is None:
             return False

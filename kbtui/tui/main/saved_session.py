@@ -72,7 +72,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Save a session, ignoring errors, because kbtui can start without a saved session."""
+    """Save a session. Errors are ignored, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
     state = vars(session).copy()
@@ -167,7 +167,10 @@ class SavedSessionManager:
             self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
 
     def restore_session_or_open_first_target(self) -> None:
-        """Restore the saved session. If there is none, show the first place."""
+        """Restore the saved session, or open the first place if there is no session.
+
+        The first place is the argument `first` of this class.
+        """
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
             self._worker.submit_call(
@@ -222,9 +225,10 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it has something to restore.
+        """Save the session when the TUI ends, unless the session has nothing to restore.
 
-        A new session is not saved if only one place was opened, with the default layout and theme.
+        It has nothing to restore if it is not a restored session, only one place was opened, and
+        the user has not changed the panes or the theme.
         """
         if not self._is_on or not self._main.document_controller.history.targets:
             return

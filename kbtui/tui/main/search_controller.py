@@ -125,7 +125,8 @@ class SearchController:
     def is_opening_hit(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one.
 
-        Also true while suggestions are being read, and before a hit that must be loaded is selected.
+        The result is also true while suggestions are being read, and while the search loads a hit
+        to select.
         """
         if self._wanted_hit or self._suggestions_worker.has_pending_result:
             return True
@@ -143,7 +144,10 @@ class SearchController:
     # entering and leaving
 
     def focus_search_input(self, all_projects: bool | None = None) -> None:
-        """Focus the search input. `all_projects` says whether to search all projects; None changes nothing."""
+        """Focus the search input.
+
+        `all_projects` says whether to search all projects; None keeps the current choice.
+        """
         screen = self._main.screen
         if all_projects is not None and all_projects != self.searches_all_projects:
             self.searches_all_projects = all_projects
@@ -252,7 +256,10 @@ class SearchController:
             self.repeat_search()
 
     def go_to_hit(self, number: int) -> None:
-        """Select a hit by its number, after loading it if necessary. A number that is too large means the last hit."""
+        """Select a hit by its number, after loading it if necessary.
+
+        If the number is too large, select the last hit.
+        """
         answer = self._pane.answer
         if answer is None or self._pane.is_showing_suggestions:
             self._pane.select_last_hit()
@@ -266,7 +273,7 @@ class SearchController:
                 self._select_last_hit(number)
 
     def _wait_for_hit(self, number: int) -> None:
-        """Select the hit with this number when it is loaded; 0 means none."""
+        """Select the hit with this number as soon as it is loaded. With 0, wait for no hit."""
         self._wanted_hit = number
         self._main.status.set_activity_text("hits", "loading all hits …" if number else None)
 
@@ -437,8 +444,9 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A query that begins with the last logged query replaces that query in the log. If the user
-        has opened a hit or left the search since then, both queries stay in the log.
+        If the current query begins with the last logged query, it replaces the last logged query.
+        However, if the user has opened a hit or left the search in between, both queries stay in
+        the log.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -456,7 +464,10 @@ class SearchController:
         )
 
     def _report_unlogged_search(self, notice: Notice | None) -> None:
-        """Show, only once, that searches are not logged because the log is damaged."""
+        """If there is a notice, tell the user that searches are not logged.
+
+        The reason is a damaged query log. The message is shown only once.
+        """
         if notice is not None and not self._has_reported_log:
             self._has_reported_log = True
             self._main.status.flash_message(
@@ -697,7 +708,7 @@ class SearchController:
         )
 
     def ask_which_missing_hit_to_explain(self) -> None:
-        """Ask for a reference, and explain why the results do not contain it."""
+        """Ask for a reference, and explain why the results do not contain its target."""
         current = self._main.document_controller.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
@@ -802,7 +813,10 @@ class SearchController:
         return [*dict.fromkeys(names)]
 
     def mark_unknown_filters(self, entry: SearchInput) -> None:
-        """Underline invalid filters in the query, and words that only look like filters; say what is wrong."""
+        """Underline the invalid filters in the query, and the words that only look like filters.
+
+        For each word that only looks like a filter, a remark above the results says what is wrong.
+        """
         from kbtui.search.query_parser import parse_query
 
         text = entry.value

@@ -205,7 +205,10 @@ class SelectedItemActions:
         )
 
     def keep_conversation(self) -> None:
-        """Copy the conversation of the current item, and its subagents, into the archive of kept sessions."""
+        """Copy a conversation and those of its subagents into the archive of kept sessions.
+
+        It is the conversation of the current item.
+        """
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
@@ -237,7 +240,7 @@ class SelectedItemActions:
         )
 
     def mark_turn(self) -> None:
-        """Mark the turn or call of the current item, or change or remove its mark."""
+        """Set, change or remove the mark on the turn or call of the current item."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
@@ -621,11 +624,12 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
-    """Return the directories in `root`, each with its number of text files; [] if there are no text files.
+    """Return directories in `root`, each with its number of text files.
 
-    If directories in `LIKELY_NAMES` have text files, only these are returned. Otherwise, all
-    directories with text files are returned. Because `/` and the home directory are not projects,
-    only directories in `LIKELY_NAMES` are looked for there.
+    If any directory whose name is in `LIKELY_NAMES` has a text file, all such directories are
+    returned. Otherwise, the other directories are returned, unless `root` is `/` or the home
+    directory, which are not projects. If none of the directories has a text file, the result is
+    empty.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -95,10 +95,10 @@ class StatusBar(StyledWidget):
 
     @property
     def embedding_features(self) -> frozenset[str]:
-        """The conditions for key hints about embedding, as a set.
+        """The conditions for key hints about embedding that are met now.
 
-        It contains "embedding" if many passages are not embedded yet. During a pause, it contains
-        "embedding" and "paused".
+        The set contains "embedding" if many passages are not embedded yet. During a pause, it
+        contains both "embedding" and "paused".
         """
         if self.is_embedding_paused:
             return frozenset({"embedding", "paused"})
@@ -287,7 +287,7 @@ CALL_HINTS = {
 
 
 class KeyHintLine(StyledWidget):
-    """A line with as many key hints for the focused widget as fit."""
+    """A line of key hints for the focused widget, with as many hints as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -376,7 +376,11 @@ class KeyHintLine(StyledWidget):
         return format_command_hints(commands, width, self.offers)
 
     def _get_state_of_command(self, command_id: str) -> str:
-        """Return the next view or the current search mode, if the command switches it; otherwise ""."""
+        """Return the state that the hint of a command shows, or "" if it shows none.
+
+        For the command that switches the view, this is the next view. For the command that switches
+        the search mode, this is the current mode.
+        """
         states = {
             "reader.view": CHANGES_VIEW_NAMES.get(self.next_view, self.next_view),
             "results.mode": self.search_mode,

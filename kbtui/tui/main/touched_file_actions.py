@@ -154,9 +154,9 @@ class TouchedFileActions:
         )
 
     def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
-        """Return the files of an item, changed ones first, each with its line number at the cursor, or 0.
+        """Return the files of an item, each with the number of its line at the cursor, or 0.
 
-        If `path` is not None, only this file is returned.
+        Changed files come first. If `path` is not None, only this file is returned.
         """
         library = self._main.library
         if ref.kind == "subject":
@@ -213,7 +213,10 @@ class TouchedFileActions:
         return _TurnsOfFile(found, line, marks)
 
     def _choose_turn(self, turns: _TurnsOfFile) -> None:
-        """Show the turns, and open the turn that the user chooses. The option `:` asks for lines."""
+        """Show the turns, and open the turn that the user chooses.
+
+        With the option `:`, the user can ask which turns wrote certain lines.
+        """
         from kbtui.library.file_turn_history import (
             describe_conversation_problems,
             describe_unexplained_lines,

@@ -179,14 +179,20 @@ class FolderSizeSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and the end (exclusive) of the slugs that begin with `prefix` in the sorted list `slugs`."""
+    """Return the range of the slugs that begin with `prefix` in the sorted list `slugs`.
+
+    The range is the index of the first such slug, and the index after the last one.
+    """
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Return a mapping from topic to an object that adds up the sizes of the visible subjects in a folder."""
+    """Return, by topic, the sums from which the sizes of the topic's folders are computed.
+
+    Hidden subjects are left out.
+    """
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
@@ -298,9 +304,9 @@ def load_prompt_with_changes(
 def apply_preload_marks(
     before: PromptWithChanges, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PromptWithChanges:
-    """Return a planned prompt in which the changes in `marks` replace those of `before`.
+    """Return a prompt in which the changes in `marks` replace those of `before`.
 
-    The changes that cannot be made are in the `refusals` of the result.
+    If a change cannot be made, it is in the `refusals` of the result.
     """
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added

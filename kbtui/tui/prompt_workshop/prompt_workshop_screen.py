@@ -307,7 +307,10 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_prompt_totals()
 
     def on_unmount(self) -> None:
-        """Discard sizes that are still being counted, and free the rows and the prompt, which may be large."""
+        """Discard sizes that are still being measured, and free the rows and the prompt.
+
+        The rows and the prompt may be large.
+        """
         self.count_worker.discard_pending_results()
         self.prompt_with_changes = self.list.prompt_with_changes = None
         self.pattern_result = PatternMatchResult("")

@@ -237,9 +237,9 @@ class SubjectPatternInput(PaneInput):
 
 
 class SubjectPatternBar(Vertical):
-    """The input of a pattern, and a line below it.
+    """The input of a pattern, and a line below the input.
 
-    The line shows the result, or a problem with a `^` below the wrong character.
+    The line shows the result or a problem. For a problem, a `^` is below the wrong character.
     """
 
     def __init__(self) -> None:

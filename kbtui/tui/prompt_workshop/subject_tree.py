@@ -165,7 +165,7 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_tree_node(self) -> SubjectTreeNode:
-        """The node of the selected row; if no row is selected, the node of the whole prompt section."""
+        """The node of the selected row. If no row is selected, the node of the whole prompt."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 

@@ -118,7 +118,7 @@ def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str |
 def _find_block_language(block: ContentBlock) -> str:
     """Return Pygments' name for the language of a block, or "".
 
-    The name is derived from the block's name, such as a path, or from its media type.
+    The language is found by the name of the block, such as a path, or by its media type.
     """
     path = (block.name or "").partition("?")[0].partition("#")[0]
     _, dot, suffix = path.rpartition("/")[2].rpartition(".")
@@ -291,7 +291,10 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return "turns 1–3" or, if turn 3 continued after the compaction, "turns 1–2 and the beginning of turn 3"."""
+    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3".
+
+    The second form is for a last turn that continued after the compaction.
+    """
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if (
@@ -400,7 +403,8 @@ A notice of several lines is always folded.
 class _ConversationReaderDocumentBuilder:
     """Builds the blocks of a conversation.
 
-    `requests` has the index of the first block of each request, and `errors` that of each failed call.
+    `requests` and `errors` are indices of blocks: the first block of each request, and the block of
+    each failed call.
     """
 
     def __init__(
@@ -539,7 +543,10 @@ class _ConversationReaderDocumentBuilder:
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_knowledge_changes(self, cites: Sequence[Citation]) -> None:
-        """Add a line for each subject that has changed since the turn; Enter on the line opens the difference."""
+        """Add a line for each subject that has changed since the turn.
+
+        Enter on the line shows how the subject has changed.
+        """
         changes = [(cite.target, cite.state) for cite in cites]
         key = f"outdated:{self.turn}"
         if len(cites) == 1:
@@ -552,7 +559,7 @@ class _ConversationReaderDocumentBuilder:
         self.lead = []
 
     def _add_warning(self, key: str, text: str, cite: Citation) -> None:
-        """Add a line on which Enter opens the difference of a citation."""
+        """Add a line with a warning. Enter on the line shows how the cited subject has changed."""
         spans: Spans = [(sanitize_to_one_line(text), "warning")]
         self._append_blocks(ParagraphBlock(key, spans, cite=cite.key))
 
@@ -688,7 +695,7 @@ class _ConversationReaderDocumentBuilder:
         is_markdown: bool = False,
         path: str | None = None,
     ) -> None:
-        """Add the blocks of an event's content in a form that depends on their kinds.
+        """Add the content of an event. The form of each block depends on the block's kind.
 
         See `_add_text_with_diffs` for `path`.
         """
@@ -805,7 +812,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
         """Add the blocks that stay visible when a call is folded.
 
-        They show the link to the call's subagent, and the user's answers.
+        They show a link to the conversation of the call's subagent, and the user's answers.
         """
         if type(subagent := metadata.get("subagent")) is str:
             self.lead = [("  ", "")]

@@ -49,7 +49,11 @@ TAB_WIDTH = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class VersionNamesBlock(ReaderBlock):
-    """The names of both versions, above their columns or, in a narrow reader, one below the other."""
+    """A block with the names of the two versions.
+
+    Each name is above the column of its version. In a narrow reader, there are no columns, and the
+    names are on two lines.
+    """
 
     old_name: str
     new_name: str
@@ -67,7 +71,10 @@ class VersionNamesBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ComparedParagraphBlock(ReaderBlock):
-    """The old and the new version of a paragraph, side by side or one below the other."""
+    """A block with the old and the new version of a paragraph.
+
+    The versions are side by side or, in a narrow reader, one below the other.
+    """
 
     paragraph: ComparedParagraph
     side_by_side_width: int
@@ -109,12 +116,13 @@ def build_difference_document(
     head: Sequence[ReaderBlock] = (),
     screen_width: int = 80,
 ) -> ReaderDocument:
-    """Build the document that shows the changes from `old` to `new`. `new` is None if the subject is gone.
+    """Build the document that shows the changes from `old` to `new`.
 
-    `names` are the names of both versions, and `remark` is a note below them. Unchanged paragraphs
-    that are far from a change are left out. `head` are the first blocks of the document. The changes
-    are the blocks of the kind "change". `screen_width` is the number of columns of the screen; it
-    determines how wide the reader must be to show the versions side by side.
+    `new` is None if the subject is gone. `names` are the names of the two versions, and `remark` is
+    a note below them. Unchanged paragraphs that are far from a change are left out. `head` are the
+    first blocks of the document. `block_indices_by_kind["change"]` has the indices of the changes.
+    `screen_width` is the number of columns of the screen; it determines how wide the reader must be
+    to show the versions side by side.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")
@@ -148,11 +156,11 @@ def build_history_document(
     *,
     screen_width: int = 80,
 ) -> ReaderDocument:
-    """Build the document that lists the versions of a subject, newest first, with the changes in each.
+    """Build the document that lists the versions of a subject, newest first.
 
-    `problem` says why the current text cannot be read. Below each version are links to the turns that were
-    given this version, with the user's `marks` on these turns. The versions are the blocks of the kind
-    "change".
+    Each version is shown with its changes. `problem` says why the current text cannot be read.
+    Below each version are links to the turns that were given this version, with the user's `marks`
+    on these turns. `block_indices_by_kind["change"]` has the indices of the versions.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     blocks: list[ReaderBlock] = []
@@ -191,13 +199,15 @@ def build_changes_document(
     *,
     is_by_file: bool = False,
 ) -> ReaderDocument:
-    """Build the document that shows a conversation's changes to files as one diff, in the order of its calls.
+    """Build the document that shows a conversation's changes to files as one diff.
 
-    If `is_by_file` is true, the changes are grouped by file.
+    The changes are in the order of the tool calls. If `is_by_file` is true, they are grouped by
+    file.
 
-    `changes` are the actions other than reading, each with the reference of its call and the number of
-    its turn. The document begins with a list of the files. The changes are the blocks of the kind "change".
-    `marks` are shown with the first change of their turn.
+    `changes` are the actions that changed a file, each with the reference of its call and the
+    number of its turn. The document begins with a list of the files.
+    `block_indices_by_kind["change"]` has the indices of the changes. The `marks` on a turn are
+    shown with the first change of the turn.
     """
     by_path: dict[str, list[tuple[str, int, TurnFileAction]]] = {}
     for change in changes:
@@ -300,7 +310,8 @@ def _lay_out_version(
 ) -> StyledLines:
     """Return the lines of a version, each preceded by `mark`.
 
-    `ranges` are its changed words. If there are none, the whole text has the role `role`.
+    `ranges` are the positions of the changed words. If there are none, the whole text has the role
+    `role`.
     """
     if text is None:
         return []

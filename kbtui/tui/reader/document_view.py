@@ -170,7 +170,10 @@ class DocumentViewport:
     # positions
 
     def _find_next_visible_block(self, block: int, step: int) -> int | None:
-        """Return the first visible block at or after `block` in direction `step`, or None."""
+        """Return the first visible block at or beyond `block`, or None if there is none.
+
+        `step` is the direction: 1 for down, -1 for up.
+        """
         while 0 <= block < len(self.document.blocks):
             if self.get_block_lines(block):
                 return block
@@ -231,7 +234,8 @@ class DocumentViewport:
     def make_view_position(self) -> ReadingPosition:
         """Return the reading position of the cursor, with the first visible line and the folds.
 
-        If the user has not moved since the last resize, these are the lines from before the resize.
+        If the user has not moved since the last resize, the cursor and the first visible line are
+        those from before the resize.
         """
         kept = self._resize_reading_positions
         if kept is None or self._resize_positions != (self.top, self.cursor):
@@ -240,7 +244,7 @@ class DocumentViewport:
         return cursor._replace(top=top, folds=frozenset(self._toggled_folds))
 
     def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
-        """Return the position of the line in the current layout that corresponds to a reading position."""
+        """Return the position in the current layout that corresponds to a reading position."""
         block, line = self.document.find_block_index(reading_position.key), reading_position.line
         if block is None:
             return self.find_nearest_visible_position(LinePosition(reading_position.block))
@@ -504,8 +508,8 @@ class DocumentViewport:
     def switch_to_next_open_tool_folds(self) -> str:
         """Switch the folds of tool calls to their next state, and return the name of this state.
 
-        The states are "diffs" (only tool calls with a diff are open), "all" and "none". The state
-        "diffs" is skipped if no tool call has a diff, or if all have one.
+        In the state "diffs", only tool calls with a diff are open. The other states are "all" and
+        "none". The state "diffs" is skipped if no tool call has a diff, or if all have one.
         """
         kinds = self.document.fold_kinds
         here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]
@@ -575,7 +579,10 @@ class DocumentViewport:
 
     @property
     def is_file_at_cursor(self) -> bool:
-        """Whether the line at the cursor is about a file: it shows a change, or a tool call that names a path."""
+        """Whether the line at the cursor is about one file.
+
+        Such a line belongs to a change of a file, or to a tool call that names a path.
+        """
         if not self.document.blocks:
             return False
         if self.document.blocks[self.cursor.block].file is not None:

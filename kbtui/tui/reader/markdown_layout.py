@@ -61,7 +61,7 @@ class TextSection:
 def split_source_text_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a text between lines. A line longer than `max_characters` is split at a space."""
+    """Split a text at line breaks. A line longer than `max_characters` is split at a space."""
     start, line = 0, 1
     while start < len(text):
         end = min(start + max_characters, len(text))
@@ -226,7 +226,10 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Return the `wanted` column widths, the widest ones reduced until the table fits into `width`."""
+    """Return column widths with which a table fits into `width` cells.
+
+    `wanted` are the widths without a limit. The widest columns are reduced first.
+    """
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -301,10 +304,11 @@ def lay_out_markdown(
     first_line: int = 1,
     code_offset: int | None = None,
 ) -> StyledLines:
-    """Lay out Markdown in lines of `width` cells. Raw HTML is shown as text, and images are not loaded.
+    """Lay out Markdown in lines of `width` cells.
 
-    `links` are the link definitions of the whole document. If `breaks` is true, line breaks after
-    short lines of a paragraph are shown (see `SHORT_LINE`). `first_line` is the number of the text's first line in its file. See
+    Raw HTML is shown as text, and images are not loaded. `links` are the link definitions of the
+    whole document. If `breaks` is true, line breaks after short lines of a paragraph are shown (see
+    `SHORT_LINE`). `first_line` is the number of the text's first line in its file. See
     `wrap_code_line` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
@@ -529,12 +533,12 @@ _MAX_NESTING = 3
 def strip_markdown_marks(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
-    """Remove Markdown marks from a text; return the text and the new positions of its matches.
+    """Remove Markdown marks from a text; return the text and the new positions of `matches`.
 
-    Marks inside code, unclosed marks, and marks that overlap a match are not removed. List
-    bullets and table bars become dots, so that the text is readable on one line. Only the first
-    `reach` characters are searched for marks; None means the whole text. `matches` must be in
-    ascending order.
+    `matches` are the positions of matches of a query, in ascending order. Marks inside code,
+    unclosed marks, and marks that overlap a match are not removed. List bullets and table bars
+    become dots, so that the text is readable on one line. Only the first `reach` characters are
+    searched for marks; None means the whole text.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches

@@ -276,7 +276,7 @@ class ParagraphBlock(ReaderBlock):
 def make_source_text_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
 ) -> list[ReaderBlock]:
-    """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
+    """Split a text into `SourceTextBlock`s with the keys `key:0`, `key:1` and so on.
 
     `above` is the number of blank lines above the first block. `fields` are further attributes of
     all blocks. If `has_line_numbers` is true, references can name lines of the text.
@@ -302,9 +302,9 @@ def make_markdown_blocks(
 ) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
-    that the blocks need no line numbers. `above` is the number of blank lines above the first block.
-    See `MarkdownBlock` for `breaks`.
+    Long fenced code becomes `SourceTextBlock`s. `lines_before` is the number of lines before
+    `start`; None means that the blocks need no line numbers. `above` is the number of blank lines
+    above the first block. See `MarkdownBlock` for `breaks`.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 
@@ -325,7 +325,10 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
-    """Return the block of the message `said` and, if `where` or `hint` has a text, a table with both."""
+    """Return a block with the message `said`, and a table with `where` and `hint`.
+
+    A row without a text is left out. If both have no text, there is no table.
+    """
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
@@ -341,7 +344,7 @@ MARK_ROLES: dict[MarkState, str] = {
 
 
 def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
-    """Return the line of a mark: its sign, and the mark as text. If `is_cut` is true, a long text is cut."""
+    """Return the line of a mark: its sign and its text. If `is_cut` is true, a long text is cut."""
     # The first paint does not wait for this import.
     from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
 

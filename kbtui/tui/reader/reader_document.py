@@ -97,7 +97,10 @@ class ReaderDocument:
 
     @property
     def conversation_signature(self) -> str | None:
-        """The signature of the conversation's files; None for other documents."""
+        """The signature of the conversation's files; None for a document of another kind.
+
+        The signature changes when one of the files changes.
+        """
         return getattr(getattr(self.record, "info", None), "signature", None)
 
     def __post_init__(self) -> None:
@@ -274,9 +277,10 @@ def find_start_block_and_match(
 
 
 def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
-    """Return the block index of the first change in or after the call or turn that `ref` names, or None.
+    """Return the index of the first block with a change in or after the turn or call of `ref`.
 
-    If `ref` names no turn, return the index of the first file's block.
+    If there is no such change, return None. If `ref` names no turn, return the index of the block
+    with the first file.
     """
     if ref.turn is None:
         # The first file of the list: keys act on it, but not on the heading above it.

@@ -98,7 +98,7 @@ class ReaderHeader(LeftAndRightTextLine):
 
 
 class DocumentFactsBar(WrappedParagraphs):
-    """The details of the document, shown above it on demand."""
+    """The details of the document, shown above the document when the user asks for them."""
 
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
@@ -221,9 +221,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def show_loss_of_document(self, loss: str) -> None:
-        """Dim the text of the document, and show `loss` above it: the reason why it can no longer be read.
+        """Dim the text of the document, and show the reason `loss` above the document.
 
-        An empty `loss` means that the document can be read again.
+        The reason says why the document can no longer be read. If `loss` is empty, the document can
+        be read again.
         """
         self.viewport.document.loss = loss
         keys = get_configured_keys(self)
@@ -413,7 +414,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_switch_tool_folds(self) -> None:
-        """Open only the tool calls with diffs, then all tool calls, then none."""
+        """Switch which tool calls are open: first those with diffs, then all, then none."""
         document = self.viewport.document
         if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
             self._post_status_message("No tool calls here.", "dim")
@@ -605,7 +606,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
 
     def find_and_highlight_text(self, words: str, *, jump: bool) -> None:
-        """Find and highlight `words`. If `jump` is true, go to the first match from the cursor."""
+        """Find and highlight `words`.
+
+        If `jump` is true, go to the first match in the block at the cursor or in a later block. If
+        there is none, go to the first match of the document.
+        """
         pattern = compile_pattern_for_terms([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.highlight_search_pattern(pattern)

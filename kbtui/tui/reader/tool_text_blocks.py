@@ -198,7 +198,10 @@ def split_terminal_colours(text: str) -> tuple[str, list[StyleRange]]:
 
 
 def _take_indexed_colour(codes: list[int]) -> str:
-    """Remove the parameters of a 256-colour or true-colour code, and return the nearest style role."""
+    """Remove the parameters of a 256-colour or true-colour code from `codes`.
+
+    Return the style role whose colour is nearest.
+    """
     kind = codes.pop(0) if codes else 0
     if kind == 5 and codes:
         index = codes.pop(0)
@@ -268,8 +271,8 @@ def make_tool_text_blocks(
     """Make the blocks of a text that a tool returned, with the keys `key:0` and so on.
 
     If the text is the content of a file, `path` is the path of this file. If `has_colours` is true,
-    escape sequences for colours become colours. Otherwise, `sanitize` handles them according to its
-    policy.
+    the text is shown in the colours that its escape sequences set. Otherwise, these escape
+    sequences are sanitized like all others.
     """
     if has_colours and "\x1b[" in text:
         plain, ranges = split_terminal_colours(text)
@@ -302,7 +305,7 @@ def make_tool_text_blocks(
 
 
 def _strip_blank_lines(text: str, part: _TextPart) -> tuple[int, int]:
-    """Return the range of a part without the blank lines that separate it from a fence."""
+    """Return the range of a part, without the blank lines next to a fence."""
     start, end = part.start, part.end
     while start > 0 and start < end and text[start] == "\n" and not part.is_fenced:
         start += 1
@@ -330,7 +333,10 @@ def _lay_out_json(text: str) -> str | None:
 
 
 def _lay_out_xml(text: str) -> str | None:
-    """Lay out XML with long lines, one element on each line. Return None for any other text."""
+    """Lay out XML with one element on each line.
+
+    Return None if the text is not XML, or has no long lines.
+    """
     from xml.dom.minidom import parseString
     from xml.parsers.expat import ExpatError
 
@@ -349,7 +355,10 @@ def _lay_out_xml(text: str) -> str | None:
 
 
 def _remove_line_numbers(text: str) -> tuple[str, int] | None:
-    """Return the text without its line numbers, and the first number; None if the lines are not numbered in order."""
+    """Return the text without its line numbers, and the first number.
+
+    Return None if the lines are not numbered consecutively.
+    """
     lines = text.strip("\n").split("\n")
     found = [_NUMBERED_LINE.match(line) for line in lines]
     # Some agents add remarks after the numbered lines; the numbers of such a text are not removed.
@@ -420,13 +429,17 @@ def _make_blocks_with_fold(
 
 
 def _find_word_start(text: str, start: int, end: int) -> int:
-    """Return the start of the last line or word that begins between `start` and `end`; `end` if there is none."""
+    """Return the start of the last line that begins in the second half of a range of a text.
+
+    If no line begins there, return the start of the last word. If no word begins there either,
+    return `end`. The range is from `start` to `end`.
+    """
     cut = text.rfind("\n", (start + end) // 2, end) + 1
     return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
 
 
 def _find_line_start(text: str, start: int, lines: int) -> int:
-    """Return the position after `lines` line breaks from `start` on."""
+    """Return the position after the next `lines` line breaks, counted from `start`."""
     position = start
     for _ in range(lines):
         position = text.index("\n", position) + 1
