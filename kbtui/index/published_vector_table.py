@@ -35,11 +35,12 @@ PUBLISHED_CHUNKS_TABLE = (
 class PublishedVectorTableLocation(NamedTuple):
     """A published table of vectors: its place, its version, its model, and the length of its vectors.
 
-    `database` is the mirror's database, which contains the table `remote`.
+    `written_at` is the time at which the version was written, by the store's clock. `database` is the mirror's database, which contains the table `remote`.
     """
 
     place: Path | str
     version: int
+    written_at: float
     model: str
     dimension: int
     database: Path
@@ -52,7 +53,12 @@ def find_published_table(mirror: PublishedMirror) -> PublishedVectorTableLocatio
         return None
     place = get_table_place(mirror.uri)
     return PublishedVectorTableLocation(
-        place, int(facts["version"]), str(facts["model"]), int(facts["dimension"]), mirror.database
+        place,
+        int(facts["version"]),
+        float(facts["written_at"]),
+        str(facts["model"]),
+        int(facts["dimension"]),
+        mirror.database,
     )
 
 

@@ -139,7 +139,8 @@ class VectorStore:
             if isinstance(folder, str):
                 place = folder
             else:
-                make_private_directory(folder)
+                if not is_published:
+                    make_private_directory(folder)
                 place = convert_path_to_utf8(folder.absolute())
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES

@@ -83,11 +83,14 @@ class VectorTableVersion:
     """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors.
 
     The table can be older than the manifest, and lack vectors of passages. A reader makes these
-    vectors from the parts of vectors that `later_parts` names.
+    vectors from the parts of vectors that `later_parts` names. `written_at` is the time at which
+    the version was written, by the store's clock. It distinguishes a table that was deleted and
+    written again from the one before, because the versions of both can have the same number.
     """
 
     version: int
     dimension: int
+    written_at: float
     later_parts: list[str] = field(default_factory=list)
 
     @property
@@ -209,7 +212,10 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
     table = values.pop("table")
     if table is not None:
         table = VectorTableVersion(
-            int(table["version"]), int(table["dimension"]), list(table["later_parts"])
+            int(table["version"]),
+            int(table["dimension"]),
+            float(table["written_at"]),
+            list(table["later_parts"]),
         )
         if not 1 <= table.dimension <= 65_536 or not set(table.later_parts) <= {
             part.name for part in parts if part.kind == "vectors"

@@ -533,7 +533,7 @@ class LibraryPublisher:
             store.add_vector_batches(self._make_vector_rows(passages))
         if stale or lacking:
             self._compact_vector_table(store, now)
-        return VectorTableVersion(store.version, dimension)
+        return VectorTableVersion(store.version, dimension, now)
 
     def _compact_vector_table(self, store: VectorStore, now: float) -> None:
         """Index and join the rows of the table; delete the versions that no reader needs any more."""

@@ -295,6 +295,11 @@ _CAUSES = (
         "the store cannot be reached",
         "check the network; search continues with what is on this machine",
     ),
+    (
+        r"Table '.*' was not found|Version \d+ no longer exists",
+        "the table of vectors is missing",
+        "run `kbtui library pull`; if it is still missing, publish the library again",
+    ),
     (r"No space left", "there is no space left", "free some space"),
     (r"Read-only file system", "the file system is read-only", "choose another directory"),
     (r"Permission denied", "permission denied", "check the permissions of the directory"),

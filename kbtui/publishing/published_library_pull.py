@@ -318,7 +318,7 @@ class _LibraryPull:
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
-        state = json.dumps([manifest.model, table.version if table else None])
+        state = json.dumps([manifest.model, *([table.version, table.written_at] if table else [])])
         if get_mirror_state(self._db, "remote") == state:
             return
         rows: list[tuple[str, bytes]] = []
@@ -428,7 +428,12 @@ class _LibraryPull:
         if not self._result.are_vectors_remote or manifest.table is None:
             return None
         table = manifest.table
-        return {"model": manifest.model, "version": table.version, "dimension": table.dimension}
+        return {
+            "model": manifest.model,
+            "version": table.version,
+            "written_at": table.written_at,
+            "dimension": table.dimension,
+        }
 
     def _remove_empty_directories(self, directory: Path) -> None:
         while directory.parent != self._mirror.root and directory != self._mirror.root:

@@ -1,6 +1,7 @@
 """A team with object storage: a real S3 server, and a proxy that makes it slow, hostile or dead."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from kbtui.index.published_vector_table import PublishedVectorTable, find_publis
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
+from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.workspace import Settings
 from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.publishing.s3_server import (
@@ -455,4 +457,36 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     left = {version["version"] for version in versions.list_versions()}
     assert first.table.version not in left
     assert third.table.version in left
+    writer.close()
+
+
+def test_a_table_that_was_deleted_is_written_again(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=30)
+    first = publish(ours, str(share), has_table=True)
+    modes = [(share / name).stat().st_mode for name in ("vectors", "parts")]
+    assert modes[0] == modes[1], "who can read the parts can read the table"
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(share), "mirror_megabytes = 0\n")
+    table = pull(reader).manifest.table
+    assert table
+    shutil.rmtree(share / "vectors")
+    forget = get_subscribed_mirror(reader.workspace)
+    assert forget is not None
+    delete_mirror(forget)
+    with pytest.raises(LibraryStoreError, match="the table of vectors is missing") as raised:
+        pull(reader)
+    assert "publish the library again" in str(raised.value)
+    ours.subject("notes/note3.md", "# Note 3\n\nAnother plan.\n")
+    assert publish(ours, str(share), has_table=True).version == first.version + 1
+    result = pull(reader)
+    assert result.is_table_new
+    assert result.manifest.table
+    # Only the time distinguishes it from the table before.
+    assert result.manifest.table.version == table.version
+    assert result.manifest.table.written_at > table.written_at
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    passages = list_passages(writer, embed_like_the_engine(writer))
+    assert "# Note 3\n\nAnother plan." in passages
+    assert len(passages) == 30
     writer.close()
