@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.publishing.library_publisher import LibraryPublishResult, TextEmbedder
+    from kbtui.publishing.library_publisher import LibraryPublishResult
     from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.publishing.published_part_format import EntryKey
     from kbtui.publishing.subscription_status import SubscriptionStatus
+    from kbtui.publishing.text_embedder import TextEmbedder
     from kbtui.workspace import Settings, Workspace
 
 
@@ -151,7 +152,7 @@ def _print_new_key(args: Namespace) -> int:
 
 def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | None:
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.library_publisher import TextEmbedder
+    from kbtui.publishing.text_embedder import TextEmbedder
 
     if settings.model == "off":
         return None

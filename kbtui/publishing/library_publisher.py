@@ -8,19 +8,11 @@ grace period.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
-from kbtui.index.chunk_embedder import (
-    combine_passage_vector,
-    list_texts_of_passage_vector,
-    make_vector_row,
-)
-from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
-from kbtui.index.published_vector_table import get_table_place, make_published_row_number
-from kbtui.index.pulled_vector_store import LOOKED_UP_HASHES, PulledVectorStore
 from kbtui.publishing.library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
@@ -37,7 +29,7 @@ from kbtui.publishing.library_part_reader import (
     read_contents,
     read_whole_part,
 )
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
+from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
 from kbtui.publishing.published_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPart,
@@ -48,12 +40,11 @@ from kbtui.publishing.published_part_format import (
     encode_vector_part,
     read_vectors,
 )
-from kbtui.records import NamedTuple
+from kbtui.publishing.published_table_update import PassageToPublish, update_published_table
+from kbtui.publishing.text_embedder import VECTORS_AT_ONCE
 from kbtui.text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
-from kbtui.workspace.paths import make_private_directory
-from kbtui.workspace.published_mirror import find_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,17 +52,14 @@ if TYPE_CHECKING:
     import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from kbtui.index.embedding_model import EmbeddingModelSource
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
+    from kbtui.publishing.text_embedder import TextEmbedder
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20
 """The approximate size of the files in a part of texts, before compression."""
-VECTORS_PER_PART = 16_384
 SMALL_PART_BYTES, MAX_SMALL_PARTS = 1 << 20, 32
 """Parts with fewer than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind."""
 MIN_LIVE_SHARE = 0.5
@@ -81,76 +69,6 @@ VERIFIED_PART_BYTES = 256 << 10
 _REPLACE_HINT = (
     "check the URI; `--replace-damaged` publishes everything again, and replaces the manifest"
 )
-EMBEDDED_BATCH = 256
-MAX_SHARE_BESIDE_TABLE = 0.05
-"""The table of vectors is updated when more than this share of its rows is obsolete, or of the passages is missing.
-
-Until then, readers fetch the vectors of the missing passages as parts. An update of the table costs more: LanceDB
-indexes and joins rows, each reader fetches the ids of all rows again, and a search by URI would read rows
-without an index one by one.
-"""
-TABLE_ROWS_AT_ONCE = 20_000
-"""The number of rows of the table of vectors that are in memory at once while they are sent."""
-KEEP_ALL_VERSIONS = timedelta(days=36_500)
-TABLE_REQUEST_TIMEOUT = timedelta(minutes=10)
-"""LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
-
-
-class TextEmbedder:
-    """Gets the vectors of texts from the embedding cache, the mirror or, if both lack a vector, the model."""
-
-    def __init__(
-        self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
-    ) -> None:
-        from kbtui.index.embedding_process import EmbeddingProcess
-
-        self.model = model
-        make_private_directory(workspace.cache_dir)
-
-        published = PulledVectorStore(
-            lambda: mirror.database if (mirror := find_mirror(workspace)) else None
-        )
-        self._cache = EmbeddingCache(
-            workspace.cache_dir / "embeddings.sqlite", model.key, published
-        )
-        self._process = EmbeddingProcess(model, log)
-        self.computed = 0
-        """The number of texts that the model has embedded."""
-
-    def close(self) -> None:
-        """End the model's process, and close the cache."""
-        self._process.close()
-        self._cache.close()
-
-    def embed_texts(
-        self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
-    ) -> Iterator[tuple[list[bytes], np.ndarray]]:
-        """Yield hashes with the vectors of their texts, at most `VECTORS_PER_PART` at a time, sorted by hash."""
-        import numpy as np
-
-        hashes = sorted(texts)
-        for start in range(0, len(hashes), VECTORS_PER_PART):
-            some = hashes[start : start + VECTORS_PER_PART]
-            found: dict[bytes, np.ndarray] = {}
-            for at in range(0, len(some), LOOKED_UP_HASHES):
-                known = self._cache.get_cached_vectors(some[at : at + LOOKED_UP_HASHES])
-                found |= {key: np.frombuffer(one, np.float32) for key, one in known.items()}
-            missing = sorted(some - found.keys(), key=lambda key: len(texts[key]))
-            for at in range(0, len(missing), EMBEDDED_BATCH):
-                keys = missing[at : at + EMBEDDED_BATCH]
-                vectors = self._process.embed_texts([texts[key] for key in keys])
-                fresh = dict(zip(keys, vectors, strict=True))
-                self._cache.store_cached_vectors(fresh)
-                found |= fresh
-                self.computed += len(keys)
-                on_progress(start + len(found))
-            on_progress(start + len(some))
-            yield some, np.vstack([found[key] for key in some])
-
-    def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        """Return the vector of each text, by hash. `texts` maps hashes to texts."""
-        parts = self.embed_texts(texts)
-        return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}
 
 
 @dataclass
@@ -247,22 +165,6 @@ def read_published_state(
         else:
             state.vectors[part.name] = contents
     return state
-
-
-class _PassageToPublish(NamedTuple):
-    """A passage for the table of vectors: its entry, all passages of the entry, and its position in them."""
-
-    entry: CatalogEntry
-    chunks: list[Chunk]
-    position: int
-
-    @property
-    def chunk(self) -> Chunk:
-        return self.chunks[self.position]
-
-    def list_texts(self) -> list[str]:
-        """Return the texts from which the passage's vector is made."""
-        return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
 
 class LibraryPublisher:
@@ -376,8 +278,7 @@ class LibraryPublisher:
         vector_parts = self._update_vector_parts()
         self.result.damaged = self._count_damaged_parts()
         text_parts = self._update_text_parts()
-        with convert_table_errors(str(get_table_place(self._store.uri))):
-            table = self._update_vector_table(vector_parts, now)
+        table = self._update_vector_table(vector_parts, now)
         if self._embedder:
             self.result.computed = self._embedder.computed - computed
         manifest = self._make_manifest([*text_parts, *vector_parts], table, now)
@@ -465,8 +366,8 @@ class LibraryPublisher:
         known |= held.keys()
         missing = {key: text for key, text in needed.items() if key not in known}
         hashes = sorted(held)
-        for at in range(0, len(hashes), VECTORS_PER_PART):
-            some = hashes[at : at + VECTORS_PER_PART]
+        for at in range(0, len(hashes), VECTORS_AT_ONCE):
+            some = hashes[at : at + VECTORS_AT_ONCE]
             kept.append(self._send_vectors(some, np.vstack([held[key] for key in some])))
         embedded = self._embedder.embed_texts(
             missing, lambda done: self._on_progress(done, len(missing))
@@ -484,70 +385,41 @@ class LibraryPublisher:
     def _update_vector_table(
         self, vector_parts: list[LibraryPartReference], now: float
     ) -> VectorTableVersion | None:
-        """Update the table of vectors if much of it is obsolete; return the version of the table.
+        """Update the table of vectors if the library has one; return its version for the manifest.
 
-        Readers of the current manifest continue to read the version of the table that this manifest
-        names. `vector_parts` contains the parts of vectors of the new version. If the table is not
-        updated, readers may need further vectors for the passages that the table lacks. This method
-        then sends a part with these vectors, and appends it to `vector_parts`.
+        `vector_parts` contains the parts of vectors of the new version. Readers may need further vectors for the
+        passages that the table lacks. This method then sends a part with these vectors, and appends it to
+        `vector_parts`.
         """
-        old = self._state.manifest.table if self._state.manifest else None
+        manifest = self._state.manifest
+        old = manifest.table if manifest else None
         if not self._has_table:
             return None
         if self._embedder is None:
             names = {part.name for part in vector_parts}
             return old and replace(old, later_parts=[n for n in old.later_parts if n in names])
-        from kbtui.index.vector_store import VectorStore
-
-        wanted: dict[int, _PassageToPublish] = {}
-        for entry, chunks in self._entries.chunks.values():
-            for at, chunk in enumerate(chunks):
-                if chunk.embed:
-                    number = make_published_row_number(int(chunk.id, 16))
-                    wanted[number] = _PassageToPublish(entry, chunks, at)
-        if not wanted:
+        if not self._entries.embedded:
             return None
+        passages = (
+            PassageToPublish(entry, chunks, at)
+            for entry, chunks in self._entries.chunks.values()
+            for at, chunk in enumerate(chunks)
+            if chunk.embed
+        )
+        needed_versions = []
+        if manifest is not None:
+            retired = self._keep_recently_retired(manifest.retired, now)
+            needed_versions = replace(manifest, retired=retired).list_needed_table_versions()
         dimension = self._state.vectors[vector_parts[0].name].dimension
-        store = VectorStore(
-            get_table_place(self._store.uri), self._embedder.model.key, dimension,
-            is_published=True, request_timeout=TABLE_REQUEST_TIMEOUT,
-        )  # fmt: skip
-        numbers, hashes = store.read_vector_hashes()
-        have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
-
-        def is_vector_row_current(number: int) -> bool:
-            if number not in wanted or number not in have:
-                return False
-            # numpy leaves out zero bytes at the end.
-            return bool((wanted[number].chunk.vector_hash or b"").rstrip(b"\0") == have[number])
-
-        stale = [number for number in have if not is_vector_row_current(number)]
-        lacking = [number for number in wanted if not is_vector_row_current(number)]
-        passages = [wanted[number] for number in lacking]
-        is_old = old is not None and old.version == store.version
-        if is_old and max(len(stale), len(lacking)) <= MAX_SHARE_BESIDE_TABLE * len(wanted):
-            assert old is not None
-            return replace(old, later_parts=self._list_later_parts(old, passages, vector_parts))
-        store.remove_vectors_of_chunks(stale)
-        if lacking:
-            store.add_vector_batches(self._make_vector_rows(passages))
-        if stale or lacking:
-            self._compact_vector_table(store, now)
-        return VectorTableVersion(store.version, dimension, now)
-
-    def _compact_vector_table(self, store: VectorStore, now: float) -> None:
-        """Index and join the rows of the table; delete the versions that no reader needs any more."""
-        needed = []
-        if self._state.manifest is not None:
-            retired = self._keep_recently_retired(self._state.manifest.retired, now)
-            needed = replace(self._state.manifest, retired=retired).list_needed_table_versions()
-        store.compact_vector_table(force=True, keep_versions=KEEP_ALL_VERSIONS)
-        store.delete_versions_before(needed)
+        table, lacking = update_published_table(
+            self._store.uri, self._embedder, passages, dimension, old, needed_versions, now
+        )
+        return replace(table, later_parts=self._list_later_parts(table, lacking, vector_parts))
 
     def _list_later_parts(
         self,
         table: VectorTableVersion,
-        passages: list[_PassageToPublish],
+        passages: list[PassageToPublish],
         vector_parts: list[LibraryPartReference],
     ) -> list[str]:
         """Return the names of the parts from which a reader can make the vectors of `passages`.
@@ -573,27 +445,6 @@ class LibraryPublisher:
             vector_parts.append(part)
             names.append(part.name)
         return names
-
-    def _make_vector_rows(
-        self, passages: list[_PassageToPublish]
-    ) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
-        """Yield the rows and the vectors of passages for the table of vectors, in batches."""
-        import numpy as np
-
-        assert self._embedder is not None
-        for start in range(0, len(passages), TABLE_ROWS_AT_ONCE):
-            some = passages[start : start + TABLE_ROWS_AT_ONCE]
-            groups = [passage.list_texts() for passage in some]
-            texts = {hash_embedded_text(text): text for group in groups for text in group}
-            known = self._embedder.get_vectors(texts)
-            vectors = []
-            for group in groups:
-                title, own, *around = (known[hash_embedded_text(text)] for text in group)
-                vectors.append(combine_passage_vector("subject", title, own, around))
-            rows = [make_vector_row(passage.entry, passage.chunk) for passage in some]
-            for row in rows:
-                row["number"] = make_published_row_number(row["tie"])
-            yield rows, np.vstack(vectors)
 
     def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
         """Return the intact parts of one kind in the current version."""

@@ -22,15 +22,12 @@ from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
-from kbtui.publishing.library_publisher import (
-    MAX_SHARE_BESIDE_TABLE,
-    LibraryPublisher,
-    LibraryPublishResult,
-    TextEmbedder,
-)
+from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
+from kbtui.publishing.published_table_update import MAX_SHARE_BESIDE_TABLE
+from kbtui.publishing.text_embedder import TextEmbedder
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.library_settings import PublishSettings
 from kbtui.workspace.published_mirror import get_subscribed_mirror

@@ -9,10 +9,11 @@ import numpy as np
 
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
-from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult, TextEmbedder
+from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
+from kbtui.publishing.text_embedder import TextEmbedder
 from kbtui.workspace import Settings
 from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.published_mirror import PublishedMirror

@@ -44,7 +44,7 @@ from tests.publishing.team_workspaces import (
     subscribe,
     vector_of,
 )
-from tests.support import Builder
+from tests.support import Builder, asked, said
 
 BUCKETS = iter(f"team-{number}" for number in range(1000))
 
@@ -354,14 +354,13 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         writer.close()
 
 
-def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable:
+def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable | None:
     """Make the vectors of a reader from the table and from what was pulled; the model must not be needed."""
     writer.refresh_index()
     mirror = get_subscribed_mirror(writer.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
-    assert table is not None
-    remote = PublishedVectorTable(table, writer.folder)
+    remote = PublishedVectorTable(table, writer.folder) if table else None
     pulled = PulledVectorStore(lambda: mirror.database)
     # Without vectors of earlier pulls.
     (writer.cache_dir / "embeddings.sqlite").unlink(missing_ok=True)
@@ -405,6 +404,7 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     assert pull(reader).manifest.table
     writer = WorkspaceIndexWriter(reader.workspace, Settings())
     first = embed_like_the_engine(writer)
+    assert first
     before = list_passages(writer, first)
     assert len(before) > 165
 
@@ -424,6 +424,7 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     assert 0 < result.vectors < 20
     assert [one for one in puts if "/vectors/" in one] == [], "the ids are not fetched again"
     second = embed_like_the_engine(writer)
+    assert second
     now = list_passages(writer, second)
     assert set(now.values()) == {1}, "no passage is found twice"
     assert before.keys() - now.keys() == {
@@ -441,6 +442,7 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     assert result.manifest.table.version > first.table.version
     assert result.manifest.table.later_parts == []
     third = embed_like_the_engine(writer)
+    assert third
     newest = list_passages(writer, third)
     assert len(newest) == len(now)
     assert sum("Another plan" in text for text in newest) == 10
@@ -486,7 +488,39 @@ def test_a_table_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     assert result.manifest.table.version == table.version
     assert result.manifest.table.written_at > table.written_at
     writer = WorkspaceIndexWriter(reader.workspace, Settings())
-    passages = list_passages(writer, embed_like_the_engine(writer))
+    remote = embed_like_the_engine(writer)
+    assert remote
+    passages = list_passages(writer, remote)
     assert "# Note 3\n\nAnother plan." in passages
     assert len(passages) == 30
+    writer.close()
+
+
+def test_the_table_has_the_vectors_that_a_reader_would_make(tmp_path: Path) -> None:
+    share = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours")
+    ours.subject(
+        "notes/long.md", "".join(f"## Part {n}\n\n" + f"Step {n}. " * 60 for n in range(4))
+    )
+    ours.conversation(1, [[asked(f"Why {n}?" * 90), said(f"So {n}. " * 90)] for n in range(3)])
+    settings = ours.workspace.config_directory / "kb-library.toml"
+    settings.write_text('[publish]\nconversations = ["*"]\n')
+    publish(ours, str(share), has_table=True)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(share))
+    assert pull(reader).manifest.counts["conversations"] == 1
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    assert embed_like_the_engine(writer) is None
+    tables = (
+        VectorStore(share / "vectors", "m", 32, is_published=True),
+        VectorStore(writer.folder / "vectors", "m", 32),
+    )
+    published, local = (
+        {row["tie"]: (row["kind"], row["vector"]) for row in store.table.to_arrow().to_pylist()}
+        for store in tables
+    )
+    assert published.keys() == local.keys()
+    assert {kind for kind, _ in published.values()} == {"subject", "conversation"}
+    for tie, (kind, vector) in published.items():
+        assert np.allclose(vector, local[tie][1], atol=0.002), kind
     writer.close()
