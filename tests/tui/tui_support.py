@@ -173,6 +173,7 @@ async def running(
             yield tui
             if app.is_running:
                 tui.paint()
+                app.exit()
     finally:
         quick.close()
         library.close()

@@ -126,7 +126,8 @@ class LatestOnlyWorker:
     def _deliver_newest_result(
         self, generation: int, deliver: Callable[[Any], object], value: Any
     ) -> None:
-        if generation == self._generation:
+        # When the application quits, widgets are removed one by one while the others still get results.
+        if generation == self._generation and self._owner.is_attached:
             self.has_pending_result = False
             deliver(value)
         else:
