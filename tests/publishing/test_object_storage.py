@@ -502,7 +502,7 @@ def test_the_table_has_the_vectors_that_a_reader_would_make(tmp_path: Path) -> N
     ours.subject(
         "notes/long.md", "".join(f"## Part {n}\n\n" + f"Step {n}. " * 60 for n in range(4))
     )
-    ours.conversation(1, [[asked(f"Why {n}?" * 90), said(f"So {n}. " * 90)] for n in range(3)])
+    ours.conversation(1, [[asked(f"Why {n}?"), said(f"So {n}. " * 20)] for n in range(3)])
     settings = ours.workspace.config_directory / "kb-library.toml"
     settings.write_text('[publish]\nconversations = ["*"]\n')
     publish(ours, str(share), has_table=True)
