@@ -505,8 +505,10 @@ def is_pull_due(workspace: Workspace) -> bool:
         checked = float(get_mirror_state(db, "checked_at") or 0)
         tried = float(get_mirror_state(db, "tried_at") or 0)
         now = time.time()
-        # A clock that was set back must not stop the refresh.
-        is_due = not 0 <= now - max(checked, tried) < settings.refresh_minutes * 60
+        # A time in the future is ignored: a clock that was set back must not stop the refresh.
+        is_due = not any(
+            0 <= now - last < settings.refresh_minutes * 60 for last in (checked, tried)
+        )
         if is_due:
             set_mirror_state(db, "tried_at", str(now))
     return is_due

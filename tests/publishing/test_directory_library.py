@@ -119,7 +119,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
 
 
 def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = str(tmp_path / "share")
     publish(make_team_workspace(tmp_path / "ours"), uri)
@@ -135,6 +135,11 @@ def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
     subscribe(reader, uri, "refresh_minutes = 0\n")
     assert not is_pull_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = true\n")
+    assert not is_pull_due(reader.workspace)
+    subscribe(reader, uri, "refresh_minutes = 1000\n")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 86_400.0)
+    assert is_pull_due(reader.workspace), "a clock that was set back does not stop it"
     assert not is_pull_due(reader.workspace)
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+from kbtui.publishing import library_publisher
 from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
 from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.workspace import Settings
@@ -524,3 +525,32 @@ def test_the_table_has_the_vectors_that_a_reader_would_make(tmp_path: Path) -> N
     for tie, (kind, vector) in published.items():
         assert np.allclose(vector, local[tie][1], atol=0.002), kind
     writer.close()
+
+
+def test_a_publisher_with_a_wrong_clock_deletes_nothing_and_readers_follow(
+    tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, reader = make_team_workspace(tmp_path / "ours"), Builder(tmp_path / "reader")
+    subscribe(reader, uri)
+    publish(ours, uri)
+    pull(reader)
+    store = LibraryStore(uri)
+    for at, year in enumerate((2036, 1999, 2036)):
+
+        class WrongClock(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None, year: int = year) -> "WrongClock":
+                return cls(year, 1, 1, tzinfo=tz)
+
+        monkeypatch.setattr(library_publisher, "datetime", WrongClock)
+        parts = {part.name for part in store.list_parts("parts")}
+        ours.subject("notes/note1.md", f"# Note 1\n\nThe plan of {year}, {at}.\n")
+        result = publish(ours, uri, grace_seconds=3600.0)
+        assert (result.version, result.deleted) == (at + 2, 0)
+        assert parts <= {part.name for part in store.list_parts("parts")}
+        manifest = pull(reader).manifest
+        assert manifest.published_at.startswith(str(year))
+        assert mirrored_files(uri)["notes/note1.md"].endswith(f"The plan of {year}, {at}.\n")
+        now = time.time()
+        assert all(abs(retired - now) < 600 for retired in manifest.retired.values())
+    assert manifest.retired
