@@ -136,7 +136,7 @@ class KbtuiApp(App[None]):
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the CSS variables of the current theme, including the `kb-…` colours that kbtui derives from it."""
+        """Return the CSS variables of the current theme, including the `kb-…` colours of kbtui."""
         if self.theme not in self._variables:
             variables = super().get_css_variables()
             self._variables[self.theme] = {**derive_readable_colors(variables), **variables}

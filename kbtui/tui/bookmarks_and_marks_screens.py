@@ -136,8 +136,8 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
     When such a screen closes, it returns the place to open, or None. `ADD_COMMAND` is the command
-    that adds an item. `ADD_HINT` continues the hint "Press KEY", in which KEY is the key of this
-    command.
+    that adds an item. `ADD_HINT` is the end of the hint that names the key of this command, such as
+    "on a turn to mark it".
     """
 
     SCOPE: ClassVar[Scope]

@@ -71,7 +71,11 @@ TURN_DELAY_SECONDS = 0.06
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """The pane with two lists: the citations of the turn at the cursor, and the turns that cite the document."""
+    """A pane with two lists.
+
+    The first list has the citations of the turn at the cursor. The second has the turns that cite
+    the open document.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
@@ -211,7 +215,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _extract_citations(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]:
-        """Return a conversation's citations, and what the pane shows with them.
+        """Return the citations of a conversation, and two mappings.
 
         The first mapping is from the target of a citation to a short form of the target. The second
         is from a turn number to the activity of the turn. Called in a background thread.

@@ -199,7 +199,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
     """Return a list with the command that creates the first topic or entry.
 
-    The item is a pair: the command's id and a description. The list is empty if there are entries
+    The command is given as a pair: its id and a description. The list is empty if there are entries
     already, or if the topics cannot be read.
     """
     if contents is None or _has_unreadable_topics(contents):

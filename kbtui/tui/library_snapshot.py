@@ -84,7 +84,7 @@ class LibrarySnapshot:
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
         """The parts of each conversation, by the id of the conversation.
 
-        The conversations of subagents are such parts.
+        For example, the conversations of its subagents are parts of a conversation.
         """
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
@@ -295,10 +295,7 @@ RUNNING_FOR = timedelta(minutes=2)
 
 
 class LastVisit(NamedTuple):
-    """The time when the user last left the workspace, and the state at that time.
-
-    The state is the number of turns of each conversation.
-    """
+    """The user's last visit: when it ended, and how many turns each conversation had then."""
 
     at: datetime
     turns: Mapping[str, int] = MappingProxyType({})

@@ -56,7 +56,7 @@ class NavigationTarget(NamedTuple):
     * `text` is the text of a passage to go to.
     * `words` are words to highlight.
     * `mark` is the position at which the user stopped reading.
-    * `cite` identifies the citation whose difference is shown, if `key` is `difference:…`.
+    * `cite` identifies the citation, if `key` is `difference:…`.
     """
 
     key: str

@@ -718,7 +718,10 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return True if no source is running. Otherwise, ask whether to stop and leave, and return False."""
+        """Return True if no source is running.
+
+        Otherwise, ask the user whether to stop the running sources and leave, and return False.
+        """
         if not self.runs:
             return True
 

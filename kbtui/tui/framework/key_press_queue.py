@@ -104,9 +104,9 @@ class KeyPressQueue:
         app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
-        """Handle a follow-up message of a key, which has reached the app.
+        """Continue when a follow-up message of a key has reached the app.
 
-        If there are more follow-up messages, send the next one. Otherwise, the key has been
+        If the key has more follow-up messages, send the next one. Otherwise, the key has been
         handled: deliver the next key.
         """
         if done.number != self._number or not self._is_busy or not self._app.is_running:

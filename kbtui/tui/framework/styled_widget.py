@@ -430,7 +430,7 @@ class SanitizedInput(Input):
 class PaneInput(SanitizedInput):
     """An input in a pane.
 
-    Esc always leaves the input, even if the user has assigned Esc to another command of the pane.
+    Esc always leaves the input, even if the user has changed the keys of the pane.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]

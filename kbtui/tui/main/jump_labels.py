@@ -29,7 +29,9 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class JumpLabel(NamedTuple):
-    """A label: its position on the screen, its letters, and the function that they call.
+    """A label: its position on the screen, and its letters.
+
+    When the user types the letters, `go` is called.
 
     If `right` is 0, the label replaces the text at its position. Otherwise, the label is inserted,
     and the text between the label and the column `right` moves to the right. To make room, the last

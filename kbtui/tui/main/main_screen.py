@@ -64,7 +64,11 @@ if TYPE_CHECKING:
 
 
 class WorkspaceVisit(NamedTuple):
-    """A visit to a workspace: the name of the workspace where the user was before, and the place to show first."""
+    """A visit to another workspace.
+
+    `former` is the name of the workspace where the user was before. `target` is the place to show
+    first.
+    """
 
     former: str
     target: NavigationTarget

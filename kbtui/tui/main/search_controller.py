@@ -125,8 +125,8 @@ class SearchController:
     def is_opening_hit(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one.
 
-        The result is also true while suggestions are being read, and while the search loads a hit
-        to select.
+        This is also true while suggestions are being read, and while a hit is being loaded that the
+        user wants to select.
         """
         if self._wanted_hit or self._suggestions_worker.has_pending_result:
             return True
@@ -273,7 +273,7 @@ class SearchController:
                 self._select_last_hit(number)
 
     def _wait_for_hit(self, number: int) -> None:
-        """Select the hit with this number as soon as it is loaded. With 0, wait for no hit."""
+        """Select the hit with this number when it is loaded. If the number is 0, stop waiting."""
         self._wanted_hit = number
         self._main.status.set_activity_text("hits", "loading all hits …" if number else None)
 
@@ -445,8 +445,8 @@ class SearchController:
         """Add the current query to the query log, unless it is logged already.
 
         If the current query begins with the last logged query, it replaces the last logged query.
-        However, if the user has opened a hit or left the search in between, both queries stay in
-        the log.
+        If the user has opened a hit or left the search in between, it does not, and both queries
+        stay in the log.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

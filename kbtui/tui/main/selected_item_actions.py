@@ -205,9 +205,9 @@ class SelectedItemActions:
         )
 
     def keep_conversation(self) -> None:
-        """Copy a conversation and those of its subagents into the archive of kept sessions.
+        """Keep the conversation of the current item and the conversations of its subagents.
 
-        It is the conversation of the current item.
+        They are copied into the archive of kept sessions.
         """
         reference = self.get_selected_reference_or_warn()
         if reference is None:

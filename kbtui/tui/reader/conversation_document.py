@@ -118,7 +118,7 @@ def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str |
 def _find_block_language(block: ContentBlock) -> str:
     """Return Pygments' name for the language of a block, or "".
 
-    The language is found by the name of the block, such as a path, or by its media type.
+    The language is derived from the name of the block, such as a path, or from its media type.
     """
     path = (block.name or "").partition("?")[0].partition("#")[0]
     _, dot, suffix = path.rpartition("/")[2].rpartition(".")
@@ -293,7 +293,7 @@ def _format_compacted_turns(
 ) -> str:
     """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3".
 
-    The second form is for a last turn that continued after the compaction.
+    The second form is used if the last turn continued after the compaction.
     """
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None

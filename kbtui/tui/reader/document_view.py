@@ -713,7 +713,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return strip.apply_offsets(0, absolute)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text without the first column, which contains only the sign of the current line."""
+        """Return the selected text, and a line break that ends it.
+
+        The first column is left out, because it contains only the sign of the current line.
+        """
         if selection.start is None or selection.end is None:
             return None
         texts = []

@@ -37,7 +37,8 @@ class ReaderBlock:
     * `fold` is the key of the fold that contains the block.
     * `turn` and `call` are the numbers of the turn and the tool call that the block belongs to.
     * `file` is the path of the file whose change the block shows; None for other blocks.
-    * `link` is the reference that Enter opens. `cite` is the citation whose difference Enter opens.
+    * `link` is the reference that Enter opens.
+    * `cite` is a citation: Enter shows how the cited subject has changed since.
     * `view` is "user" for a block that compaction hides from the model, "model" for a block that
       only the model sees, and "" for all others.
     * `code_offset` is the number of cells by which code is scrolled to the left. If it is None,

@@ -233,17 +233,21 @@ def format_characters_and_tokens(number: int) -> str:
 
 
 def format_token_estimate(characters: int) -> str:
-    """Format an estimate of the number of tokens in a text of `characters` characters, such as "≈ 300 tokens"."""
+    """Format an estimate of the number of tokens in a text, such as "≈ 300 tokens".
+
+    `characters` is the number of characters of the text.
+    """
     return f"≈ {format_counted_noun(round(characters / 4), 'token')}"
 
 
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the index of the block to show first, and the index of the current match within this block.
+    """Return the index of the block to show first, and the index of the current match.
 
-    The second index is -1 if there is no match. If `place` refers to a turn or line that does not exist, the
-    nearest one is used. Return None if the document should be shown from its top.
+    The second index counts the matches in the block. It is -1 if there is no match. If `place`
+    refers to a turn or line that does not exist, the nearest one is used. Return None if the
+    document should be shown from its top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:

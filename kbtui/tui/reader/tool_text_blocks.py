@@ -551,7 +551,11 @@ def _find_changed_words_of_lines(
 def _pair_similar_lines(
     texts: Sequence[str], removed: TextRange, added: TextRange
 ) -> Iterator[tuple[int, int, ChangedWords]]:
-    """Yield the indices of each removed line and the most similar added line, and the words that differ."""
+    """Pair removed lines with similar added lines.
+
+    For each pair, yield the index of the removed line, the index of the added line, and the words
+    that differ.
+    """
     olds = [n for n in range(*removed) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     news = [n for n in range(*added) if 0 < len(texts[n]) <= MAX_MARKED_CHARACTERS]
     compares_all = len(olds) * len(news) <= MAX_PAIRS
