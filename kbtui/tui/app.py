@@ -190,7 +190,10 @@ class KbtuiApp(App[None]):
         return closed
 
     def on_ready(self) -> None:
-        """Set up the garbage collector and the SIGTERM handler. Then handle the keys typed during startup."""
+        """Set up the garbage collector and the SIGTERM handler.
+
+        Then handle the keys that were typed during startup.
+        """
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
@@ -198,7 +201,10 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen refuses to close, for example because of unwritten changes, show that screen instead."""
+        """Quit. If a screen refuses to close, show that screen instead.
+
+        A screen refuses, for example, if it has unwritten changes.
+        """
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

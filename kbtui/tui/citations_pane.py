@@ -148,7 +148,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_citations_of_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
-        """Show the citations of a document. After a reload, the old citations stay until the new ones are loaded."""
+        """Show the citations of a document.
+
+        After a reload, the old citations stay until the new ones are loaded.
+        """
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
@@ -493,7 +496,10 @@ def _choose_phrase_to_highlight(quote: str) -> tuple[str, ...]:
 
 
 def _find_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the place that the reader opens for a citation. Return None if the cited entry was deleted."""
+    """Return the place that the reader opens for a citation.
+
+    Return None if the cited entry was deleted.
+    """
     if cite.kind != "file":
         if cite.gone:
             return None

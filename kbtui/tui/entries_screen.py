@@ -162,7 +162,8 @@ TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
 class EntryTable(RowList):
     """A table with a row for each entry.
 
-    There may be tens of thousands of entries, so the text of a row is made only when the row is drawn.
+    The text of a row is made only when the row is drawn, because there may be tens of thousands of
+    entries.
     """
 
     def __init__(self) -> None:

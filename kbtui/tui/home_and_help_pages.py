@@ -392,7 +392,10 @@ def build_screen_help_document(
 def _make_key_tables(
     scope: Scope, where: str, keymap: Mapping[str, str], above: int
 ) -> list[ReaderBlock]:
-    """Return a heading and a table of keys for each task in a scope; `where` is the heading of the scope."""
+    """Return a heading and a table of keys for each task in a scope.
+
+    `where` is the heading of the scope.
+    """
     blocks: list[ReaderBlock] = []
     commands = list_commands_of_scopes(scope, keymap=keymap)
     # Keys that move work everywhere in the same way, so they are one task.

@@ -291,7 +291,10 @@ class InsightsScreen(SecondaryScreen):
         self.action_reload()
 
     def action_open_or_create_entry(self) -> None:
-        """Open the entry on the current line. If the line is a query without a good match, create an entry."""
+        """Open the entry on the current line.
+
+        If the line is a query without a good match, create an entry instead.
+        """
         block = self.cursor_block
         if block is None:
             return

@@ -162,10 +162,11 @@ def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bo
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots of the library: first the lists, then the details from the files, in small steps.
+    """Reads snapshots of the library: first the lists, then the details in small steps.
 
-    Details are the summaries of conversations, and the reasons why subjects cannot be read. A detail is read
-    again only if its file has changed. Call the methods in a background thread, one at a time.
+    Details are the summaries of conversations, and the reasons why subjects cannot be read. They
+    are read from the files. A detail is read again only if its file has changed. Call the methods
+    in a background thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
@@ -310,9 +311,10 @@ class LastVisit(NamedTuple):
 
 
 class NewsSinceVisit(NamedTuple):
-    """The entries that are new or have changed since the last visit. Each list begins with its latest item.
+    """The entries that are new or have changed since the last visit.
 
-    `turns` maps the ids of conversations to their numbers of new turns, if these are known.
+    Each list begins with its latest item. `turns` maps the id of a conversation to the number of
+    its new turns, if this number is known.
     """
 
     conversations: list[ConversationInfo]

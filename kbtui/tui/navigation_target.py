@@ -50,7 +50,8 @@ class NavigationTarget(NamedTuple):
     """A place: a document to open in the reader, and a position in it.
 
     * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
-      conversation, `difference:…` for the changes since a citation, or `passage:…` for a hit of another workspace.
+      conversation, `difference:…` for the changes since a citation, or `passage:…` for a hit of
+      another workspace.
     * `view` is the view of the document, such as `read`.
     * `ref` is the document's reference, which may also name lines, a turn or a call.
     * `text` is the text of a passage to go to.
@@ -85,7 +86,10 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the place in the reader to which a reference refers. References to chunks are not allowed."""
+    """Return the place in the reader to which a reference refers.
+
+    References to chunks are not allowed.
+    """
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":

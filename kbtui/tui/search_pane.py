@@ -332,7 +332,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.border_subtitle = make_label_without_markup(text)
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
-        """Yield a row for the best hit of each entry. If the entry is unfolded, yield rows for its other hits next."""
+        """Yield a row for the best hit of each entry.
+
+        If an entry is unfolded, the rows of its other hits follow.
+        """
         groups: dict[tuple[str | None, str], list[Hit]] = {}
         for hit in _group_by_project(answer.hits):
             groups.setdefault(_identify_entry(hit), []).append(hit)

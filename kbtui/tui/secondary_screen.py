@@ -54,7 +54,11 @@ if TYPE_CHECKING:
 
 
 def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
-    """Return a help page with only the table rows that contain all words, and the headings of these rows."""
+    """Return a help page with only the table rows that match `words`.
+
+    A row matches if the row and its heading together contain all words. A heading without rows is
+    left out.
+    """
     wanted = words.casefold().split()
     if not wanted:
         return page
@@ -235,7 +239,10 @@ class SecondaryScreen(StyledScreen):
         return {}
 
     def get_key_label(self, name: str) -> str:
-        """Return the label of a command's first key, or "no key". `name` is the command's id without the scope."""
+        """Return the label of a command's first key, or "no key".
+
+        `name` is the id of the command without the scope.
+        """
         return find_key_label_of_command(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:

@@ -115,7 +115,7 @@ def make_source_rows(
 ) -> list[ListRow]:
     """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` maps the names of running sources to their progress, which is None before the first report.
+    `running` maps the name of a running source to its progress, or to None before the first report.
     `review_key` is the label of the key that opens the review of a source.
     """
     rows = []
@@ -395,9 +395,9 @@ def change_source_from_form(
 ) -> tuple[SourceDefinition, bool]:
     """Change a source; return the changed source, and whether it is approved.
 
-    `before` is the source as it was when the form was opened. An approved source stays approved, because
-    the user made the change. Raises `KbtuiError` if the source has changed in the file since then, or if
-    it cannot be changed.
+    `before` is the source as it was when the form was opened. An approved source stays approved,
+    because the user made the change. Raises `KbtuiError` if the source in the file now differs from
+    `before`, or if the source cannot be changed.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_source_definitions(workspace).find_source(before.name)

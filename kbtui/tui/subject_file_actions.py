@@ -1,4 +1,4 @@
-"""Creates subject files from the TUI, opens them in the user's editor, and moves them to the trash and back."""
+"""Creates and edits subject files, and moves them to the trash and back."""
 
 from __future__ import annotations
 

@@ -98,7 +98,10 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed. This is needed because Textual ends only if SIGHUP arrives."""
+    """End the process when the terminal is closed.
+
+    Textual itself ends only if SIGHUP arrives.
+    """
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()

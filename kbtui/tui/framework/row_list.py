@@ -53,7 +53,10 @@ class ListRow:
 
 
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    """Return a row that cannot be selected, with the heading `text` and the text `right` at the right edge."""
+    """Return a heading: a row that cannot be selected.
+
+    The heading is `text`, and `right` is a text at the right edge.
+    """
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 

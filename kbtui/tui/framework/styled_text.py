@@ -23,9 +23,9 @@ Spans = list[Span]
 class StyledLine:
     """One line on the screen.
 
-    `source_line` is the 1-based number of the line in the source text, or 0 if there is no source text.
-    `full_text` is the whole line of code if sideways scrolling hides a part of it, else "". `continues_right`
-    says whether the line continues beyond the right edge.
+    `source_line` is the 1-based number of the line in the source text, or 0 if there is no source
+    text. If sideways scrolling hides a part of a line of code, `full_text` is the whole line;
+    otherwise, it is "". `continues_right` says whether the line continues beyond the right edge.
     """
 
     spans: Spans = field(default_factory=list)
@@ -165,7 +165,10 @@ def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int
 
 
 def _find_fitting_end(text: str, start: int, width: int) -> int:
-    """Return the index at which to cut `text` so that the part from `start` to the cut fits into `width` cells."""
+    """Return the index at which to cut `text`.
+
+    The part from `start` to this index is the longest that fits into `width` cells.
+    """
     if text.isascii():
         return min(len(text), start + width)
     used = 0
@@ -219,7 +222,11 @@ def wrap_spans(
     hang: Sequence[Span] = (),
     source: int = 0,
 ) -> StyledLines:
-    """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
+    """Wrap prose at `width` cells.
+
+    Put `first` before the first line, and `hang` before each further line. `source` is the number
+    of the source line.
+    """
     text = join_span_texts(spans)
     indents = measure_cell_width(first), measure_cell_width(hang)
     bounds = _find_wrapped_line_bounds(text, max(width, max(indents) + 1), *indents)

@@ -181,7 +181,10 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_unavailable_key_message(self) -> None:
-        """Remove the message that says why the last key did nothing, if there is one. Called for every key."""
+        """Remove the message that says why the last key did nothing, if there is one.
+
+        Called for every key.
+        """
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the innermost node that binds a key, and the binding; both are None for an unbound key."""
@@ -199,7 +202,10 @@ class StyledScreen(Screen[Any]):
         return node, binding.action if binding else ""
 
     def can_close_screen(self) -> bool:
-        """Return whether the screen can close now. If changes would be lost, ask the user, and return False."""
+        """Return whether the screen can close now.
+
+        If changes would be lost, ask the user, and return False.
+        """
         return True
 
     def get_role_style(self, roles: str) -> Style:
@@ -233,7 +239,11 @@ class StyledWidget(Widget, inherit_bindings=False):
 
 
 class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
-    """A scroll view that usually needs no new layout of the screen when the size of its content changes."""
+    """A scroll view whose content can change its size without a new layout of the screen.
+
+    A new layout is still needed if the scroll bar appears or disappears, or if the size of the view
+    depends on its content.
+    """
 
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar."""
@@ -279,7 +289,10 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top line, the bottom line and only one middle line, because all middle lines are equal."""
+        """Render the top line, the bottom line and one middle line.
+
+        All middle lines are equal, so the rendered one is used for all of them.
+        """
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:

@@ -396,7 +396,11 @@ class MainScreen(StyledScreen):
         self.app.push_screen(screen)
 
     def action_go_back_one_step(self) -> None:
-        """Go back one step: end the zoom, close a pane, leave a visited workspace, or go back in the history."""
+        """Go back one step.
+
+        The step ends the zoom, closes a pane, leaves a visited workspace, or goes back in the
+        history.
+        """
         focused = self.panes.focused_pane_id
         if self.has_class("zoomed") and not self._plain:
             self.panes.toggle_pane_zoom()

@@ -736,7 +736,7 @@ class SearchController:
     ) -> None:
         """Repeat the last search with a changed request, and show an explanation from the answer.
 
-        `change` returns the changed request. `find` returns the explanation that an answer contains, or None.
+        `change` returns the changed request. `find` returns the explanation in an answer, or None.
         """
         request, status = self._answered_request, self._main.status
         if request is not None and request.all_projects:

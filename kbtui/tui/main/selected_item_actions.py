@@ -62,7 +62,11 @@ SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
 
 
 class SelectedItemActions:
-    """Runs commands on the current item: the selected row of the focused list, or else the reader's current line."""
+    """Runs commands on the current item.
+
+    The current item is the selected row of the focused list. If no list has the focus, it is the
+    current line of the reader.
+    """
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
@@ -86,7 +90,10 @@ class SelectedItemActions:
         return row.data if row and self._main.is_hit_of_other_workspace(row.data) else None
 
     def get_selected_reference_or_warn(self) -> str | None:
-        """Return the reference of the current item; if it has no reference, show a message and return None."""
+        """Return the reference of the current item.
+
+        If the item has no reference, show a message and return None.
+        """
         reference = self.get_selected_reference()
         if hit := self._get_selected_hit_of_other_workspace():
             self._main.status.show_unavailable_key_message(
@@ -271,7 +278,10 @@ class SelectedItemActions:
         )
 
     def get_title_for_reference(self, reference: str) -> str:
-        """Return the title of the current item, which has the reference `reference`; "" if the title is unknown."""
+        """Return the title of the current item, or "" if the title is unknown.
+
+        `reference` is the reference of this item.
+        """
         panes = self._main.panes
         if panes.focused_pane_id == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
@@ -306,7 +316,7 @@ class SelectedItemActions:
     def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to.
 
-        If the link refers to a web page, image or PDF, ask whether to open the target in another program.
+        If the link refers to a web page, image or PDF, offer to open the target in another program.
         """
         from kbtui.tui.reader.links_and_copyable_texts import (
             resolve_file_link,
@@ -590,9 +600,9 @@ class FirstTopicProposal(NamedTuple):
     """The number of text files that were found in the directory."""
 
     def write_topic(self) -> str:
-        """Create the directory if it is missing, write the change, and return the name of the changed file.
+        """Create the directory if it is missing, and write the change.
 
-        Raises `KbtuiError` on failure.
+        Return the name of the changed file. Raises `KbtuiError` on failure.
         """
         from kbtui.knowledge.toml_config_editor import apply_toml_change
 
@@ -696,7 +706,7 @@ class AgentCommandActions:
     ) -> None:
         """Create the actions.
 
-        `run_with_activity_shown` and `copy_text` are the methods of `SelectedItemActions` with these names.
+        The functions are the methods of `SelectedItemActions` that have the same names.
         """
         self._main = main
         self._run_with_activity_shown = run_with_activity_shown

@@ -124,7 +124,10 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def show_unavailable_key_message(self, text: str, role: str = "warning") -> None:
-        """Show why a key does nothing here. The message disappears with the next key, or after a few seconds."""
+        """Show why a key does nothing here.
+
+        The message disappears with the next key, or after a few seconds.
+        """
         self.flash_message(text, role)
         self._is_refusal = True
 

@@ -33,7 +33,10 @@ MAX_TITLE_WIDTH = 36
 
 
 class _TurnsOfFile(NamedTuple):
-    """The turns that used a file, the file's line number at the cursor (or 0), and the marks on the turns."""
+    """The turns that used a file, and the marks on these turns.
+
+    `line` is the number of the file's line at the cursor, or 0.
+    """
 
     history: FileTurnHistory
     line: int

@@ -84,9 +84,10 @@ def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: b
 
 
 class SubjectSizes:
-    """The sizes of the subjects that have been measured, and the reasons why some subjects cannot be read.
+    """The sizes of the subjects, and the reasons why some subjects cannot be read.
 
-    One thread writes while other threads read, so values are replaced, never modified.
+    The sizes are those that have been measured so far. One thread writes while other threads read,
+    so values are replaced, never modified.
     """
 
     def __init__(self) -> None:
@@ -263,7 +264,9 @@ def find_subject_or_topic_state(
 
 @dataclass(frozen=True)
 class PromptWithChanges:
-    """The prompt with and without the user's unwritten changes. It is immutable, because several threads use it.
+    """The prompt with and without the user's unwritten changes.
+
+    An object of this class never changes, because several threads use it.
 
     * `written` is the knowledge as the files define it; `knowledge` also includes the changes.
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.

@@ -108,7 +108,7 @@ def make_workshop_preview(
 ) -> PromptWorkshopPreview:
     """Return the preview of the selected row, or of the pattern that the user is trying.
 
-    If the preview cannot be built, the returned preview shows the error. Called in a background thread.
+    If this preview cannot be built, return one that shows the error. Called in a background thread.
     """
     try:
         return _make_tree_node_preview(prompt_with_changes, node, view, result)
@@ -243,8 +243,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     """A screen with a tree of topics and subjects, a preview, and an input to try patterns.
 
     The screen's result is True if the screen has written to a file. `reference` is the entry to
-    select at first. `written` lists the changes that the workshop has written since the start of kbtui. The
-    screen appends its changes to this list, and removes changes that the user undoes.
+    select at first. `written` lists the changes that the workshop has written since the start of
+    kbtui. The screen appends its changes to this list, and removes changes that the user undoes.
     """
 
     HEADING = "Prompt workshop"
@@ -596,7 +596,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list while the pattern input keeps the focus; `where` is "down", "up" or "scroll_pages"."""
+        """Move in the list while the pattern input keeps the focus.
+
+        `where` is "down", "up" or "scroll_pages".
+        """
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:

@@ -1,4 +1,4 @@
-"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and the number and size of the matches."""
+"""The pattern bar: an input for a pattern, and the number and size of its matches."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class PatternProblem(NamedTuple):
 class PatternMatchResult:
     """The subjects that a pattern matches, for the command `learn` or the option `-k`.
 
-    `topic` and `patterns` are the arguments of `learn`; `preloads` are the values of `-k`, which pre-loads
-    subjects. `matches` are pairs of topic and slug, and `cost` is their total size.
+    `topic` and `patterns` are the arguments of `learn`. `preloads` are the values of `-k`, which
+    pre-loads subjects. `matches` are pairs of topic and slug, and `cost` is their total size.
     """
 
     text: str
@@ -184,7 +184,10 @@ def _match_preload_patterns(
 
 
 def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[SubjectPatternWord]:
-    """Yield the values of the flags `-k` and `--knowledge`, written as `-k VALUE`, `-kVALUE` or `-k=VALUE`."""
+    """Yield the values of the flags `-k` and `--knowledge`.
+
+    A flag is written as `-k VALUE`, `-kVALUE` or `-k=VALUE`.
+    """
     rest = iter(words)
     for word in rest:
         text = word.text
@@ -207,7 +210,10 @@ def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[Su
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[SubjectPatternWord]
 ) -> PatternProblem | None:
-    """Return the first problem of the patterns, such as a pattern that matches nothing; None if all are good."""
+    """Return the first problem of the patterns; None if all patterns are good.
+
+    For example, a pattern that matches nothing is a problem.
+    """
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
@@ -263,9 +269,11 @@ class SubjectPatternBar(Vertical):
         yield self._result_line
 
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
+        """Show the result of a pattern, or the problem with the pattern.
 
-        `outcome` says how large the matches are, or how much they change the size of the prompt.
+        The command or the problem is on the left. The number of matches and `outcome` are on the
+        right. `outcome` says how large the matches are, or how much they change the size of the
+        prompt.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:

@@ -45,9 +45,10 @@ EXACT_COST_CELLS = 52
 class SubjectTreeNode(NamedTuple):
     """The data of a row in the workshop's list.
 
-    The meaning of `name` depends on `kind`: the slug of a subject, the path of a folder (with a final `/`),
-    the name of a prompt section, or the text of a problem. `number` is the position of a prompt section,
-    counted from 0. If `shows_path` is true, the row shows the whole slug instead of its last part.
+    `name` depends on `kind`: it is the slug of a subject, the path of a folder (with a final `/`),
+    the name of a prompt section, or the text of a problem. `number` is the position of a prompt
+    section, counted from 0. If `shows_path` is true, the row shows the whole slug instead of its
+    last part.
     """
 
     kind: NodeKind
@@ -150,8 +151,8 @@ def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = F
 class SubjectTreeList(RowList):
     """The list of the workshop; each row has one line.
 
-    There may be tens of thousands of rows, so a row is formatted only when it is drawn, with the current
-    prompt, marks and sizes.
+    A row is formatted only when it is drawn, because there may be tens of thousands of rows. It is
+    formatted with the current prompt, marks and sizes.
     """
 
     def __init__(

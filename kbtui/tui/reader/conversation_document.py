@@ -84,9 +84,10 @@ _MAX_SUMMARY_CHARACTERS = 120
 
 
 def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
-    """Return the argument value that best describes a tool call, on one line; "" if no value is suitable.
+    """Return the argument value that best describes a tool call, on one line.
 
-    A path below `directory`, in which the agent ran, is shortened to a relative path.
+    If no value is suitable, return "". A path below `directory`, in which the agent ran, is
+    shortened to a relative path.
     """
     arguments = arguments or {}
     if "topic" in arguments:
@@ -340,10 +341,13 @@ def build_conversation_document(
 ) -> ReaderDocument:
     """Build the document of a conversation; dates are relative to the time `present`.
 
-    `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
-    conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
-    `outdated` maps a turn's number to its citations whose subject has changed since the turn or no longer exists.
-    `seen_at` is the time when the user last left the workspace; a line is shown before the turns that began later.
+    * `partial` says whether the rest of the conversation is still loading.
+    * `titles` maps the ids of related conversations to their titles, which are shown as links.
+    * `marks` are the user's marks on each turn.
+    * `outdated` maps the number of a turn to those citations whose subject has changed since the
+      turn, or no longer exists.
+    * `seen_at` is the time when the user last left the workspace. A line is shown before the turns
+      that began later.
     """
     info = conversation.info
     outdated = outdated or {}

@@ -1,4 +1,4 @@
-"""Builds the documents that show changes between versions of a subject, or a conversation's changes to files."""
+"""Builds the documents that show changes: of a subject, or of files by a conversation."""
 
 from __future__ import annotations
 
@@ -256,7 +256,10 @@ def _make_path_spans(path: str, role: str) -> Spans:
 
 
 def _make_subject_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
-    """Return the line above a version: its date and, if it was committed, the commit with author and summary."""
+    """Return the line above a version, with the date of the version.
+
+    If the version was committed, the line also has the commit, its author and its summary.
+    """
     kind = version.commit[:8] if version.commit else "found in a conversation"
     kind = "now" if version.is_current else kind
     kind += "" if version.has_text else ", text not shown"

@@ -43,7 +43,10 @@ MAX_CACHED_BLOCKS = 200
 
 
 class LinePosition(NamedTuple):
-    """The position of a line in a document: the index of the block, and the index of the line in the block."""
+    """The position of a line in a document.
+
+    It consists of the index of the block, and the index of the line in the block.
+    """
 
     block: int = 0
     line: int = 0
@@ -60,7 +63,10 @@ TOOL_FOLD_KINDS = ("tool", "diff")
 
 
 class DocumentViewport:
-    """The visible part of a document (`width` x `height` cells), with the cursor, open folds and highlights."""
+    """The visible part of a document, with the cursor, the open folds and the highlights.
+
+    The visible part has `width` x `height` cells.
+    """
 
     def __init__(self) -> None:
         self.document = ReaderDocument("", "", [])
@@ -99,7 +105,10 @@ class DocumentViewport:
     # blocks and their heights
 
     def is_block_of_current_view(self, block: int) -> bool:
-        """Return whether a block belongs to the current view (user or model), even if a closed fold hides it."""
+        """Return whether a block belongs to the current view, which is the user's or the model's.
+
+        A block in a closed fold belongs to the view, although it is not visible.
+        """
         view = self.document.blocks[block].view
         return not view or view == ("model" if self.is_model_view else "user")
 
@@ -215,7 +224,10 @@ class DocumentViewport:
         return LinePosition(block, line)
 
     def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
-        """Return `position` or, if it does not exist or is in a closed fold, the nearest visible position before it."""
+        """Return `position` or, if its line is not visible, the nearest visible position before it.
+
+        A line is not visible if it does not exist, or if it is in a closed fold.
+        """
         block = min(position.block, len(self.document.blocks) - 1)
         found = self._find_next_visible_block(block, -1)
         if found is None:
@@ -347,12 +359,18 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to cell `code_offset`; None wraps the code instead. The cursor stays on its line."""
+        """Scroll wide code to cell `code_offset`; None wraps the code instead.
+
+        The cursor stays on its line.
+        """
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
     def show_or_hide_model_view(self, on: bool) -> None:
-        """Show the model's view if `on` is true, otherwise the user's view. The cursor stays on its line."""
+        """Show the model's view if `on` is true, otherwise the user's view.
+
+        The cursor stays on its line.
+        """
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
@@ -451,7 +469,8 @@ class DocumentViewport:
     def keep_cursor_visible(self, margin: int = 0) -> None:
         """Scroll until the cursor and `margin` lines around it are visible.
 
-        If `margin` is 0 and the cursor is out of view, move the cursor to the nearest visible line instead.
+        If `margin` is 0 and the cursor is out of view, do not scroll, but move the cursor to the
+        nearest visible line.
         """
         if not self.rows:
             return
@@ -746,7 +765,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll down by `pages`, or up if `pages` is negative. A page is the view's height minus one line."""
+        """Scroll down by `pages`, or up if `pages` is negative.
+
+        A page is the height of the view minus one line.
+        """
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)

@@ -174,14 +174,17 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | None:
-    """Return a reference that names a turn or call by the id of its event; None if the event has no id."""
+    """Return a reference that names a turn or call by the id of its event.
+
+    Return None if the event has no id.
+    """
     turn = document.record.find_turn(ref.turn) if ref.turn and document.turns_total else None
     event_id = turn.find_event_id(ref.call) if turn else None
     return f"{ref.conversation}#{event_id}" if event_id else None
 
 
 def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
-    """Return the Markdown of the paragraph, list, table or code block that contains line `source_line`.
+    """Return the Markdown of the paragraph, list, table or code block at line `source_line`.
 
     If none of these contains the line, return the whole text of `block`.
     """

@@ -1,4 +1,4 @@
-"""Splits, highlights and lays out Markdown and source text for a terminal, and removes Markdown marks."""
+"""Splits, highlights and lays out Markdown and source text, and removes Markdown marks."""
 
 from __future__ import annotations
 

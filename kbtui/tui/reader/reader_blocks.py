@@ -1,4 +1,7 @@
-"""The blocks of a document, which are laid out when they scroll into view, and the lines that show marks."""
+"""The blocks of a document, and the lines that show marks.
+
+A block is laid out when it scrolls into view.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,8 @@ class ReaderBlock:
     ) -> StyledLines:
         """Return the lines of the block, including `lead` and `above`.
 
-        Matches of `found` are highlighted. For the heading of a fold, `opened` says whether the fold is open.
+        Matches of `found` are highlighted. `opened` says whether the fold is open, if the block is
+        the heading of a fold.
         """
         made = self.lay_out_lines(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:

@@ -45,10 +45,10 @@ CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
 class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
-    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `views`
-    are the views that the user can choose, and `view` is the one that is shown. `ref` is the document's
-    reference, or None for a page such as the help. `record` is the subject or
-    conversation that the document was built from.
+    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page.
+    `views` are the views that the user can choose, and `view` is the one that is shown. `ref` is
+    the document's reference, or None for a page such as the help. `record` is the subject or
+    conversation from which the document was built.
     """
 
     key: str
@@ -129,7 +129,10 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features of the document that commands may need: "turns", "changes", "calls", "folds", "links", "views"."""
+        """The features of the document, which some commands need.
+
+        The possible features are "turns", "changes", "calls", "folds", "links" and "views".
+        """
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
@@ -156,7 +159,10 @@ class ReaderDocument:
         return folds
 
     def find_block_index_of_line(self, line: int) -> int:
-        """Return the index of the block that shows source line `line`, or of the nearest block before this line."""
+        """Return the index of the block that shows source line `line`.
+
+        If no block shows the line, return the index of the nearest block before it.
+        """
         best = 0
         for index, block in enumerate(self.blocks):
             if isinstance(block, TextRangeBlock) and 0 < block.first_line <= line:
@@ -299,7 +305,10 @@ def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
 
 
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
-    """Return a message if the document lacks the turn, tool call or line that `ref` names, otherwise ""."""
+    """Return a message if the document lacks the turn, tool call or line that `ref` names.
+
+    Otherwise, return "".
+    """
     if ref is None or document.view in CHANGES_VIEWS:
         return ""
     if ref.turn is not None:
@@ -325,11 +334,11 @@ def describe_missing_line(document: ReaderDocument, line: int) -> str:
 def _find_best_matching_block(
     document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the indices of the best block in `span` and of a match in this block; None if there is no match.
+    """Return the index of the best block in `span`, and the index of a match in this block.
 
-    Only blocks with a match of `pattern` are considered. The best block is the one that contains
-    the beginning of the passage, or else the one with the greatest number of distinct matches. The
-    content of a fold is better than its heading.
+    Return None if there is no match. Only blocks with a match of `pattern` are considered. The best
+    block is the one that contains the beginning of the passage, or else the one with the greatest
+    number of distinct matches. The content of a fold is better than its heading.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0.0, None
@@ -408,8 +417,9 @@ class TurnFacts(NamedTuple):
 class OutlineEntry(NamedTuple):
     """A part of a document: the key of its first block, and the words that describe it.
 
-    `line` is a line of the source text inside the block, counted from 1; 0 means the start of the block.
-    `depth` is the level of a heading, counted from 0. `searched` is the text that the filter searches.
+    `line` is a line of the source text inside the block, counted from 1, or 0 for the start of the
+    block. `depth` is the level of a heading, counted from 0. `searched` is the text that the filter
+    searches.
     """
 
     block: str
@@ -445,9 +455,10 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
 def find_outline_entry_at(
     document: ReaderDocument, entries: list[OutlineEntry], block: int, line: int
 ) -> int | None:
-    """Return the index of the entry that contains a position, or None if the position is before all entries.
+    """Return the index of the entry that contains a position.
 
-    The position is the source line `line` in the block with the index `block`.
+    The position is the source line `line` in the block with the index `block`. Return None if the
+    position is before all entries.
     """
     if entries and entries[0].turn is not None:
         turn = document.blocks[block].turn
@@ -496,7 +507,10 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:
-    """Return the agent's total number of tokens or, if there is none, the sum of the agent's other counts."""
+    """Return how many tokens the agent counted in total.
+
+    If the agent has no total, return the sum of its other counts.
+    """
     if usage.total_tokens is not None:
         return usage.total_tokens
     counts = (

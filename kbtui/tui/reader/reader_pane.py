@@ -74,7 +74,11 @@ class ReaderHeader(LeftAndRightTextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the text on the left side, and `forms`: versions of the text on the right side, longest first."""
+        """Set the texts of the header.
+
+        `left` is the text on the left side. `forms` are versions of the text on the right side, the
+        longest first.
+        """
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 
@@ -134,7 +138,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindInDocumentEnded(Message):
-        """The user has left the find mode, so the keys for the next and the previous match now go to turns."""
+        """The user has left the find mode.
+
+        The keys for the next and the previous match now go to turns.
+        """
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -195,7 +202,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
-        """Go to the position that `place` names in the current document, and highlight the words of `place`."""
+        """Go to the position that `place` names in the current document.
+
+        The words of `place` are highlighted.
+        """
         self.place = place
         self.end_find_mode()
         self.viewport.highlight_search_pattern(compile_pattern_for_terms(place.words))

@@ -33,7 +33,7 @@ _MARKDOWN = {".md", ".markdown", ".mdown"}
 
 
 def make_subject_badges(subject: Subject) -> Spans:
-    """Return the badges that apply to a subject: hidden, pre-loaded, disabled, shadowed by another file."""
+    """Return the badges that apply to a subject, such as "hidden" and "pre-loaded"."""
     badges = (
         (subject.hidden, "hidden", "dim"),
         (subject.learned, "pre-loaded", "accent"),

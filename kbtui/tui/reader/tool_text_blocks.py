@@ -1,4 +1,8 @@
-"""Makes the blocks of tool texts: fenced code, file contents, coloured text, diffs, and folds in long texts."""
+"""Makes the blocks of texts that tools returned.
+
+The texts can contain fenced code, the contents of files, colours and diffs. The middle of a long
+text is in a fold.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +163,10 @@ _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
 def split_terminal_colours(text: str) -> tuple[str, list[StyleRange]]:
-    """Remove the escape sequences from a text. Return the rest, and the ranges that the sequences colour."""
+    """Remove the escape sequences from a text.
+
+    Return the rest of the text, and the ranges that the sequences colour.
+    """
     parts: list[str] = []
     ranges: list[StyleRange] = []
     colour, attributes, length, position = "", dict[int, str](), 0, 0
@@ -259,7 +266,10 @@ class ColouredTextBlock(TextRangeBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HiddenLinesBlock(FoldHeadingBlock):
-    """The heading of a fold that contains the middle of a long text. The heading is not part of the text."""
+    """The heading of a fold that contains the middle of a long text.
+
+    The heading is not part of the text.
+    """
 
     def get_searchable_text(self) -> str:
         return ""
@@ -532,7 +542,10 @@ def _format_numbers(
 def _find_changed_words_of_lines(
     marks: Sequence[str], texts: Sequence[str]
 ) -> dict[int, list[TextRange]]:
-    """Return the changed words of each line. Removed lines are compared with the added lines that replace them."""
+    """Return the changed words of each line.
+
+    Removed lines are compared with the added lines that replace them.
+    """
     found: dict[int, list[TextRange]] = {}
     at = 0
     while at < len(marks):
