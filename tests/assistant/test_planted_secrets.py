@@ -105,6 +105,7 @@ def asking() -> Iterator[tuple[str, dict[str, Any]]]:
         yield "learn", {"topic": "guide", "subjects": subjects}
     for first in range(1, lines, 7):
         yield "learn", {"topic": "guide", "subjects": f"notes:{first}-{first + 3}"}
+    yield "knowledge_search", {"query": "canary", "limit": 5}
     for query in (
         "canary",
         "notes",
@@ -114,8 +115,7 @@ def asking() -> Iterator[tuple[str, dict[str, Any]]]:
         SECRETS[0],
         "legal winner",
     ):
-        for limit in (5, 100):
-            yield "knowledge_search", {"query": query, "limit": limit}
+        yield "knowledge_search", {"query": query, "limit": 100}
     yield "conversation_list", {}
     yield "conversation_list", {"title_contains": SECRETS[3]}
     for pattern in ("canary", "a", "=", "text", PRIVATE_KEY.splitlines()[5][:6], "winner", RANDOM):

@@ -2,12 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import Builder, asked, kill_engine, said
 
 import kbtui
@@ -53,11 +53,7 @@ def zoo(workspace_root: Path, request: pytest.FixtureRequest) -> Iterator[Builde
 
 
 def command(builder: Builder, question: str) -> list[tuple[str, float]]:
-    words = [sys.executable, "-m", "kbtui.cli.main", "-w", str(builder.root)]
-    done = subprocess.run(
-        [*words, "search", question, "--json", "--wait", "60"],
-        capture_output=True, text=True, check=False, env=os.environ.copy(),
-    )  # fmt: skip
+    done = run_command("-w", str(builder.root), "search", question, "--json", "--wait", "60")
     return [(hit["chunk_id"], round(hit["score"], 4)) for hit in json.loads(done.stdout)["hits"]]
 
 
@@ -86,8 +82,8 @@ async def by_mcp(builder: Builder, questions: list[str]) -> list[list[tuple[str,
 def by_tool(builder: Builder, question: str) -> list[tuple[str, float]]:
     context = json.dumps({"action": "run", "root": str(builder.root)})
     asked_for = {"name": "knowledge_search", "arguments": {"query": question}}
-    words = [sys.executable, "-m", "kbtui.cli.main", "tool", context, json.dumps(asked_for)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ.copy())
+    done = run_command("tool", context, json.dumps(asked_for))
+    assert done.returncode == 0, done.stderr
     return headers(json.loads(done.stdout)["content"])
 
 

@@ -16,14 +16,12 @@ import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index import vector_store
 from kbtui.index.chunk_embedder import ChunkEmbedder, combine_passage_vector
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
-from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing import library_publisher
 from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
 from kbtui.publishing.published_library_pull import delete_mirror
@@ -289,6 +287,8 @@ def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
 def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
     tmp_path: Path, proxy: Proxy, uri: str
 ) -> None:
+    from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+
     ours = make_team_workspace(tmp_path / "ours", subjects=6)
     for place in (uri, str(tmp_path / "share")):
         publish(ours, place, has_table=True)
@@ -357,6 +357,8 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
 
 def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable | None:
     """Make the vectors of a reader from the table and from what was pulled; the model must not be needed."""
+    from kbtui.index.vector_store import VectorStore
+
     writer.refresh_index()
     mirror = get_subscribed_mirror(writer.workspace)
     assert mirror is not None
@@ -379,6 +381,8 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable 
 
 def list_passages(writer: WorkspaceIndexWriter, remote: PublishedVectorTable) -> dict[str, int]:
     """The texts of all passages that a search by meaning finds, with the number of times each is found."""
+    from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+
     store = VectorStore(writer.folder / "vectors", "m", 32)
     question = [1.0] * 32
     numbers = [
@@ -396,6 +400,9 @@ def list_passages(writer: WorkspaceIndexWriter, remote: PublishedVectorTable) ->
 def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kbtui.index import vector_store
+    from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+
     ours = make_team_workspace(tmp_path / "ours", subjects=160)
     sections = [f"## Part {number}\n\n" + f"Step {number}. " * 60 for number in range(9)]
     ours.subject("notes/long.md", "# Long\n\n" + "\n\n".join(sections))
@@ -498,6 +505,8 @@ def test_a_table_that_was_deleted_is_written_again(tmp_path: Path) -> None:
 
 
 def test_the_table_has_the_vectors_that_a_reader_would_make(tmp_path: Path) -> None:
+    from kbtui.index.vector_store import VectorStore
+
     share = tmp_path / "share"
     ours = make_team_workspace(tmp_path / "ours")
     ours.subject(

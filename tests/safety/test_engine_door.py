@@ -93,8 +93,10 @@ def make_foreign(place: Path) -> None:
     os.chown(place, 65534, 65534)
 
 
-@pytest.mark.parametrize("taken", [make_link, make_file, make_foreign])
-@pytest.mark.parametrize("has_index", [False, True], ids=["no index", "an index"])
+@pytest.mark.parametrize(
+    ("taken", "has_index"),
+    [(make_link, False), (make_file, True), (make_foreign, False), (make_foreign, True)],
+)
 def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     built: Builder,
     short_dir: Path,

@@ -196,8 +196,8 @@ def followed(history: History, tmp_path: Path) -> Iterator[Bed]:
 def test_an_index_that_followed_answers_as_one_that_is_new(
     history: History, followed: Bed, tmp_path: Path
 ) -> None:
-    for _ in range(6):
-        for _ in range(6):
+    for _ in range(4):
+        for _ in range(8):
             history.happen()
         followed.refresh()
     new = Bed(history.builder, tmp_path / "new")
