@@ -1,6 +1,7 @@
 """Runs commands as a shell does, each in a process of its own, but a forked one: nothing is imported again."""
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -138,6 +139,8 @@ def _become(words: Sequence[str], names: int) -> NoReturn:
     for name in [one for one in sys.modules if one.startswith("send2trash")]:
         del sys.modules[name]
     known = set(sys.modules)
+    # A collection would write to all objects of the worker, and so copy its memory.
+    gc.freeze()
     try:
         for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
