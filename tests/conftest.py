@@ -18,8 +18,8 @@ from hypothesis import settings
 
 # In CI the same examples each time: a change is judged by what it changed. Elsewhere new ones.
 # An example may take as long as it takes: machines are shared.
-settings.register_profile("quick", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("ci", max_examples=25, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 LONGEST_BASE = 70

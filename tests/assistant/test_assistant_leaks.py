@@ -172,7 +172,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Library, "connect_engine", unavailable)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seen=visible, rest=unseen, off=switched_off)
 def test_every_answer_is_that_of_a_workspace_without_them(
     seen: dict[str, str], rest: dict[str, str], off: dict[str, str]

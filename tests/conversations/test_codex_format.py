@@ -790,7 +790,7 @@ records = payloads | st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(st.lists(records | json_values, max_size=8))
 def test_any_values_are_read(codex: Path, workspace: Workspace, values: list[Any]) -> None:
     session = Session(workspace.root)

@@ -99,7 +99,7 @@ def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None
 )
 @given(
     elements=st.lists(_ELEMENT, max_size=7),
@@ -151,7 +151,7 @@ _EXPRESSION = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     text=st.lists(st.sampled_from([*"abAB1 _é😀.\n\n", "\r", "\r\n", "\ud800"]), max_size=30).map(
         "".join
@@ -236,7 +236,7 @@ def test_any_piece_of_any_text_is_found(
     assert search(path, GrepQuery(LiteralGrepPattern(piece)))[0] >= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     text=st.text(st.sampled_from("kKsSiIıİſ\u212aåÅ\u212bßẞéÉжЖωΩ\u2126aA\U00010400\U00010428")),
     pattern=st.text(

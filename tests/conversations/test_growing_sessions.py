@@ -55,7 +55,7 @@ def check_growth(
 
 
 @pytest.mark.parametrize("sample", SESSIONS, ids=lambda path: path.name[:20])
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_real_session_grows_by_any_lines(sample: Path, tmp_path: Path, data: Any) -> None:
     lines = read_lines(sample)
@@ -117,7 +117,7 @@ KINDS = [
 ]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kinds=st.lists(
         st.tuples(st.sampled_from(KINDS), st.sampled_from([0, 0, 0, 1, 2, 9])), max_size=25

@@ -48,7 +48,7 @@ STATES = st.lists(
 
 
 @given(STATES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_catalog_that_was_only_written_to_is_not_damaged(
     states: list[tuple[CatalogEntry, list[Chunk], str | None]],
 ) -> None:

@@ -38,7 +38,7 @@ def bare(text: str) -> str:
 
 
 @given(TEXTS | st.lists(WORDS, max_size=6).map("\n".join), st.sampled_from([120, MAX_CHUNK_SIZE]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_one_paragraph_is_cut_as_it_is_after_an_empty_line(text: str, most: int) -> None:
     below = [
         (piece.text, piece.first - 1, piece.last - 1)
@@ -50,13 +50,13 @@ def test_one_paragraph_is_cut_as_it_is_after_an_empty_line(text: str, most: int)
 
 
 @given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:
     assert "".join(bare(piece.text) for piece in split_text_into_chunks(text, most)) == bare(text)
 
 
 @given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
     lines = text.split("\n")
     before = 1
@@ -75,7 +75,7 @@ PLAIN = st.lists(
 
 
 @given(st.lists(PLAIN, min_size=1, max_size=5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_sections_are_cut_independently_of_each_other(bodies: list[str]) -> None:
     sections = [f"# Section\n\nwords\n\n{body}" for body in bodies]
     alone = [piece.text for section in sections for piece in split_text_into_chunks(section)]

@@ -153,7 +153,7 @@ def write_tree(folder: Path, tree: list[str], **fields: list[str]) -> KnowledgeB
 
 
 many = settings(
-    max_examples=100,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     derandomize=True,
@@ -223,7 +223,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
         assert f"- {slug}\n" not in listing
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     pattern=st.lists(pieces, min_size=1, max_size=6).map("/".join),
     slug=st.lists(st.sampled_from([*NAMES, "bb", "aab", "*", "x\ny"]), min_size=1, max_size=5).map(

@@ -356,7 +356,7 @@ marks = st.one_of(
 
 
 @settings(
-    max_examples=120,
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -41,7 +41,7 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_crashes_it(name: str) -> None:
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=plain | mutated(SEEDS[name]))
     def tried(data: bytes) -> None:
         TARGETS[name](data)

@@ -172,7 +172,7 @@ def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
     assert len(found.edited) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     title=st.text(max_size=40),
     text=st.text(max_size=200),

@@ -85,7 +85,7 @@ _CHANGE = st.one_of(
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
 )
 @given(
     words=st.lists(_WORDS, min_size=1, max_size=5),
