@@ -74,7 +74,7 @@ class Proxy:
         self.decide: Callable[[str, str, int], Answer | None] = lambda method, path, number: None
         self.drops: tuple[bytes, ...] = ()
         """Headers that the server never sees."""
-        self.requests = 0
+        self.requests = self.unanswered = 0
         self.received = self.sent = 0
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -110,8 +110,31 @@ class Proxy:
         method, path = head[0].split()[:2]
         with self._lock:
             self.requests += 1
+            self.unanswered += 1
             number = self.requests
             self.received += len(body)
+        try:
+            return self._forward(method, path, number, head, body, client, answers, server)
+        finally:
+            with self._lock:
+                self.unanswered -= 1
+
+    def wait_until_answered(self) -> None:
+        """Wait until the server has answered all requests, also those of processes that have ended."""
+        while self.unanswered:
+            time.sleep(0.01)
+
+    def _forward(
+        self,
+        method: bytes,
+        path: bytes,
+        number: int,
+        head: list[bytes],
+        body: bytes,
+        client: socket.socket,
+        answers: Any,
+        server: socket.socket,
+    ) -> bool:
         if self.delay:
             time.sleep(self.delay / 2)
         refused = self.decide(method.decode(), path.decode(), number)

@@ -222,8 +222,7 @@ def test_a_writer_killed_at_any_request_leaves_a_whole_version(
         proxy.decide = killer.decide
         process.wait(240)
         proxy.decide = lambda method, path, number: None
-        # The killed request may still be on its way.
-        time.sleep(0.1)
+        proxy.wait_until_answered()
         pull(reader)
         now = mirrored_files(uri)
         is_new = all(text.startswith(f"step {step},") for text in now.values())
