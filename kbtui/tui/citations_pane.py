@@ -483,7 +483,7 @@ def _describe_citation_state(cite: Citation) -> Span | None:
 
 
 def _choose_phrase_to_highlight(quote: str) -> tuple[str, ...]:
-    """Return a tuple with one phrase of the quote, which the reader highlights.
+    """Return a tuple with one phrase of the quote for the reader to highlight.
 
     The tuple is empty if no phrase is suitable.
     """

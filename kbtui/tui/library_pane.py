@@ -70,7 +70,7 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        A condition that needs a summary does not match while `summary` is None (not known yet).
+        A condition that needs a summary matches nothing while the summary is unknown (None).
         """
         if self.lookup:
             return self.matches_entry(info.id)
@@ -663,7 +663,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_date_labels(self) -> None:
-        """If a new day has begun, rebuild the rows: times of the day before are now shown as dates."""
+        """Rebuild the rows if a new day has begun.
+
+        Times of the day before are then shown as dates.
+        """
         before = self._shown_at
         if before is not None and self._clock().date() > before.date():
             self.update_library_rows()

@@ -76,7 +76,8 @@ class OutlineInput(PaneInput):
 class OutlinePane(BorderOnlyPane, Vertical):
     """The pane with the outline of the open document.
 
-    The selection follows the reader, and the reader follows the selection.
+    The selected row is the turn or heading at the reader's cursor. When the user selects another
+    row, the reader goes there.
     """
 
     DEFAULT_CSS = """

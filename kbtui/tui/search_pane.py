@@ -298,7 +298,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @property
     def hit_total(self) -> int:
-        """The number of hits without the limit of the search, if each entry counts as one hit."""
+        """The number of entries with hits, including hits beyond the limit of the search."""
         if self.answer is None:
             return 0
         entries = {_identify_entry(hit) for hit in self.answer.hits}

@@ -100,7 +100,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 def exit_when_terminal_closes() -> None:
     """End the process when the terminal is closed.
 
-    Textual itself ends only if SIGHUP arrives.
+    Without this, kbtui would end only if SIGHUP arrives.
     """
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()

@@ -185,7 +185,7 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return the start and end of each wrapped line.
+    """Return the range of characters (start, end) of each wrapped line.
 
     The first line is indented by `first` cells, the others by `hang` cells.
     """

@@ -91,7 +91,10 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane. If the terminal has room for only one pane, show this pane."""
+        """Unfold a pane. If the terminal has room for only one pane, show this pane.
+
+        If `name` is None, do nothing.
+        """
         if name is None:
             return
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}

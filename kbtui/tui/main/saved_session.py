@@ -167,9 +167,9 @@ class SavedSessionManager:
             self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
 
     def restore_session_or_open_first_target(self) -> None:
-        """Restore the saved session. If there is no saved session, open a first place.
+        """Restore the saved session.
 
-        The first place is the argument `first` of `SavedSessionManager`.
+        If there is no saved session, open the place that was given to this object as `first`.
         """
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
@@ -225,10 +225,10 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session when the TUI ends, unless there is nothing worth restoring.
+        """Save the session when the TUI ends, unless nothing in it is worth restoring.
 
-        There is nothing if the session is new, only one place was opened, and the user has not
-        changed the panes or the theme.
+        Nothing is worth restoring if the session is new, only one place was opened, and the user
+        has not changed the panes or the theme.
         """
         if not self._is_on or not self._main.document_controller.history.targets:
             return

@@ -444,9 +444,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query begins with the last logged query, it replaces the last logged query.
-        If the user has opened a hit or left the search in between, it does not, and both queries
-        stay in the log.
+        If the current query begins with the last logged query, the log keeps only the current
+        query. If the user has opened a hit or left the search in between, the log keeps both.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -57,7 +57,7 @@ class TouchedFileActions:
         self._run_with_activity_shown = run_with_activity_shown
 
     def edit_file_of_call(self, ref: Ref) -> None:
-        """Open a file in the editor. The file is one that a call or a turn used.
+        """Start the editor with a file that a call or a turn used.
 
         If there are several files, ask which one to open.
         """

@@ -63,7 +63,7 @@ NO_COST = PromptSize()
 
 
 def measure_prompt_size(text: str | None) -> PromptSize:
-    """Return the size of a text, or `NO_COST` for None."""
+    """Return the size of a text. If there is no text, return `NO_COST`."""
     return PromptSize(len(text), estimate_token_count(text)) if text else NO_COST
 
 

@@ -701,7 +701,7 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         """Add the content of an event. The form of each block depends on the block's kind.
 
-        See `_add_text_with_diffs` for `path`.
+        If the content is that of a file, `path` is the path of this file.
         """
         for number, block in enumerate(blocks):
             part = f"{key}:block:{number}"

@@ -1,4 +1,4 @@
-"""Builds the documents that show changes: of a subject, or of files by a conversation."""
+"""Builds the documents that show the versions of a subject, and the files that turns changed."""
 
 from __future__ import annotations
 

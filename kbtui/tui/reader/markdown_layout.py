@@ -308,8 +308,8 @@ def lay_out_markdown(
 
     Raw HTML is shown as text, and images are not loaded. `links` are the link definitions of the
     whole document. If `breaks` is true, line breaks after short lines of a paragraph are shown (see
-    `SHORT_LINE`). `first_line` is the number of the text's first line in its file. See
-    `wrap_code_line` for `code_offset`.
+    `SHORT_LINE`). `first_line` is the number of the text's first line in its file. If `code_offset`
+    is not None, code is not wrapped, but scrolled to the left by this number of cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 

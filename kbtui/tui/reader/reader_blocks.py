@@ -41,7 +41,7 @@ class ReaderBlock:
     * `turn` and `call` are the numbers of the turn and the tool call that the block belongs to.
     * `file` is the path of the file whose change the block shows; None for other blocks.
     * `link` is the reference that Enter opens.
-    * `cite` is a citation: Enter shows how the cited subject has changed since.
+    * `cite` is a citation. Enter shows how the cited subject has changed since the turn.
     * `view` is "user" for a block that compaction hides from the model, "model" for a block that
       only the model sees, and "" for all others.
     * `code_offset` is the number of cells by which code is scrolled to the left. If it is None,
@@ -309,7 +309,8 @@ def make_markdown_blocks(
 
     Long fenced code becomes `SourceTextBlock`s. `lines_before` is the number of lines before
     `start`; None means that the blocks need no line numbers. `above` is the number of blank lines
-    above the first block. See `MarkdownBlock` for `breaks`.
+    above the first block. If `breaks` is true, line breaks after short lines of a paragraph are
+    shown.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 

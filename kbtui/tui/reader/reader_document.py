@@ -251,9 +251,9 @@ def find_start_block_and_match(
 ) -> tuple[int, int] | None:
     """Return the index of the block to show first, and the index of the current match.
 
-    The second index counts the matches in the block. It is -1 if there is no match. If `place`
-    refers to a turn or line that does not exist, the nearest one is used. Return None if the
-    document should be shown from its top.
+    The second index is the position among the matches in this block, or -1 if there is no match. If
+    `place` refers to a turn or line that does not exist, the nearest one is used. Return None if
+    the document should be shown from its top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:

@@ -117,7 +117,7 @@ class DocumentFactsBar(WrappedParagraphs):
         return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
-        """Render a line.
+        """Render a line of the details.
 
         If some lines do not fit, the last visible line says how many are hidden.
         """
@@ -234,7 +234,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Dim the text of the document, and show the reason `loss` above the document.
 
         The reason says why the document can no longer be read. If `loss` is empty, the document can
-        be read again.
+        be read again, so show it as before.
         """
         self.viewport.document.loss = loss
         keys = get_configured_keys(self)

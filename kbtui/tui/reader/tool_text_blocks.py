@@ -230,7 +230,10 @@ def _take_indexed_colour(codes: list[int]) -> str:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ColouredTextBlock(TextRangeBlock):
-    """A text with the colours that a terminal would show; `colours` are ranges of the whole text."""
+    """A part of a text, in the colours that a terminal would show.
+
+    The ranges in `colours` are counted from the start of the whole text.
+    """
 
     colours: list[StyleRange] = field(default_factory=list)
 
