@@ -100,7 +100,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("unfold", "space", "unfold", "Show all passages that the search found in the hit's subject or conversation, or only the best one.", 5, action="toggle_passages_of_entry"),
         define_command("explain", "a", "explain", "Explain the rank of the hit.", 7, action="screen.explain_hit"),
         define_command("why", "minus", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, action="screen.explain_missing"),
-        define_command("save", "at", "save search", "Save the search under a name. The empty search lists the saved searches.", 4, action="screen.save_search"),
+        define_command("save", "at", "save search", "Save the search under a name. An empty search input lists the saved searches.", 4, action="screen.save_search"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
         define_command("close", "escape", "close", "Close the search results.", 8, action="screen.close_results"),
     ),

@@ -354,7 +354,7 @@ def make_source_form_fields(
     if source is not None:
         return fields
     kind_help = "Web pages, files, or the resources of an MCP server."
-    name_help = "Name of the source and its directory; empty = chosen by kbtui."
+    name_help = "The name of the source, also used for its directory; empty = kbtui chooses it."
     kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
