@@ -450,9 +450,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return left, [(MODES[answer.mode], "dim")]
 
     def _make_further_hit_row(self, hit: Hit, ref: str) -> ListRow:
-        """Return the row of another hit in the same entry, shown below the entry's best hit.
+        """Return the row of a hit that is not the best one of its entry.
 
-        The row has no title.
+        The row is shown below the row of the best hit, and has no title.
         """
         width, where = self._measure_hit_row(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]

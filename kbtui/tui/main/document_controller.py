@@ -427,9 +427,10 @@ class DocumentController:
         return None
 
     def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
-        """Return how many turns received an older text of each changed subject, by reference.
+        """Return, for each changed subject, how many turns received an older text of the subject.
 
-        Only subjects that have changed since the last visit are included.
+        The keys are the references of the subjects. Only subjects that have changed since the last
+        visit are included.
         """
         if contents is None or self.visit is None:
             return {}
