@@ -102,15 +102,18 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
         await tui.until(lambda: refs(screen) == ["project/start"])
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 30), (160, 40)])
-async def test_a_title_of_usual_length_is_shown_whole(book: Builder, size: tuple[int, int]) -> None:
+async def test_a_title_of_usual_length_is_shown_whole(book: Builder) -> None:
     title = "The engine will not start, or will not answer"
     book.subject("project/start.md", f"# {title}\n")
-    async with paged(book, "E", EntriesScreen, size) as (tui, screen, _):
-        await read(tui, screen)
-        assert f"● {title}" in tui.text
-        assert "changed" in tui.text
-        assert "cited 30d" in tui.text
+    sizes = ((80, 24), (120, 30), (160, 40))
+    async with paged(book, "E", EntriesScreen, sizes[0]) as (tui, screen, _):
+        for size in sizes:
+            await tui.pilot.resize_terminal(*size)
+            await tui.until(lambda size=size: len(tui.text.split("\n")) == size[1])
+            await read(tui, screen)
+            assert f"● {title}" in tui.text, size
+            assert "changed" in tui.text, size
+            assert "cited 30d" in tui.text, size
 
 
 async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Builder) -> None:

@@ -214,20 +214,17 @@ async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
         await tui.until(lambda: tui.app.screen is tui.main)
 
 
-@pytest.mark.parametrize(
-    ("screen", "open_it"), [("entries", "E"), ("sources", "S"), ("insights", "I")]
-)
-async def test_a_key_of_the_other_screens_can_be_changed(
-    book: Builder, screen: str, open_it: str
-) -> None:
-    library = with_keys(book, {f"{screen}.leave": "f8"})
+async def test_a_key_of_the_other_screens_can_be_changed(book: Builder) -> None:
+    screens = {"entries": "E", "sources": "S", "insights": "I"}
+    library = with_keys(book, {f"{screen}.leave": "f8" for screen in screens})
     async with running(book.root, size=(140, 50), library=library) as tui:
-        await tui.press(open_it)
-        await tui.until(lambda: tui.app.screen is not tui.main)
-        await tui.press("q", open_it)
-        assert tui.app.screen is not tui.main
-        await tui.press("f8")
-        await tui.until(lambda: tui.app.screen is tui.main)
+        for screen, open_it in screens.items():
+            await tui.press(open_it)
+            await tui.until(lambda: tui.app.screen is not tui.main)
+            await tui.press("q", open_it)
+            assert tui.app.screen is not tui.main, screen
+            await tui.press("f8")
+            await tui.until(lambda: tui.app.screen is tui.main)
 
 
 async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
@@ -322,28 +319,30 @@ async def test_a_letter_given_to_a_command_is_a_letter_in_every_input(book: Buil
         assert (focused(tui), tui.app.focused.value) == ("entry-filter", "v")
 
 
-@pytest.mark.parametrize(
-    ("moved", "ways", "named"),
-    [
-        ("library.clear", ["f"], "filter"),
-        ("reader.clear", ["2", "f"], "find"),
-        ("workshop.back", ["P", "/"], "pattern"),
-        ("workshop.back", ["P", "f"], "choose"),
-        ("entries.back", ["E", "f"], "entry-filter"),
-    ],
-)
 async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
-    book: Builder, moved: str, ways: list[str], named: str
+    book: Builder,
 ) -> None:
-    async with running(book.root, size=(140, 50), library=with_keys(book, {moved: "f12"})) as tui:
-        for number, key in enumerate(ways):
-            await tui.type(key)
-            if number == 0 and len(ways) > 1:
-                wanted = {"2": "document", "P": "entries", "E": "entries"}[key]
-                await tui.until(lambda wanted=wanted: focused(tui) == wanted)
-        await tui.until(lambda: focused(tui) == named)
-        await tui.press("escape")
-        await tui.until(lambda: focused(tui) != named)
+    moved = ("library.clear", "reader.clear", "workshop.back", "entries.back")
+    library = with_keys(book, dict.fromkeys(moved, "f12"))
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        for ways, named in (
+            (["f"], "filter"),
+            (["2", "f"], "find"),
+            (["P", "/"], "pattern"),
+            (["P", "f"], "choose"),
+            (["E", "f"], "entry-filter"),
+        ):
+            for number, key in enumerate(ways):
+                await tui.type(key)
+                if number == 0 and len(ways) > 1:
+                    wanted = {"2": "document", "P": "entries", "E": "entries"}[key]
+                    await tui.until(lambda wanted=wanted: focused(tui) == wanted)
+            await tui.until(lambda named=named: focused(tui) == named)
+            await tui.press("escape")
+            await tui.until(lambda named=named: focused(tui) != named)
+            if tui.app.screen is not tui.main:
+                await tui.press("q")
+                await tui.until(lambda: tui.app.screen is tui.main)
 
 
 KEY_NAMES = {

@@ -48,16 +48,29 @@ async def test_as_many_panes_show_as_there_is_room_for(
         assert max(map(len, lines)) <= size[0]
 
 
-@pytest.mark.parametrize("size", [(20, 5), (12, 3), (300, 90)])
-async def test_no_size_breaks_it(book: Builder, size: tuple[int, int]) -> None:
+async def test_no_size_breaks_it(book: Builder) -> None:
     async with running(book.root, size=(80, 24)) as tui:
-        await tui.open(TALK)
-        await tui.pilot.resize_terminal(*size)
-        for key in ("1", "j", "2", "G", "3", "4", "escape", "question_mark", "j", "escape", "t"):
-            await tui.press(key)
-        await tui.pilot.resize_terminal(80, 24)
-        await tui.press("2")
-        await tui.until("You")
+        for size in ((20, 5), (12, 3), (300, 90)):
+            await tui.open(TALK)
+            await tui.pilot.resize_terminal(*size)
+            for key in (
+                "1",
+                "j",
+                "2",
+                "G",
+                "3",
+                "4",
+                "escape",
+                "question_mark",
+                "j",
+                "escape",
+                "t",
+            ):
+                await tui.press(key)
+                tui.paint()
+            await tui.pilot.resize_terminal(80, 24)
+            await tui.press("2")
+            await tui.until("You")
 
 
 async def test_the_citations_are_shown_and_folded_where_room_is_short(book: Builder) -> None:
