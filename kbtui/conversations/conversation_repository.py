@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.conversations.formats.aider import AiderFormat
@@ -40,7 +43,6 @@ from kbtui.workspace.user_settings import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from kbtui.conversations.formats.conversation_format import (
         StoredConversation,
@@ -73,6 +75,8 @@ These agents do not record the directory in which they ran.
 @cache
 def list_conversation_formats() -> tuple[ConversationFormat, ...]:
     """Return all formats: first kbtui's own, then those of other packages, sorted by name."""
+    if not _can_other_packages_add_formats():
+        return FORMATS
     from importlib.metadata import entry_points
 
     formats = {one.name: one for one in FORMATS}
@@ -85,6 +89,28 @@ def list_conversation_formats() -> tuple[ConversationFormat, ...]:
         else:
             formats[found.name] = found
     return tuple(formats.values())
+
+
+def _can_other_packages_add_formats() -> bool:
+    """Return whether an installed package names the group of entry points for formats.
+
+    Most users have no such package, and importing `importlib.metadata` takes longer than this search.
+    """
+    for place in map(Path, sys.path):
+        if place.is_file():
+            return True  # An archive: only `importlib.metadata` can read it.
+        try:
+            names = [path.name for path in place.iterdir()]
+        except OSError:
+            continue
+        for name in names:
+            # The directory of metadata is called `*.dist-info`, `*.egg-info` or `EGG-INFO`.
+            if name.lower().endswith("-info"):
+                with suppress(OSError):
+                    entries = (place / name / "entry_points.txt").read_bytes()
+                    if ENTRY_POINT_GROUP.encode() in entries:
+                        return True
+    return False
 
 
 def _check_format_of_other_package(

@@ -1,7 +1,6 @@
 """`kbtui doctor` and `kbtui paths` say which agents' conversations are read, and why others are not."""
 
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -67,10 +66,15 @@ def test_a_variable_that_names_no_directory_is_wrong(
 
 
 def test_a_format_that_cannot_be_loaded_is_named(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point = EntryPoint("parrot", "no.such.module:Parrot", "kbtui.conversation_formats")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [point])
+    package = tmp_path / "site/parrot-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: parrot\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(
+        "[kbtui.conversation_formats]\nparrot = no.such.module:Parrot\n"
+    )
+    monkeypatch.syspath_prepend(package.parent)
     monkeypatch.setattr(conversation_repository, "unusable_formats", {})
     conversation_repository.list_conversation_formats.cache_clear()
     try:
