@@ -308,6 +308,42 @@ def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: in
     return found
 
 
+SENTENCE_CHARACTERS = 120
+"""An excerpt starts with the sentence of its match if at most this many characters come before the match."""
+_SENTENCE_ENDS = (". ", "? ", "! ", ".\n", "\n\n")
+
+
+def find_excerpt_start(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
+    """Return the offset at which an excerpt of `length` characters starts.
+
+    It shows the part of the text with the most distinct matches, and starts with the sentence or
+    paragraph of the first of them, if its beginning is near, or else with a word. If the text ends soon
+    after the match, the excerpt starts with an earlier sentence.
+    """
+    if len(text) <= length:
+        return 0
+    before, context = min(SENTENCE_CHARACTERS, length * 3 // 4), length // 4
+    match = find_densest_match(text, matches, length // 2)
+    # An excerpt that starts later than this does not use its whole length.
+    full = len(text) - length
+    starts = {
+        at + len(end)
+        for end in _SENTENCE_ENDS
+        if (at := text.rfind(end, max(0, min(match - before, full)), match)) >= 0
+    }
+    if starts:
+        start = max(starts)
+    elif match <= before:
+        start = 0
+    else:
+        start = text.find(" ", min(match - context, full), match) + 1 or match - context
+    if start > full:
+        start = min(
+            (at for at in range(full, start) if text[at - 2 : at] in _SENTENCE_ENDS), default=start
+        )
+    return start
+
+
 def cut_to_width(text: str, width: int) -> str:
     """Cut a text to at most `width` columns; a text that was cut ends with `…`."""
     if measure_text_width(text) <= width:
@@ -376,6 +412,8 @@ def format_json_value_on_one_line(value: object) -> str:
 
 KNOWLEDGE_CHANGED = "knowledge changed since"
 """The words with which front ends mark an outdated turn."""
+NO_LONGER_THERE = "no longer there"
+"""What the screen and the commands say of a cited subject that was deleted, renamed or disabled."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",

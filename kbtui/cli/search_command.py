@@ -18,7 +18,7 @@ from kbtui.text import (
     cut_to_width,
     describe_missing_words,
     extract_line_expression,
-    find_densest_match,
+    find_excerpt_start,
     format_counted_noun,
     format_parent_title_suffix,
     remove_heading_and_bold_marks,
@@ -300,12 +300,6 @@ def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
 
 
 DEFAULT_LIMIT = 20
-CONTEXT_CHARACTERS, SENTENCE_CHARACTERS = 60, 120
-"""The maximum number of characters that are shown before a hit's first match, and before one inside a sentence.
-
-The second number applies if the excerpt can start with the sentence of the match.
-"""
-_SENTENCE_ENDS = (". ", "? ", "! ", ".\n", "\n\n")
 EXCERPT_CHARACTERS = 240
 """The maximum number of characters of a hit that are shown in total."""
 MAX_TERMS_SHOWN = 12
@@ -383,8 +377,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     text, matches = skip_repeated_title(text, matches, hit["title"])
     text, matches = remove_heading_and_bold_marks(text, matches)
-    densest = find_densest_match(text, matches, EXCERPT_CHARACTERS - SENTENCE_CHARACTERS)
-    start = _find_excerpt_start(text, densest)
+    start = find_excerpt_start(text, matches, EXCERPT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start
     for first, last in matches:
@@ -406,34 +399,6 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
         cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
         lines.append(f"    {dim}answer:{off} {cut}")
     return "\n".join(lines)
-
-
-def _find_excerpt_start(text: str, match: int) -> int:
-    """Return the offset at which the excerpt that shows a match starts.
-
-    `match` is the offset of the match. The excerpt starts with the sentence or paragraph of the
-    match, if its beginning is near, or else with a word. If the text ends soon after the match, the
-    excerpt starts with an earlier sentence.
-    """
-    if len(text) <= EXCERPT_CHARACTERS:
-        return 0
-    starts = {
-        at + len(end)
-        for end in _SENTENCE_ENDS
-        if (at := text.rfind(end, max(0, match - SENTENCE_CHARACTERS), match)) >= 0
-    }
-    if starts:
-        start = max(starts)
-    elif match <= SENTENCE_CHARACTERS:
-        start = 0
-    else:
-        start = text.find(" ", match - CONTEXT_CHARACTERS, match) + 1 or match - CONTEXT_CHARACTERS
-    full = len(text) - EXCERPT_CHARACTERS
-    if start > full:
-        start = min(
-            (at for at in range(full, start) if text[at - 2 : at] in _SENTENCE_ENDS), default=start
-        )
-    return start
 
 
 def _format_project(hit: HitJson) -> str:

@@ -20,6 +20,7 @@ from kbtui.text import (
     LEG_NAMES,
     cut_to_width,
     find_densest_match,
+    find_excerpt_start,
     format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.widgets.input import Selection
 
     from kbtui.dates import Clock
     from kbtui.notices import Notice
@@ -77,6 +79,8 @@ FILTER_NOTICES = ("unknown_filter", "filter_of_other_input", "filter_without_val
 
 They are shown above the hits while the user types, before there is an answer.
 """
+OPEN_PHRASE = 'the last " is not closed, so all words after it are one phrase'
+"""What is shown above the hits if the query has an odd number of quotation marks."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
@@ -85,6 +89,19 @@ class SearchInput(CompletingInput):
     """The search input. In it, the arrow keys select hits in the results."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_results")]
+
+    class SelectionChanged(Message):
+        """The selection in the input changed."""
+
+        def __init__(self, is_whole_query: bool, is_query_empty: bool) -> None:
+            super().__init__()
+            self.is_whole_query, self.is_query_empty = is_whole_query, is_query_empty
+
+    def watch_selection(self, selection: Selection) -> None:
+        """Report whether the whole query is selected."""
+        length = len(self.value)
+        is_whole = bool(length) and {selection.start, selection.end} == {0, length}
+        self.post_message(self.SelectionChanged(is_whole, not length))
 
     recalled: str | None = None
     """The query of the history that the user has recalled; None after an edit or a move in the results."""
@@ -273,6 +290,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         # Without hits, the list says what is wrong with the query.
         shown = (*MATCH_NOTICES, "query_mistake") if answer.hits else MATCH_NOTICES
         self._remarks = [format_notice(one) for one in answer.notices if one.code in shown]
+        is_phrase_open = answer.query.count('"') % 2 and not answer.has_notice("regular_expression")
+        if is_phrase_open and not refining:
+            self._remarks.append(OPEN_PHRASE)
         self._show_remarks()
         self._show_hits(empty, select=answer.hits[0].chunk_id if select_first else None)
 
@@ -574,16 +594,27 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
             spans += [(text[position:start], ""), (text[start:end], "found")]
             position = end
     spans.append((text[position:], ""))
-    first = find_densest_match(text, matches, width * lines)
-    begin = max(0, first - width // 2)
-    if begin:
-        space = text.find(" ", begin, first)
-        begin = space + 1 if space >= 0 else begin
+    # Wrapping leaves a part of most lines empty.
+    begin = find_excerpt_start(text, matches, lines * max(width - 8, width // 2))
+    made = _lay_out_excerpt(spans, begin, width, lines)
+    if matches and not any(role == "found" for line in made for _, role in line):
+        # Wide characters and long words leave less room than counted: begin with the match.
+        begin = find_densest_match(text, matches, width * lines)
+        made = _lay_out_excerpt(spans, begin, width, lines)
+    return made
+
+
+def _lay_out_excerpt(spans: Spans, begin: int, width: int, lines: int) -> list[Spans]:
+    """Return at most `lines` lines of a text, from the character `begin` on. `…` shows what is cut."""
     end = begin + width * (lines + 2)
     flat = _collapse_spaces(slice_spans(spans, begin, end))
-    wrapped = wrap_spans(flat if matches else add_style_role(flat, "dim"), width)
+    if not any(role == "found" for _, role in spans):
+        flat = add_style_role(flat, "dim")
+    if begin and flat:
+        flat.insert(0, ("…", "dim"))
+    wrapped = wrap_spans(flat, width)
     made = [line.spans for line in wrapped[:lines]]
-    if len(wrapped) > lines or end < len(text):
+    if len(wrapped) > lines or end < sum(len(text) for text, _ in spans):
         made[-1] = truncate_spans([*made[-1], (" …", "dim")], width)
     return made
 

@@ -112,3 +112,20 @@ def test_dots_separate_items_and_cells_in_an_excerpt() -> None:
     said = "".join(part for part, _ in line).rstrip()
     assert said == "first thing · second · step · command · build · make"
     assert [part for part, role in line if role == "found"] == [text[17:23]]
+
+
+def test_an_excerpt_begins_with_the_sentence_of_its_match() -> None:
+    text = (
+        f"{'Some other sentence is here. ' * 20}The lock of the engine is a file. {'More. ' * 60}"
+    )
+    at = text.index("engine")
+    lines = make_hit_excerpt(HIT._replace(text=text, matches=[(at, at + 6)]), 60, 2)
+    said = "".join(part for line in lines for part, _ in line)
+    assert said.startswith("…The lock of the engine is a file.")
+
+
+def test_an_excerpt_shows_its_match_after_wide_characters() -> None:
+    text = f"{'漢字' * 200}lock{'漢字' * 200}"
+    at = text.index("lock")
+    lines = make_hit_excerpt(HIT._replace(text=text, matches=[(at, at + 4)]), 40, 1)
+    assert any(role == "found" for line in lines for _, role in line)
