@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from feature_screen_support import editor
 from support import Builder, asked, called, said
 from tui_support import running
 
@@ -162,3 +163,26 @@ def test_a_changed_line_is_opened_where_it_stands_now(changed: Builder) -> None:
         assert list_lines("1.2", 9) == [("src/a.py", 9)]
         assert list_lines("1") == [("src/a.py", 21)]
         assert list_lines("1.4") == []
+
+
+async def test_after_editing_the_only_file_of_a_turn_its_name_is_shown(
+    changed: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with editor(monkeypatch, tmp_path, "true") as runs:
+        async with running(changed.root, size=(160, 45)) as tui:
+            await tui.open("jp-c17800000001:1")
+            await tui.press("2", "e")
+            await tui.until("Closed src/a.py, the only file of turn 1")
+            assert runs() == 1
+
+
+async def test_several_files_of_a_turn_are_offered(changed: Builder) -> None:
+    (changed.root / "src/b.py").write_text("1\n")
+    calls = [*called("a", "fs_read_file", "x", path="src/a.py")]
+    calls += called("b", "fs_read_file", "1", path="src/b.py")
+    changed.conversation(900, [[asked("Read"), *calls]])
+    async with running(changed.root, size=(160, 45)) as tui:
+        await tui.open("jp-c17800000900:1")
+        await tui.press("2", "e")
+        await tui.until("Edit which file of turn 1?")
+        assert "src/b.py" in tui.text

@@ -69,14 +69,14 @@ class TouchedFileActions:
                 self._get_line_at_cursor(),
                 self._get_file_at_cursor(),
             ),
-            self._choose_file_to_edit,
+            partial(self._choose_file_to_edit, ref),
             holds_keys=True,
         )
 
     def _get_line_at_cursor(self) -> int:
         panes = self._main.panes
-        line = panes.reader.document_view.viewport.current_styled_line
-        return line.source_line if line and panes.focused_pane_id == "reader" else 0
+        viewport = panes.reader.document_view.viewport
+        return viewport.current_source_line if panes.focused_pane_id == "reader" else 0
 
     def _get_file_at_cursor(self) -> str | None:
         """Return the path of the file whose change is at the cursor.
@@ -105,9 +105,12 @@ class TouchedFileActions:
             raise NothingFound(f"this {what} read or changed no file that still exists")
         return found
 
-    def _choose_file_to_edit(self, files: list[FileUsedByCall]) -> None:
+    def _choose_file_to_edit(self, ref: Ref, files: list[FileUsedByCall]) -> None:
+        is_whole_turn = ref.call is None and self._get_file_at_cursor() is None
         if len(files) == 1:
-            self._edit_file(files[0])
+            self._edit_file(
+                files[0], f", the only file of turn {ref.turn}" if is_whole_turn else ""
+            )
             return
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
@@ -116,9 +119,11 @@ class TouchedFileActions:
             DialogOption(letter, sanitize_to_one_line(file.name), "", file, role="path")
             for letter, file in zip(LETTERS, files, strict=False)
         ]
-        self._main.screen.app.push_screen(OptionsDialog("Edit", options), self._edit_file)
+        title = f"Edit which file of turn {ref.turn}?" if is_whole_turn else "Edit which file?"
+        self._main.screen.app.push_screen(OptionsDialog(title, options), self._edit_file)
 
-    def _edit_file(self, file: FileUsedByCall | None) -> None:
+    def _edit_file(self, file: FileUsedByCall | None, why: str = "") -> None:
+        """Open a file in the editor. Afterwards, name it, and say `why` it was opened."""
         if file is None:
             return
         from kbtui.knowledge.subject_editing import open_file_in_editor
@@ -132,7 +137,7 @@ class TouchedFileActions:
         except (KbtuiError, OSError, ValueError) as error:
             show(format_error_on_one_line(error, self._main.library.workspace.root), "error")
         else:
-            show(f"closed {sanitize_to_one_line(file.name)}", "dim")
+            show(f"closed {sanitize_to_one_line(file.name)}{why}", "dim")
 
     def list_turns_of_file(self, ref: Ref) -> None:
         """List the turns that changed or read the file of an item, and open the chosen one."""

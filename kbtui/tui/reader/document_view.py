@@ -91,6 +91,7 @@ class DocumentViewport:
         Such a fold is open if folds of its kind are closed by default, and closed if they are open
         by default.
         """
+        self._wanted_source_line = 0
         self._heights: list[int] = []
         """The number of lines of each block. It is an estimate until the block is laid out."""
         self._block_tops: list[int] = []
@@ -273,6 +274,7 @@ class DocumentViewport:
         self._resize_reading_positions = None
         self._toggled_folds = set(at.folds & document.fold_kinds.keys()) if at else set()
         self.current_match = None
+        self._wanted_source_line = 0
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
         self._discard_block_layouts()
@@ -458,13 +460,19 @@ class DocumentViewport:
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
+        self.want_source_line(line)
         block = self.document.find_block_index_of_line(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
+            first, last = drawn.covered_source_lines or (drawn.source_line, drawn.source_line)
             # A blank line between two blocks has the source line of the lower block, so skip it.
-            if before < drawn.source_line <= line and drawn.plain.strip():
-                row, before = number, drawn.source_line
+            if before < min(last, line) and first <= line and drawn.plain.strip():
+                row, before = number, min(last, line)
         self.go_to_block_line(block, row, lead=0)
+
+    def want_source_line(self, line: int) -> None:
+        """Where the line at the cursor shows several source lines, refer to source line `line`."""
+        self._wanted_source_line = line
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
         """Scroll until the cursor and `margin` lines around it are visible.
@@ -564,8 +572,11 @@ class DocumentViewport:
             self._line_cache.clear()
             self.update_visible_lines()
 
-    def go_to_match_in_block(self, block: int, match: int) -> None:
-        """Go to the match with index `match` in a block, and make it the current match."""
+    def go_to_match_in_block(self, block: int, match: int) -> bool:
+        """Go to the match with index `match` in a block, and make it the current match.
+
+        Return whether the match is visible. A match that contains Markdown marks is not.
+        """
         for changed in {block, self.current_match[0] if self.current_match else block}:
             self._line_cache.discard(changed)
         self.current_match = (block, match)
@@ -573,7 +584,8 @@ class DocumentViewport:
         for number, line in enumerate(self.get_block_lines(block)):
             if any("found-here" in roles for _, roles in line.spans):
                 self.go_to_block_line(block, number)
-                return
+                return True
+        return False
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
         """Set the citation numbers next to tool calls, by block key; return whether a number has changed."""
@@ -619,11 +631,22 @@ class DocumentViewport:
         return next((line for at, line in self.rows if at == self.cursor), None)
 
     @property
+    def current_source_line(self) -> int:
+        """The number of the source line at the cursor, or 0 if there is none.
+
+        If the line at the cursor shows several source lines, this is the one that the user wanted to go
+        to, or else the first.
+        """
+        line = self.current_styled_line
+        if line is None:
+            return 0
+        first, last = line.covered_source_lines or (line.source_line, line.source_line)
+        return self._wanted_source_line if first <= self._wanted_source_line <= last else first
+
+    @property
     def current_reference(self) -> str | None:
         """The reference of the line at the cursor."""
-        line = self.current_styled_line
-        number = line.source_line if line else 0
-        return self.document.make_reference_to_line(self.cursor.block, number)
+        return self.document.make_reference_to_line(self.cursor.block, self.current_source_line)
 
 
 class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):

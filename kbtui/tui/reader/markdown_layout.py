@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -387,8 +388,14 @@ class _MarkdownRenderer:
 
     def _lay_out_paragraphs(self, spans: Spans, width: int, source: int) -> StyledLines:
         lines: StyledLines = []
+        number = source
         for paragraph in _split_paragraph_at_breaks(spans):
-            lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
+            made = wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
+            ends = list(_list_ends_of_source_lines(paragraph))
+            if ends or number > source:
+                _number_source_lines(made, ends, number)
+            lines += made
+            number += len(ends) + 1
         return lines
 
     def _lay_out_markdown_list(self, node: SyntaxTreeNode, width: int) -> StyledLines:
@@ -453,6 +460,29 @@ class _MarkdownRenderer:
             return shown
         role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
         return add_style_role(inner, role) if role else inner
+
+
+def _list_ends_of_source_lines(spans: Spans) -> Iterator[int]:
+    """Yield, for each source line of a paragraph except the last, how many characters come before its end.
+
+    White space is not counted, because wrapping removes some of it.
+    """
+    count = 0
+    for text, role in spans:
+        if "soft" in role:
+            yield count
+        count += len("".join(text.split()))
+
+
+def _number_source_lines(lines: StyledLines, ends: list[int], first: int) -> None:
+    """Note in each line of a paragraph which source lines it shows. The first source line has the number `first`."""
+    count = 0
+    for line in lines:
+        start, count = count, count + len("".join(line.plain.split()))
+        line.covered_source_lines = (
+            first + bisect_right(ends, start),
+            first + bisect_left(ends, max(count, start + 1)),
+        )
 
 
 def _split_paragraph_at_breaks(spans: Spans) -> list[Spans]:

@@ -279,7 +279,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
             index, match = start
             block = document.blocks[index]
             if match >= 0:
-                viewport.go_to_match_in_block(index, match)
+                is_visible = viewport.go_to_match_in_block(index, match)
+                if ref and ref.lines and is_visible:
+                    viewport.want_source_line(ref.lines[0])
+                elif ref and ref.lines:
+                    viewport.go_to_source_line(ref.lines[0])
                 if block.key in document.fold_kinds and not viewport.is_fold_open(block.key):
                     # The heading shows only the beginning of what was found.
                     viewport.toggle_fold(block.key)
@@ -497,8 +501,21 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         else:
-            self._post_status_message("This page has no turns or lines to go to.")
+            self._post_status_message(self._explain_missing_numbers())
         return True
+
+    def _explain_missing_numbers(self) -> str:
+        """Return the reason why the user cannot go to a turn or line of this page by its number."""
+        document = self.viewport.document
+        if not document.block_indices_by_kind.get("change"):
+            return "This page has no turns or lines to go to."
+        keys = get_configured_keys(self)
+        texts = {"reader.next": "goes to the next one"}
+        if "source" in document.views:
+            texts["reader.view"] = "shows the text with its lines"
+        labels = [(find_key_label_of_command(name, keys), does) for name, does in texts.items()]
+        hints = ", ".join(f"{key} {does}" for key, does in labels if key)
+        return f"Changes have no numbers{f': {hints}' if hints else ''}."
 
     def go_to_outline_entry(self, entry: OutlineEntry) -> None:
         """Go to the start of an entry of the outline.
