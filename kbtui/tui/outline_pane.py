@@ -137,7 +137,6 @@ class OutlinePane(BorderOnlyPane, Vertical):
         If the user leaves the outline without a choice, the reader goes back to this position.
         """
         self._position = self._reader.viewport.make_reading_position()
-        self.input.value = ""
 
     def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
         """Show the outline of the document in the reader.

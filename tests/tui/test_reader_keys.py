@@ -313,3 +313,27 @@ async def test_an_unknown_topic_is_answered_with_the_nearest_ones(book: Builder)
         await go(tui, "projct/style")
         await tui.until("did you mean project/style?")
         assert "topics:" not in tui.text.splitlines()[-2]
+
+
+async def test_escape_removes_a_warning_before_it_leaves_the_document(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/style")
+        await tui.open(TALK)
+        await tui.until("Esc back")
+        await go(tui, "99")
+        await tui.until("conversation has 3 turns")
+        await tui.press("escape")
+        await tui.until(lambda: "conversation has 3 turns" not in tui.text)
+        assert tui.main.document_controller.shown.key == TALK  # type: ignore[union-attr]
+        await tui.press("escape")
+        await tui.until("Back to project/style. ] goes forward again.")
+        assert tui.main.document_controller.shown.key == "project/style"  # type: ignore[union-attr]
+
+
+async def test_changes_have_no_numbers_to_go_to(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/style")
+        await tui.press("C")
+        await tui.until(lambda: tui.main.reader_pane.viewport.document.view == "history")
+        await go(tui, "3")
+        await tui.until("Changes have no numbers: n goes to the next one, v shows the text")

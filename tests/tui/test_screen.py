@@ -254,3 +254,16 @@ async def test_ctrl_c_says_how_to_leave_and_does_when_pressed_again(book: Builde
         assert "Nothing selected. Press Ctrl+C again to quit." in tui.text
         await tui.pilot.press("ctrl+c")
     assert not tui.app.is_running
+
+
+async def test_a_low_terminal_still_shows_the_most_important_keys(book: Builder) -> None:
+    async with running(book.root, size=(40, 12)) as tui:
+        for wanted in ("/ search", "? help", "q quit"):
+            assert wanted in tui.text.split("\n")[-1]
+
+
+async def test_the_keys_of_the_entries_are_hinted_at_in_a_usual_terminal(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        assert "E entries" in tui.text.split("\n")[-1]
+        await tui.press("E")
+        await tui.until("d delete")

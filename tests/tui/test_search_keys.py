@@ -445,3 +445,83 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
         assert "program" not in log.list_recent_queries()
         await tui.press("enter")
         await tui.until(lambda: "program" in log.list_recent_queries())
+
+
+async def test_a_line_that_an_expression_finds_opens_at_its_number(book: Builder) -> None:
+    text = "# Rules\n\n1. **Lock before** you take the `flock` first.\n\nfirst line\nsecond line of it\nthird\n"
+    book.subject("project/rules.md", text)
+    async with running(book.root, size=(80, 24)) as tui:
+        # The first expression matches Markdown marks, which the reader does not show.
+        for expression, line in (("/the .flock. first/", 3), ("/second line of/", 6)):
+            await tui.press("slash", "ctrl+u")
+            await tui.type(expression)
+            await tui.until(f"{line}  │")
+            await tui.press("enter")
+            await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
+            await tui.until(f" project/rules:{line} ─╯")
+
+
+async def test_an_expression_has_no_mode_and_no_rank_to_explain(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        await search(tui, "make")
+        await tui.press("escape")
+        await tui.until("m mode: both")
+        await tui.press("slash", "ctrl+u")
+        await tui.type("/make t/")
+        await tui.until("matching lines")
+        await tui.press("escape")
+        await tui.until("Esc close")
+        assert "mode" not in tui.text
+        await tui.press("m")
+        await tui.until("A regular expression finds lines; it has no search mode.")
+        assert tui.main.search.mode == "hybrid"
+        await tui.press("a")
+        await tui.until("have no rank to explain")
+
+
+async def test_a_quotation_mark_that_is_not_closed_is_pointed_out(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        await tui.press("slash", "quotation_mark")
+        await tui.type("make tests")
+        await tui.until('The last " is not closed')
+        await tui.press("quotation_mark")
+        await tui.until(lambda: "is not closed" not in tui.text)
+
+
+async def test_typing_replaces_the_last_query_and_deleting_it_lists_earlier_searches(
+    book: Builder,
+) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        await search(tui, "make")
+        assert "earlier searches" not in tui.text
+        await tui.press("escape", "slash")
+        await tui.until("⌫ clear: earlier searches")
+        await tui.type("st")
+        assert asked(tui) == "st"
+        await tui.until(lambda: "earlier searches" not in tui.text)
+        await tui.press("escape", "slash", "backspace")
+        await tui.until("FILTERS")
+        assert asked(tui) == ""
+
+
+async def test_the_outline_is_that_of_the_selected_hit(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("project/style")
+        await search(tui, "welcome in:conversations")
+        await tui.until_hits()
+        await tui.press("escape", "O")
+        await tui.until(lambda: tui.main.panes.is_outline_open)
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == TALK)
+        await tui.until(lambda: any("Thanks." in row for row in tui.rows("outline-list")))
+        here = tui.main.reader_pane.viewport.current_reference
+        await tui.press("down", "escape")
+        await tui.until(lambda: not tui.main.panes.is_outline_open)
+        assert tui.main.reader_pane.viewport.current_reference == here == f"{TALK}:3"
+
+
+async def test_without_a_hit_there_is_no_outline_of_the_results(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "xyzzyplugh")
+        await tui.press("escape", "O")
+        await tui.until("No hit is selected, so there is no outline.")
+        assert not tui.main.panes.is_outline_open

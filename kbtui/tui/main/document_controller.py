@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.records import NamedTuple
 from kbtui.text import sanitize_to_one_line
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
@@ -185,6 +186,16 @@ class DocumentController:
         else:
             direction = "back" if steps < 0 else "forward"
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
+
+    def describe_place_gone_back_to(self) -> str:
+        """Return a message that names the place to which `go_back_or_forward(-1)` has gone."""
+        target = self.history.current_target or HOME
+        name = {"home": "Home", "prompt": "the prompt"}.get(target.key, target.key)
+        if target.ref:
+            name = str(target.ref)
+            name = self.contents.shorten_reference(name) if self.contents else name
+        label = find_key_label_of_command("forward", self.keymap)
+        return f"Back to {name}." + (f" {label} goes forward again." if label else "")
 
     def keep_shown_document(self) -> None:
         """Keep the shown document, and discard a document that is still loading."""

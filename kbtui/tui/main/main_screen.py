@@ -49,6 +49,8 @@ from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -161,6 +163,8 @@ class MainScreen(StyledScreen):
         self.session = SavedSessionManager(
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
+        self._has_removed_message = False
+        """Whether the last key has removed a message that said why a key did nothing."""
         self._outline: OutlinePane | None = None
         """The outline; None until the user has opened it once."""
         self.reader_pane.is_visiting = visit is not None
@@ -209,6 +213,11 @@ class MainScreen(StyledScreen):
         yield self.status
         yield self.hints
 
+    @on(SearchInput.SelectionChanged)
+    def _update_hints_of_search_input(self, event: SearchInput.SelectionChanged) -> None:
+        self.hints.is_query_selected = event.is_whole_query
+        self.hints.is_query_empty = event.is_query_empty
+
     def on_mount(self) -> None:
         """Focus a pane. After the first paint, open a document and read the library."""
         self.hints.keymap = self.document_controller.keymap = self.configured_keys
@@ -240,7 +249,7 @@ class MainScreen(StyledScreen):
             self.library.close()
 
     def clear_unavailable_key_message(self) -> None:
-        self.status.clear_unavailable_key_message()
+        self._has_removed_message = self.status.clear_unavailable_key_message()
 
     # size, focus and the borders between panes
 
@@ -289,8 +298,10 @@ class MainScreen(StyledScreen):
             and self.document_controller.contents.learn_tool_problem
         ):
             offers |= {"tools"}
-        if self._visit:
-            offers |= {"visit"}
+        if name == "results" and self.search.has_ranked_hits:
+            offers |= {"ranks"}
+        if self._find_step_back(name) is not None:
+            offers |= {"step_back"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
         self.hints.next_view = document.next_view
 
@@ -401,19 +412,34 @@ class MainScreen(StyledScreen):
         The step ends the zoom, closes a pane, leaves a visited workspace, or goes back in the
         history.
         """
-        focused = self.panes.focused_pane_id
-        if self.has_class("zoomed") and not self._plain:
-            self.panes.toggle_pane_zoom()
-        elif self.panes.is_outline_open and focused != "citations":
-            self.panes.close_outline()
-        elif focused == "citations":
-            self.panes.focus_widget(FOCUS_TARGETS["reader"])
-        elif self._visit is not None:
-            self.dismiss()
-        elif focused == "reader" and self.document_controller.history.at > 0:
-            self.document_controller.go_back_or_forward(-1)
-        else:
+        step = self._find_step_back(self.panes.focused_pane_id)
+        if step is None:
             raise SkipAction
+        step()
+        self._show_key_hints_at_cursor()
+
+    def _find_step_back(self, focused: str | None) -> Callable[[], object] | None:
+        """Return the function that goes back one step from the pane `focused`, or None if there is no such step."""
+        if self.has_class("zoomed") and not self._plain:
+            return self.panes.toggle_pane_zoom
+        if self.panes.is_outline_open and focused != "citations":
+            return self.panes.close_outline
+        if focused == "citations":
+            return partial(self.panes.focus_widget, FOCUS_TARGETS["reader"])
+        if self._visit is not None:
+            return self.dismiss
+        if focused == "reader" and self.document_controller.history.at > 0:
+            return self._leave_document
+        return None
+
+    def _leave_document(self) -> None:
+        """Show what was open before, and say so. If a message was shown, only the message goes away."""
+        if self._has_removed_message:
+            return
+        self.document_controller.go_back_or_forward(-1)
+        self.status.show_unavailable_key_message(
+            self.document_controller.describe_place_gone_back_to(), "dim"
+        )
 
     def action_history(self, steps: int) -> None:
         if self._visit and steps < 0 and self.document_controller.history.at + steps < 0:
@@ -431,6 +457,9 @@ class MainScreen(StyledScreen):
     ) -> None:
         """Update the citations, key hints, session and library after a document has been shown."""
         self.citations_pane.show_citations_of_document(document, target)
+        if self._outline is not None and self.panes.is_outline_open and not is_reload:
+            # Closing the outline returns to a position of the document that is shown now.
+            self._outline.remember_position()
         self._update_outline()
         self._update_key_hints()
         self.session.save_session_soon()
@@ -612,9 +641,11 @@ class MainScreen(StyledScreen):
             self.status.show_unavailable_key_message(text, "dim")
 
     async def action_show_outline(self) -> None:
-        """Show the outline of the open document, and focus its filter."""
+        """Show the outline of the open document, or of the selected hit's document, and focus its filter."""
         from kbtui.tui.outline_pane import OutlinePane
 
+        if self.panes.focused_pane_id == "results" and not self.search.open_hit_for_outline():
+            return
         self.search.hide_results()
         self.document_controller.return_to_document_before_preview()
         outline = self._outline
@@ -623,6 +654,7 @@ class MainScreen(StyledScreen):
             outline = self._outline = OutlinePane(self._clock, self.reader_pane.document_view)
             await self.query_one("#panes").mount(outline, before=self.reader_pane)
         outline.remember_position()
+        outline.input.value = ""
         self.panes.focus_widget(FOCUS_TARGETS["outline"])
         self.panes.apply_pane_widths()
         outline.show_outline_of_document(self.citations_pane.activities)

@@ -25,7 +25,7 @@ WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
 
 With the class `-one`, the screen shows one pane at a time.
 """
-HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
+HEIGHT_CLASSES = [(0, "-tiny"), (9, "-low"), (14, "-high")]
 """Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that fits."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},

@@ -238,6 +238,11 @@ class SearchController:
 
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
+        if self._expression is not None:
+            self._main.status.show_unavailable_key_message(
+                "A regular expression finds lines; it has no search mode."
+            )
+            return
         modes = list(MODES)
         self.set_search_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
@@ -695,6 +700,28 @@ class SearchController:
             show_similar_passages,
         )
 
+    @property
+    def has_ranked_hits(self) -> bool:
+        """Whether the results are those of a query that ranks hits, so that a mode and explanations apply.
+
+        This is not so for a regular expression, for similar passages, and for suggestions.
+        """
+        return self._answered_request is not None and not self._pane.is_showing_suggestions
+
+    def open_hit_for_outline(self) -> bool:
+        """Open the selected hit, so that its outline can be shown. Return False, and say why, if this cannot be done."""
+        row, status = self._pane.list.selected_row, self._main.status
+        if row is None or self._pane.is_showing_suggestions:
+            status.show_unavailable_key_message("No hit is selected, so there is no outline.")
+            return False
+        if self._main.is_hit_of_other_workspace(row.data):
+            status.show_unavailable_key_message(
+                "This hit is in another workspace. Open it first, then its outline."
+            )
+            return False
+        self.open_or_preview_hit(row.data, preview=False)
+        return True
+
     def explain_selected_hit(self) -> None:
         """Explain the rank of the selected hit."""
         row = self._pane.list.selected_row
@@ -745,9 +772,10 @@ class SearchController:
             )
             return
         if request is None:
-            status.show_unavailable_key_message(
-                "Search first: only search results can be explained."
-            )
+            reason = "Search first: only search results can be explained."
+            if self._expression is not None:
+                reason = "The lines that match a regular expression have no rank to explain."
+            status.show_unavailable_key_message(reason)
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:

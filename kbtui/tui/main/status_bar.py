@@ -131,10 +131,13 @@ class StatusBar(StyledWidget):
         self.flash_message(text, role)
         self._is_refusal = True
 
-    def clear_unavailable_key_message(self) -> None:
-        """Remove a message that `show_unavailable_key_message` shows."""
-        if self._is_refusal:
-            self._clear_flashed_message()
+    def clear_unavailable_key_message(self) -> bool:
+        """Remove a message that `show_unavailable_key_message` shows. Return whether it was a warning."""
+        if not self._is_refusal:
+            return False
+        was_warning = any(role == "warning" for _, role in self._flash)
+        self._clear_flashed_message()
+        return was_warning
 
     def _clear_flashed_message(self) -> None:
         self._flash, self._is_refusal = [], False
@@ -303,6 +306,10 @@ class KeyHintLine(StyledWidget):
     """The name of the search mode."""
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
+    is_query_selected = reactive(False)
+    """Whether the whole query in the search input is selected, so that typing replaces it."""
+    is_query_empty = reactive(True)
+    """Whether the search input is empty, so that it shows suggestions and no hits."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
     """The completions to show in place of the key hints while an input has the focus, by input id."""
     equivalent_command = reactive("")
@@ -398,7 +405,11 @@ class KeyHintLine(StyledWidget):
         if self.input_id == "outline-filter" and "turns" not in self.offers:
             # Headings have no numbers.
             pairs.remove(("1…9", "turn"))
-        if self.input_id == "search":
+        if self.input_id == "search" and self.is_query_empty:
+            pairs[-1] = ("Esc", "close")
+        if self.input_id == "search" and self.is_query_selected:
+            pairs[-1:-1] = [("⌫", "clear: earlier searches")]
+        elif self.input_id == "search":
             (command,) = apply_keymap_to_commands([COMMANDS_BY_ID["search_all"]], self.keymap)
             # A key with one character would be typed into the input.
             keys = [label for label in command.key_labels if len(label) > 1]
