@@ -12,6 +12,7 @@ from kbtui.dates import format_timestamp
 from kbtui.records import NamedTuple
 from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import (
+    NO_LONGER_THERE,
     format_json,
     make_backtick_fence,
     sanitize,
@@ -51,9 +52,8 @@ def format_citation_state(cite: Citation) -> str:
     """Return the state of a citation as text, such as "changed since"; "" if the citation has no state."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
-    return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(
-        cite.state or "", "gone" if cite.gone else ""
-    )
+    texts = {"changed": "changed since", "gone": NO_LONGER_THERE, "unchanged": "unchanged"}
+    return texts.get(cite.state or "", NO_LONGER_THERE if cite.gone else "")
 
 
 def format_given_text_remark(cite: Citation) -> str | None:

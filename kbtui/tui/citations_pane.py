@@ -14,7 +14,7 @@ from textual.message import Message
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -272,7 +272,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
             rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
             for number, cite in enumerate(used, 1):
                 if cite.how == "file" and (number == 1 or used[number - 2].how != "file"):
-                    rows.append(ListRow("files", [("read as files", "dim")], selectable=False))
+                    rows.append(
+                        ListRow("files", [("read with file tools", "dim")], selectable=False)
+                    )
                 rows.append(self._make_cited_passage_row(number, cite))
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
@@ -358,19 +360,17 @@ class CitationsPane(BorderOnlyPane, Vertical):
             sanitize_to_one_line(cite.title or cite.target),
             f"{role} dim struck" if cite.gone else role,
         )
-        # The heading of the group says which citations were read as files.
+        # The heading of the group says which entries were read with file tools.
         words: Spans = [] if cite.how == "file" else [(USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.title and cite.title != cite.target:
             target = sanitize_to_one_line(self._short_refs.get(cite.target, cite.target))
             words += [(" · " if words else "", "dim"), (target, "dim path")]
         state = _describe_citation_state(cite)
-        right = [state] if state and not words else []
-        lines = [words] if words else []
-        lines += [[state]] if state and words else []
+        lines = [*([words] if words else []), *([[state]] if state else [])]
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         self._cites_of_rows[key] = cite
         below = [[("    ", ""), *line] for line in lines]
-        return ListRow(key, [(f"[{number}] ", "note"), name], right, below, data=place)
+        return ListRow(key, [(f"[{number}] ", "note"), name], [], below, data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that cites the open document one or more times."""
@@ -472,7 +472,7 @@ def _describe_citation_state(cite: Citation) -> Span | None:
     Return None if neither the state nor the reason is known.
     """
     if cite.gone or cite.state == "gone":
-        return "gone", "warning"
+        return NO_LONGER_THERE, "warning"
     if cite.state == "changed":
         return "changed since", "warning"
     if cite.state == "unchanged":

@@ -16,7 +16,7 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         rows = tui.rows("citations-list")
         assert rows[0] == "CITED IN TURN 1"
         assert rows[1].startswith("[1] Getting started")
-        assert rows[2:4] == ["read as files", "[2] Makefile"]
+        assert rows[2:4] == ["read with file tools", "[2] Makefile"]
         assert "learned · " in tui.text
         assert "ect/start" in tui.text, "the start of a path is cut, not its end"
         assert "gone" not in tui.text
@@ -98,7 +98,7 @@ async def test_what_is_gone_shows_as_gone(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
-        assert "gone" in tui.text
+        assert "no longer there" in tui.text
         await tui.press("3", "enter")
         assert tui.main.reader_pane.document_view.document.key == TALK
 
@@ -107,7 +107,8 @@ async def test_a_file_that_is_gone_says_so_and_opens_where_it_was_read(book: Bui
     (book.root / "Makefile").unlink()
     async with running(book.root) as tui:
         await tui.open(TALK)
-        await tui.until(lambda: "[2] Makefilegone" in tui.rows("citations-list"))
+        await tui.until(lambda: "[2] Makefile" in tui.rows("citations-list"))
+        assert "no longer there" in tui.text
         await tui.press("3", "j", "enter")
         await tui.until(
             lambda: tui.main.reader_pane.document_view.viewport.current_reference == f"{TALK}:1.2"
@@ -142,7 +143,7 @@ async def test_a_session_of_another_agent_lists_the_subjects_whose_files_it_read
         await tui.until(lambda: any("[2]" in row for row in tui.rows("citations-list")))
         rows = tui.rows("citations-list")
         assert rows[1].startswith("[1] First steps")
-        assert rows[2:4] == ["read as files", "[2] Getting started"]
+        assert rows[2:4] == ["read with file tools", "[2] Getting started"]
         await tui.press("3", "j", "enter")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         await tui.until(lambda: any("How do I start?" in row for row in tui.rows("citations-list")))

@@ -204,7 +204,7 @@ class SubjectTreeList(RowList):
             )
         if node.topic not in prompt.written.topics:
             return [("  ", ""), (sanitize_to_one_line(node.name or node.topic), "dim")], [
-                ("gone", "dim")
+                ("removed", "dim")
             ]
         if node.kind == "subject":
             return self._format_subject_row(prompt, node)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_unix_time_as_day
-from kbtui.text import format_counted_noun, sanitize_text_and_move_ranges, sanitize_to_one_line
+from kbtui.text import (
+    NO_LONGER_THERE,
+    format_counted_noun,
+    sanitize_text_and_move_ranges,
+    sanitize_to_one_line,
+)
 from kbtui.text_difference import compare_paragraphs
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
@@ -129,7 +134,7 @@ def build_difference_document(
     count = sum(one.is_changed for one in compared)
     badges: Spans = [(format_counted_noun(count, "change"), "warning" if count else "dim")]
     if new is None:
-        badges = [("gone", "warning")]
+        badges = [(NO_LONGER_THERE, "warning")]
     blocks: list[ReaderBlock] = [
         *head,
         VersionNamesBlock("names", *names, width, above=int(bool(head))),
