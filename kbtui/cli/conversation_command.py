@@ -621,7 +621,8 @@ class ConversationFormatter:
         wide, late = max(map(len, counts), default=0), max(map(len, times), default=0)
         if self.terminal and entries:
             late = max(late, len("Activity"))
-            names = f"{'ID':<{wide_id}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
+            wide = max(wide, len("Events"))
+            names = f"{'ID':<{wide_id}}  {'Events':>{wide}}  {'Activity':<{late}}  Title"
             yield self.style_text(names, "dim")
         for entry, id_, count, time in zip(entries, ids, counts, times, strict=True):
             flags = _list_conversation_flags(entry, answer.short_ids)

@@ -202,9 +202,15 @@ def run_index_command(args: Namespace) -> int:
             break
         _show_index_progress(progress, engine)
     progress.clear_line()
-    problems = [str(problem) for problem in library.load_knowledge().problems]
+    knowledge = library.load_knowledge()
+    problems = [str(problem) for problem in knowledge.problems]
+    has_disabled = any(
+        subject.disabled for topic in knowledge.topics for subject in knowledge.list_subjects(topic)
+    )
+    without = " (without disabled ones)" if has_disabled else ""
+    counts = library.open_index_reader().count_catalog_rows()
     facts = {
-        **library.open_index_reader().count_catalog_rows(),
+        **counts,
         "seconds_keywords": round(keywords, 3),
         "seconds": round(time.monotonic() - began, 3),
         "semantic": vectors["semantic"],
@@ -214,8 +220,9 @@ def run_index_command(args: Namespace) -> int:
     }
     for problem in [*problems, *map(format_notice, library.agent_directory_notices)]:
         print_to_stderr(problem)
+    subjects = format_counted_noun(counts["subjects"], "subject")
     text = (
-        f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
+        f"{subjects}{without}, {facts['conversations']} conversations, "
         f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s\n"
     )
     print_text_or_json(text, facts, args.json)

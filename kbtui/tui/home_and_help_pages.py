@@ -217,8 +217,10 @@ def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
 def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
-    count = f"{format_counted_noun(len(contents.listings), 'topic')}, {format_counted_noun(total, 'subject')}"
+    count = format_counted_noun(total, "subject")
     count += f", {hidden:,} hidden" if hidden else ""
+    disabled = sum(one.disabled for listing in contents.listings for one in listing.subjects)
+    count += f", {disabled:,} disabled" if disabled else ""
     blocks: list[ReaderBlock] = [_make_heading("topics", "Topics", count)]
     for listing in contents.listings:
         topic = listing.topic

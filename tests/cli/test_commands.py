@@ -316,3 +316,11 @@ def test_an_option_that_names_nothing_is_refused_and_does_not_mean_all(
     assert done.returncode == 2
     assert done.stdout == ""
     assert option.strip("-") in done.stderr
+
+
+def test_the_index_says_that_it_does_not_count_disabled_subjects(built: Builder) -> None:
+    counted = run(built, "index", "--no-vectors").stdout
+    built.topics(guide={"disabled": ["start"]})
+    without = run(built, "index", "--no-vectors").stdout
+    assert counted.startswith("2 subjects, ")
+    assert without.startswith("1 subject (without disabled ones), ")

@@ -679,7 +679,9 @@ def test_a_terminal_gets_colours_relative_times_and_nothing_dangerous(root: Path
     assert "   :1 user        Where is the needle?\n" in plain
     assert "   :1 user        In which haystack?\n" in plain, "one line of context"
     listed = ESCAPES.sub("", terminal("ls"))
-    assert re.match(r"ID +#  Activity +Title\r\n", listed), "a stranger sees what the numbers are"
+    assert re.match(r"ID +Events  Activity +Title\r\n", listed), (
+        "a stranger sees what the numbers are"
+    )
     assert "2026-05-29  Needles in hay" in listed or "ago  Needles in hay" in listed
     read = terminal("read", str(ID))
     assert "\x1b]0" not in read

@@ -285,3 +285,9 @@ async def test_home_leads_to_topics_and_conversations(book: Builder) -> None:
             await tui.press("j")
         await tui.press("enter")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "Retries")
+
+
+async def test_home_counts_disabled_subjects_as_the_doctor_does(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("H")
+        await tui.until(" 5 subjects, 1 hidden, 1 disabled")
