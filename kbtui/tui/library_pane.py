@@ -508,29 +508,24 @@ class _ConversationRowMaker:
         )
 
     def make_conversation_rows(
-        self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
+        self, infos: list[ConversationInfo], depth: int = 0
     ) -> Iterator[ListRow]:
         """Yield the row of each conversation, followed by the rows of its parts if it is unfolded.
 
-        The label of a row depends on the sort order. If the label is a time or date, it is left out
-        in a row below another row with the same label. `before` is the label of the row above the
-        first one.
+        The label of a row, for example its date, depends on the sort order.
         """
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)
-            # If several rows in succession have the same date, only the first of them shows it.
-            is_repeated = sort not in ("title", "turns") and label == before
-            before = label
             parts = [part for part in self._parts.get(info.id, ()) if self.is_shown(part)]
             is_open = bool(parts) and self._state.is_row_unfolded(info.ref)
             lead: Spans = [("  " * depth, "")] if depth else []
             if parts:
                 lead.append(("▾ " if is_open else "▸ ", "dim"))
-            yield self._make_conversation_row(info, lead, "" if is_repeated else label)
+            yield self._make_conversation_row(info, lead, label)
             if is_open:
                 parts.sort(key=lambda part: _get_conversation_sort_key(part, sort, self._contents))
-                yield from self.make_conversation_rows(parts, depth + 1, before)
+                yield from self.make_conversation_rows(parts, depth + 1)
 
     def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
         visit = self._state.visit

@@ -342,3 +342,13 @@ async def test_the_home_page_names_the_key_that_creates_what_is_lacking(
     async with running(workspace_root, size=(80, 24)) as tui:
         await tui.until("search everything")
         assert "create a" not in tui.text
+
+
+async def test_each_row_shows_its_own_date(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    for number in (1, 2, 3):
+        builder.conversation(number, [[asked("Hi"), said("Hello.")]], title=f"Talk {number}")
+    async with running(builder.root) as tui:
+        rows = [row for row in tui.rows("library-list") if row.startswith("Talk")]
+        assert len(rows) == 3
+        assert all(row.endswith(DAY_OF_TALKS) for row in rows)
