@@ -144,10 +144,10 @@ def list_modules_of_search(at: Builder, *words: str, shown: str = "guide/start")
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize("words", [(), ("--since", "2026-01-01"), ("--explain",), ("--json",)])
-def test_it_imports_little_while_an_engine_runs(served: Builder, words: tuple[str, ...]) -> None:
-    held = list_modules_of_search(served, *words)
-    assert not held & {"contextvars", "dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
+def test_it_imports_little_while_an_engine_runs(served: Builder) -> None:
+    unneeded = {"contextvars", "dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
+    for words in ((), ("--since", "2026-01-01"), ("--explain",), ("--json",)):
+        assert not list_modules_of_search(served, *words) & unneeded, words
 
 
 def test_it_imports_no_parsers_without_an_engine(

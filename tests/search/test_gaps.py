@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index.index_reader import IndexReader
@@ -35,7 +35,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
 def library(built: Builder) -> Iterator[Library]:
     with open_workspace(built.root) as library:
         yield library
-    end_engine(built)
+    kill_engine(built)
 
 
 def gaps(library: Library) -> list[str]:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from support import Builder, asked, content_of, end_engine, said
+from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine import index_worker
 from kbtui.engine.embedding_worker import make_vector_filter_of_request
@@ -297,4 +297,4 @@ def test_the_engine_answers_as_after_a_rebuild(
         assert answers() == answers(rebuild=True)
     finally:
         library.close()
-        end_engine(history.builder)
+        kill_engine(history.builder)
