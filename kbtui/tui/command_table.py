@@ -91,8 +91,8 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "citations",
         define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
         define_command("difference", "C", "what has changed", "Show what has changed in the cited subject since the turn.", 8, needs="difference", action="show_difference"),
-        define_command("markdown", "ctrl+y", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
-        define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_citations_as('json')"),
+        define_command("markdown", "ctrl+y", "copy as Markdown", "Copy the citations as Markdown.", 4, action="copy_citations_as('markdown')"),
+        define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 3, action="copy_citations_as('json')"),
     ),
     *add_scope_to_commands(
         "results",

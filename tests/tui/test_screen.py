@@ -267,3 +267,10 @@ async def test_the_keys_of_the_entries_are_hinted_at_in_a_usual_terminal(book: B
         assert "E entries" in tui.text.split("\n")[-1]
         await tui.press("E")
         await tui.until("d delete")
+
+
+async def test_the_citations_hint_at_the_way_back_in_a_usual_terminal(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("3")
+        await tui.until("Esc back")
