@@ -106,7 +106,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "topic_has_no_text": "a topic has no text of its own; name one of its subjects",
     "unknown_subject": "the topic {topic} has no subject {slug!r}",
     "unknown_topic": "unknown topic {topic!r}",
-    "words_but_excluded": "the passage contains words of the query, but lacks a phrase, contains an excluded word or does not match a filter",
+    "words_but_excluded": "the passage contains words from the query, but lacks a phrase, contains an excluded word or does not match a filter",
 }
 """For each code of a notice or reason, the template of its message. `{name}` stands for a value.
 

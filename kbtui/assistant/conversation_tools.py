@@ -140,8 +140,7 @@ def answer_conversation_list(
     and notices name the lines that no turn wrote. With `file`, sorting by activity uses the times of the
     listed turns.
 
-    `agents` contains names of agents or beginnings of names; None selects all agents. `labels`
-    contains texts `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
+    `agents` contains prefixes of agent names; None selects all agents. `labels` contains texts `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
     If `masked` is true, secrets are masked. The page has at most `limit` conversations, and at most
     `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
@@ -366,7 +365,7 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    `agents` contains names of agents or beginnings of names; None selects all agents. The conversation
+    `agents` contains prefixes of agent names; None selects all agents. The conversation
     with the latest activity comes first. In each conversation, matches in the title come first. The
     XML has at most `max_chars` characters. If `masked` is true, secrets are masked before the
     search. If `regex` is true, the pattern is a regular expression. Such a search stops after

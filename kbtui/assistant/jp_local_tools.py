@@ -167,7 +167,7 @@ def plan_tool_installation(
 ) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.
 
-    Raises `WorkspaceError` if a directory is a link that leads out of the workspace.
+    Raises `WorkspaceError` if a directory is a link that points outside the workspace.
     """
     from kbtui.assistant.assistant_tools import list_offered_tools
 
@@ -344,7 +344,7 @@ def _is_inside_workspace(workspace: Workspace, path: str) -> bool:
 def _check_inside_workspace(workspace: Workspace, path: str) -> None:
     if not _is_inside_workspace(workspace, path):
         raise WorkspaceError(
-            "a symbolic link in the path leads out of the workspace",
+            "a symbolic link in the path points outside the workspace",
             where=path,
             hint="replace the link with a directory",
         )

@@ -291,8 +291,8 @@ def extract_citations(
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.
 
-    Failed calls do not count. Within a turn, each target or passage counts once. If the
-    turn was given several parts of a subject, the subject counts once for each part.
+    Failed calls do not count. Within a turn, repeated citations of the same target or passage count
+    once; different parts of a subject count separately.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
 

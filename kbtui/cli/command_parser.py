@@ -76,7 +76,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword a tool's error for the command line: name options, not the arguments of the tool."""
+    """Reword a tool's error to mention command-line options instead of the tool's arguments."""
     from kbtui.assistant.conversation_tool_answers import ToolCallRefused
 
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")

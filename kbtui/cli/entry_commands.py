@@ -517,7 +517,7 @@ def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
 
 
 def _format_subject_version(version: SubjectVersion) -> str:
-    """Return the time and the commit of a version or, if it has no commit, its origin."""
+    """Return the time of a version, followed by its commit or, without a commit, by its origin."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"

@@ -33,7 +33,7 @@ _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
 
 
 def declare_blame_command_arguments(parser: ArgumentParser) -> None:
-    text = "a file, or lines of it: src/main.py, src/main.py:12 or src/main.py:12-20"
+    text = "a file, or some of its lines: src/main.py, src/main.py:12 or src/main.py:12-20"
     parser.add_argument("file", metavar="FILE[:LINES]", help=text)
     parser.add_argument(
         "--changes",

@@ -143,7 +143,7 @@ def _print_new_key(args: Namespace) -> int:
 
     private, public = generate_key_pair()
     text = (
-        f"For the job that publishes, as a secret:\n  {PUBLISH_KEY_VARIABLE}={private}\n"
+        f"Add this as a secret to the job that publishes the library:\n  {PUBLISH_KEY_VARIABLE}={private}\n"
         f'For everyone, in kb-library.toml:\n  [library]\n  key = "{public}"\n'
     )
     print_text_or_json(text, {"private_key": private, "public_key": public}, args.json)

@@ -444,7 +444,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
         more = len(matches) - len(terms)
         yield f"    terms: {sanitize(', '.join(terms))}{f', {more} more' if more else ''}"
     if title := explained["title_gives"]:
-        yield f"    the title contains words of the query; adds {title:.4f} to the score"
+        yield f"    the title contains words from the query; adds {title:.4f} to the score"
     if length := explained["length_gives"]:
         yield f"    the length of the passage adds {length:.4f} to the score"
     among_turns = [

@@ -354,4 +354,4 @@ def _report_missing_workspace(one: WorkspaceMatch) -> None:
 def _describe_candidate_workspaces(one: WorkspaceMatch) -> str:
     if one.candidates:
         return f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
-    return "kbtui knows no such workspace on this machine"
+    return "kbtui does not know this workspace on this machine"

@@ -125,7 +125,7 @@ def _check_format_of_other_package(
     if found.name in formats:
         raise ValueError(f"there is already a format with the name {found.name!r}")
     if not _OTHER_PREFIX.fullmatch(found.id_prefix):
-        raise ValueError(f"its id_prefix must be like 'x-parrot-', not {found.id_prefix!r}")
+        raise ValueError(f"its id_prefix must have the form 'x-parrot-', not {found.id_prefix!r}")
     if any(found.id_prefix == one.id_prefix for one in formats.values()):
         raise ValueError(f"another format has the id_prefix {found.id_prefix!r}")
 
@@ -449,7 +449,7 @@ def find_unlisted_conversation_paths(
 ) -> list[UnlistedConversationPath]:
     """Return the files and directories that are not listed as conversations, with the reasons.
 
-    `agents` contains the beginnings of agents' names; None means all agents.
+    `agents` contains prefixes of agent names; None means all agents.
     """
     wanted = find_agent_names_with_beginnings(agents) if agents is not None else None
     found = (

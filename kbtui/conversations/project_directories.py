@@ -66,7 +66,7 @@ class ProjectDirectories:
         self.find_directory_of = lru_cache(maxsize=None)(self._find_project_directory_of)
 
     def _find_project_directory_of(self, working_directory: str) -> ProjectDirectory | None:
-        """Return the project's directory that contains `working_directory`, or None."""
+        """Return the project directory that contains `working_directory`, or None."""
         path = os.path.normpath(working_directory)
         containing = [
             one

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
         """The kinds of search that are available now, and the reasons why others are not.
 
         * `lexical` and `semantic` say whether keyword search and semantic search are available.
-        * `keywords_only` contains the values of the notice that says why semantic search is not available.
-          It is None if there is no such notice.
+        * `keywords_only` contains the values to insert into the notice that explains why semantic
+          search is unavailable. It is None if there is no such notice.
         * `left` is the number of passages without a vector, or None if it is unknown.
         * `paused` says whether the user has paused the embedding of passages.
         * `error` says why the last refresh failed.

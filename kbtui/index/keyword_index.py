@@ -3,8 +3,8 @@
 There are two indexes with the same schema: `lexical` for visible entries, and `hidden` for hidden
 subjects. With one index for both, the scores of visible entries would reveal which words hidden
 subjects contain. The windows of each index (see `passage_windows`) are in a tantivy index of their
-own. In one index with the passages, the windows would change the average length of a text, on which
-every BM25 score depends.
+own. If they shared an index with the passages, they would change the average length of a text, on
+which every BM25 score depends.
 
 Each commit writes the watermark, a document with the catalog's sequence number. The watermark says
 how much of the catalog the index contains.

@@ -2,9 +2,9 @@
 
 A row of the published table contains the id of a chunk, and a hash of the texts from which the
 chunk's vector was made. If a chunk on this machine has the same id and hash, no vector is stored
-here. All other chunks are embedded here. A search joins the ranking of published vectors with that
-of local vectors. Texts come from verified parts only, so a manipulated table could change the order
-of hits, but not their texts.
+here. All other chunks are embedded here. A search merges the ranking by published vectors with that
+by local vectors. Texts come from verified parts only, so a table that was tampered with could
+change the order of hits, but not their texts.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ class VectorStore:
 def has_vectors_of_model(folder: Path, model: str) -> bool:
     """Return whether there is a table with a model's vectors.
 
-    If so, opening it with `VectorStore` writes nothing.
+    If so, opening the folder with `VectorStore` writes nothing.
     """
     return (folder / f"{_make_table_name(model)}.lance").is_dir()
 

@@ -106,7 +106,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
                     continue
                 real = os.path.realpath(real)
                 if not is_inside_directory(real, root):
-                    mistakes.append(("the link leads out of the workspace", path))
+                    mistakes.append(("the link points outside the workspace", path))
                     continue
             if problem := find_file_name_problem(name):
                 mistakes.append((problem, path))

@@ -501,7 +501,7 @@ def describe_conversation_problems(problems: Mapping[str, str]) -> str:
 
 
 def resolve_file_name(workspace: Workspace, name: str, directory: str | None = None) -> str:
-    """Return the path of the file that a user names, in the same form as in the actions of turns.
+    """Return the path of the file that a user names, in the form that turn actions use.
 
     `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
     """
@@ -847,7 +847,7 @@ class _EditsToFile:
 
 
 def _join_line_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
-    """Yield the ranges of lines with these indices, which are counted from 0 and ascending."""
+    """Yield the ranges of lines with these indices, which are zero-based and in ascending order."""
     first = last = None
     for index in indices:
         if first is None or last is None:
@@ -917,7 +917,7 @@ def _list_line_origins(
 def _list_unexplained_lines(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[UnexplainedLines]:
-    """Return ranges of adjacent lines from the same commit. `indices` are counted from 0 and ascending."""
+    """Return ranges of adjacent lines from the same commit. `indices` are zero-based and ascending."""
     found: list[UnexplainedLines] = []
     for index in indices:
         origin = origins.get(index)

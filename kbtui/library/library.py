@@ -223,7 +223,10 @@ class Library(ReferenceReader):
         self.request_engine_refresh(wait, retry=True)
 
     def embed_entry_first(self, ref: Ref) -> None:
-        """Have the engine embed the subject or conversation that `ref` names before all others."""
+        """Ask the engine to embed one entry before all others.
+
+        The entry is the subject or conversation that `ref` names.
+        """
         from kbtui.index.entries_and_chunks import make_subject_id
 
         entry_id = ref.conversation or make_subject_id(ref.topic or "", ref.slug or "")

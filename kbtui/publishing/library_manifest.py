@@ -136,7 +136,7 @@ class LibraryManifest:
         return [part for part in self.list_parts_of_kind("vectors") if part.name in names]
 
     def list_needed_table_versions(self) -> list[int]:
-        """Return the versions of the table that readers of this manifest or a recent one need."""
+        """Return the table versions needed by the readers of this manifest or of a recent one."""
         names = [*self.retired, *([self.table.name] if self.table else [])]
         numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
         return [int(number) for number in numbers if number.isdecimal()]

@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 class SubscriptionStatus(NamedTuple):
     """The differences between a workspace and the library that it subscribes to.
 
-    `differing` counts the subjects whose text in the workspace is different, `only_published` the entries
-    that the workspace lacks, and `only_here` the subjects that are not published. `problem` is a key of
-    `PROBLEM_TEXTS`, and `detail` is the value in its text. Times are in ISO format.
+    * `differing` is the number of subjects whose text in the workspace is different.
+    * `only_published` is the number of entries that the workspace lacks.
+    * `only_here` is the number of subjects that are not published.
+    * `problem` is a key of `PROBLEM_TEXTS`.
+    * `detail` is the value inserted into that text.
+
+    Times are in ISO format.
     """
 
     remote: str

@@ -250,7 +250,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition("arg", "only calls with this argument: arg:topic=guide", "argument", example="arg:topic=guide", search="arg", term="arg"),
     FilterDefinition(
-        "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",), example="after:2w",
+        "after", "only at or after this day or time: 2026-11-01, 2w", "date", ("since",), example="after:2w",
         search="since", entries="since", library=_is_conversation_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
@@ -259,7 +259,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         search="until", entries="until", library=_is_conversation_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
-    FilterDefinition("from", "only from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
+    FilterDefinition("from", "only at or after this day or time (same as the filter after:)", "date", entries="since", options=("--from",), metavar="DATE"),
     FilterDefinition(
         "to", "only up to the end of this day, or up to this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,

@@ -203,9 +203,10 @@ class _MultiIndexSearch:
         )
 
     def _merge_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
-        """Return the mistakes that the first workspace found in the query.
+        """Return the mistakes in the query that the search of the first index found.
 
-        If the hints for a mistake differ between projects, the mistake's hint combines them.
+        If the projects' hints for a mistake differ, the returned mistake has a hint that combines
+        them.
         """
         merged = []
         for mistake in runs[0].mistakes:
@@ -299,7 +300,7 @@ class _MultiIndexSearch:
     def _find_pending_chunks(
         self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
     ) -> tuple[float, frozenset[int]]:
-        """Return the share of chunks with a vector, and the keyword hits without a vector."""
+        """Return the fraction of chunks that have a vector, and the keyword hits without a vector."""
         left = total = 0
         incomplete = set()
         for position in self._runs:

@@ -108,10 +108,11 @@ class QueryToken(NamedTuple):
 
 
 class QueryWord(NamedTuple):
-    """A word of a query. `forms` are the forms that it can have in the field `code` of the index.
+    """A word in a query.
 
-    If the user is still typing the word, `completions` are the indexed terms that can complete it, as
-    pairs `(field, term)`.
+    * `forms` are the forms in which the index's field `code` can contain the word.
+    * `completions` are the indexed terms that can complete the word if the user is still typing it,
+      as pairs `(field, term)`.
     """
 
     text: str

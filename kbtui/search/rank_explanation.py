@@ -41,8 +41,9 @@ By keywords, ten times as many chunks are ranked.
 class _IndexTermScores(NamedTuple):
     """The scores of the query's terms in one keyword index.
 
-    `chunks` are the explained chunks that the index contains. `own` has the terms' scores in
-    chunks. `around` has their scores in windows, the groups of passages around chunks.
+    * `chunks` are the chunks being explained that this index contains.
+    * `own` contains the terms' scores in chunks.
+    * `around` contains the terms' scores in windows, the groups of passages around chunks.
     """
 
     chunks: set[int]

@@ -610,7 +610,7 @@ class SearchLegScoreScale:
 
 
 class SearchLegScoreFusion:
-    """Adds up each chunk's scaled scores in the rankings by keywords and by meaning (the legs)."""
+    """Adds up each chunk's scaled scores from the two legs: the rankings by keywords and by meaning."""
 
     def __init__(
         self,

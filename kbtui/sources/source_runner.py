@@ -195,7 +195,7 @@ def _open_source_directories_in_all_topics(
 ) -> list[SourceDocumentStore]:
     """Return the source's directories in all topics.
 
-    Earlier runs may have used another topic than the one that is declared now.
+    Earlier runs may have used a different topic from the one declared now.
     """
     from kbtui.knowledge import load_knowledge
 

@@ -97,7 +97,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "results",
         define_command("open", "enter", "open", "Open the hit in the reader.", 9, action="open_selected_row"),
-        define_command("unfold", "space", "unfold", "Show all passages that the search found in the hit's subject or conversation, or only the best one.", 5, action="toggle_passages_of_entry"),
+        define_command("unfold", "space", "unfold", "In the hit's subject or conversation, switch between all passages found and only the best one.", 5, action="toggle_passages_of_entry"),
         define_command("explain", "a", "explain", "Explain the rank of the hit.", 7, needs="ranks", action="screen.explain_hit"),
         define_command("why", "minus", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, needs="ranks", action="screen.explain_missing"),
         define_command("save", "at", "save search", "Save the search under a name. An empty search input lists the saved searches.", 4, action="screen.save_search"),

@@ -86,7 +86,7 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
     todo = [change for change in changes if change.is_needed]
     if not todo and any(change.is_outdated for change in changes):
         raise NothingFound(
-            "the file of a tool is out of date, but you have edited it",
+            "a tool's file is out of date, and you have edited it",
             hint="`kbtui tools install` shows what is new",
         )
     if not todo:
@@ -278,4 +278,4 @@ class DoctorScreen(SecondaryScreen):
             # The subject existed during the check; if it has been deleted since, opening it shows an error.
             self.dismiss(parse_ref(block.link, lambda topic, slug: True))
         elif isinstance(block, DoctorFindingBlock):
-            self.show_message("This finding has nothing to open.", "dim")
+            self.show_message("There is nothing to open for this finding.", "dim")

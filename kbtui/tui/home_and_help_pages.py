@@ -235,7 +235,7 @@ def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:
 
 def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[ReaderBlock]:
     if _has_unreadable_topics(contents):
-        heading = _make_heading("topics", "No topic can be read")
+        heading = _make_heading("topics", "None of the topics can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
     blocks = [
         _make_heading("topics", "No topics yet"),

@@ -306,7 +306,7 @@ class InsightsScreen(SecondaryScreen):
             # The entry exists, so a colon in its reference does not start a line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))
         else:
-            self.show_message("This line has nothing to open.", "dim")
+            self.show_message("There is nothing to open on this line.", "dim")
 
     def action_go_to_next_section(self, step: int) -> None:
         """Go to the next section, or to the previous one if `step` is negative."""

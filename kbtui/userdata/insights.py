@@ -1,4 +1,4 @@
-"""Statistics of a recent period: searches, gaps, citations and tokens, with a chart by day."""
+"""Statistics for a recent period: searches, gaps, citations and tokens, with a daily chart."""
 
 from __future__ import annotations
 

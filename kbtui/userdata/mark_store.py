@@ -150,8 +150,8 @@ class MarkStore:
     def import_marks(self, marks: Iterable[Mark]) -> int:
         """Add the marks of an export, and return how many marks were added or replaced.
 
-        If a mark with the same id is already stored, the version with the later change stays. A
-        mark that was removed here after the export is added again.
+        If a mark with the same id is already stored, the version with the later change stays. If
+        a mark was removed here after the export was made, importing adds it again.
         """
         saved = 0
         with self.file.open_write_transaction() as db:

@@ -79,9 +79,9 @@ _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 def collect_user_data(
     settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
 ) -> tuple[ExportedData, list[ExportOmission]]:
-    """Read the user's data of all workspaces, or only of `here` if `is_only_here` is true.
+    """Read the user's data for all workspaces, or only for `here` if `is_only_here` is true.
 
-    The second value lists the omitted data: damaged kept sessions, and data directories of unknown
+    The second returned value lists the omitted data: damaged kept sessions, and data directories of unknown
     workspaces. Raises `WorkspaceError` if data cannot be read.
     """
     found = {str(here.root): (here, identify_project(str(here.root)).key)}

@@ -278,12 +278,12 @@ class UserRecordFile(NamedTuple):
     read: Callable[[sqlite3.Connection], Iterator[UserRecord]]
 
     def read_records(self) -> list[UserRecord]:
-        """Return all records of the file, without a transaction. Raises `WorkspaceError`."""
+        """Return all records in the file, without a transaction. Raises `WorkspaceError`."""
         with self.file.open_for_reading() as db:
             return [] if db is None else self.read_records_in(db)
 
     def read_records_in(self, db: sqlite3.Connection) -> list[UserRecord]:
-        """Return all records of the file, read with an open connection. Raises `WorkspaceError`."""
+        """Read all records in the file over the open connection `db`. Raises `WorkspaceError`."""
         try:
             with self.file.wrap_sqlite_errors():
                 return list(self.read(db))

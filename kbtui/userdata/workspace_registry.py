@@ -216,9 +216,9 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
 
 
 def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
-    """Return the shortest ending of `path` that none of `others` has.
+    """Return the shortest trailing part of `path` that no path in `others` ends with.
 
-    The ending has at least two directories.
+    This part has at least two directories.
     """
     steps: Sequence[str] = path.strip("/").split("/")
     for count in range(2, len(steps)):

@@ -245,7 +245,7 @@ class GitHistory:
         )
 
     def list_paths(self, directory: str) -> list[str]:
-        """Return the paths of all files that a directory has had in any commit, latest change first."""
+        """Return all files that a directory contained in any commit, most recently changed first."""
         words = self._list_output_words(
             "log", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv",
             "--no-show-signature", "-z", "--format=", "--", directory or ".",

@@ -87,8 +87,8 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
     """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if there are none.
 
     NAME is the path of a file, or the name of a file in a directory that `config_load_paths` lists. These
-    directories are searched below three roots: user-global, workspace and user-local. Below
-    each root, only the first match is used.
+    directories are looked up under three roots: user-global, workspace and user-local. Under each
+    root, only the first match is used.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():

@@ -240,7 +240,7 @@ def _check_workspaces_table(table: dict[str, Any], locate: "Callable[..., str]")
         isinstance(path, str) and path.startswith(("/", "~")) for path in excluded
     ):
         message = "`exclude` in the table [workspaces] must be a list of directories"
-        hint = 'write paths that begin with "/" or "~"'
+        hint = 'use absolute paths: start each with "/" or "~"'
         raise ConfigError(message, where=locate("exclude"), hint=hint)
 
 
@@ -337,8 +337,8 @@ def _locate_setting_line(path: Path, text: str, *names: str) -> str:
     """Return where the file sets a key, as `path:line`.
 
     `names` are the names of the tables around the key, then the key's own name. If the file does
-    not set the key, the line is that of the innermost of these tables. If the file has none of the
-    tables, only the path is returned.
+    not set the key, the line of the innermost table that exists is returned. If none of the tables
+    exists, only the path is returned.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0

@@ -132,7 +132,7 @@ def put_locked_directory(folder: Path) -> None:
         (put_file, "not a directory"),
         (put_dangling_link, "the target of the link does not exist"),
         (put_looping_link, "too many levels of symbolic links"),
-        (put_link_outside, "leads out of the workspace"),
+        (put_link_outside, "points outside the workspace"),
         (put_locked_directory, "permission denied"),
     ],
 )

@@ -458,7 +458,7 @@ def test_a_database_of_another_program_is_a_problem(path: Path, workspace: Works
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE t (x)")
     found, [problem] = LlmFormat().find_stored_conversations(workspace)
-    assert (found, problem.reason) == ([], "the database has no table of responses")
+    assert (found, problem.reason) == ([], "the database has no responses table")
 
 
 def test_a_damaged_database_raises_nothing(logs: Logs, workspace: Workspace) -> None:

@@ -373,8 +373,8 @@ def test_links_are_followed_inside_the_workspace_only(tmp_path: Path) -> None:
     found = scan_topic_directory(str(root), str(root / "t"))
     assert found.slugs == ["a", "file", "folder/b", "folder/c/d"]
     assert sorted(found.mistakes) == [
-        ("the link leads out of the workspace", "out.md"),
-        ("the link leads out of the workspace", "outdir"),
+        ("the link points outside the workspace", "out.md"),
+        ("the link points outside the workspace", "outdir"),
     ]
 
 

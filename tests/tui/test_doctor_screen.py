@@ -186,7 +186,7 @@ async def test_enter_on_a_finding_about_nothing_to_open_says_so(
         )
         viewport.go_to_block_line(number)
         await tui.press("enter")
-        await tui.until("This finding has nothing to open.")
+        await tui.until("There is nothing to open for this finding.")
         # The message goes when everything is checked again.
         await tui.press("ctrl+r")
         await tui.until(lambda: "nothing to open" not in tui.text)

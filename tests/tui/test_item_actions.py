@@ -469,7 +469,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
 async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:
     (make_workspace.root / ".jp/kb.toml").write_text("[kb.topic.x")
     async with running(make_workspace.root) as tui:
-        await tui.until("No topic can be read")
+        await tui.until("None of the topics can be read")
         assert "none yet" not in "\n".join(tui.rows("library-list")[:4])
         assert "No topics yet" not in tui.text
         await tui.press("i")

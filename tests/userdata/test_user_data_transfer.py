@@ -464,7 +464,7 @@ def test_a_workspace_without_jp_is_recognized_by_its_repository(
             '[remote "origin"]\n\turl = https://other.example/b\n'
         )
     other.kbtui("import", str(one.file), code=1)
-    assert "kbtui knows no such workspace on this machine" in capfd.readouterr().err
+    assert "kbtui does not know this workspace on this machine" in capfd.readouterr().err
 
 
 def test_a_running_engine_finds_imported_sessions(

@@ -269,7 +269,7 @@ def _find_sessions(
 def _has_history_file_only_grown(
     file: int, state: tuple[int, int, int], known: _HistoryFileSessions
 ) -> bool:
-    """Return whether text was only appended to a history file since `known` was read.
+    """Return whether the only change to a history file since `known` was read is appended text.
 
     To find out, the inode, the size and the last bytes in `known` are compared with the file.
     """

@@ -202,7 +202,7 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
         if not list_table_columns(database, "responses") and not list_table_columns(
             database, "turns"
         ):
-            raise WorkspaceError("the database has no table of responses", where=path)
+            raise WorkspaceError("the database has no responses table", where=path)
         for table, key, names in (
             ("responses", "conversation_id", "conversations"),
             ("turns", "thread_id", "threads"),
@@ -418,15 +418,17 @@ class _LlmConversationReader:
             self._read_answer_part(part, kind, time)
 
     def _list_messages(
-        self, tip: Any, end: Any, *, stop_at_answer: bool = False
+        self, tip: Any, before_first: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the chain of messages that ends with `tip`, oldest first.
+        """Return a chain of messages, oldest first.
 
-        `tip` and `end` are hashes of messages. The chain begins after the message `end`. If
-        `stop_at_answer` is true and the chain contains an answer, it begins after the last answer.
+        * `tip` is the hash of the last message in the chain.
+        * `before_first` is the hash of the message just before the first one in the chain.
+        * If `stop_at_answer` is true and the chain contains an answer, the chain begins after the
+          last answer.
         """
         messages: list[sqlite3.Row] = []
-        while tip is not None and tip != end and len(messages) < MAX_CHAIN:
+        while tip is not None and tip != before_first and len(messages) < MAX_CHAIN:
             query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"
             rows = self._fetch_rows(query, tip)
             if not rows:

@@ -366,7 +366,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
     with open_database(path) as database:
         columns = list_table_columns(database, "session")
         if not {"id", "directory"} <= columns:
-            raise WorkspaceError("the database has no table of sessions", where=path)
+            raise WorkspaceError("the database has no sessions table", where=path)
         rows = database.execute(
             f"SELECT {format_select_columns('session', _SESSION_COLUMNS, columns)} FROM session"
         )

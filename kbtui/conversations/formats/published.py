@@ -157,7 +157,7 @@ class PublishedFormat(ConversationFormat):
         return found, unusable
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; errors are in `problems` of the result."""
+        """Load a conversation. Never raises; errors are listed in the result's `problems`."""
         try:
             conversation = _decode_conversation(info)
         except (OSError, WorkspaceError, *READ_ERRORS) as error:

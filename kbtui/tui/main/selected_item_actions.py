@@ -467,7 +467,7 @@ class SelectedItemActions:
 
         included = "What to include (citations are always included)."
         default_path = str(Path.cwd() / f"{conversation}.md")
-        names = "An .html file opens in any browser; .md, .json and .jsonl are the other formats."
+        names = "The extension sets the format: .html, which opens in any browser, .md, .json or .jsonl."
         fields = (
             FormField("what", "what", "messages", included, tuple(EXPORTED_KINDS)),
             FormField("turns", "turns", "all", "The turns to include: all, 3, 2-5 or 1,4,7-9."),

@@ -92,7 +92,7 @@ class BlobStore:
         first, second, rest = digest[:2], digest[2:4], digest[4:]
         for directory in self._directories:
             folder = f"{directory}/{first}/{second}"
-            # A link in place of one of the directories could lead out of the workspace.
+            # A link in place of one of the directories could point outside the workspace.
             if os.path.realpath(folder) == f"{os.path.realpath(directory)}/{first}/{second}":
                 yield f"{folder}/{rest}.blob.gz"
                 yield f"{folder}/{digest}.blob.gz"

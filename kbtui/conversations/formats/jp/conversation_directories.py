@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
 _ARCHIVE, _TRASH, _BLOBS, _NESTED = ".archive", ".trash", "blobs", "conversations"
 _METADATA_BYTES = 1 << 20
-_LINK_LEAVES = "it is a link that leads out of the workspace"
+_LINK_LEAVES = "it is a link that points outside the workspace"
 
 
 @dataclass(slots=True)
@@ -298,7 +298,7 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
     """Yield each directory of blobs as a pair: whether it is user-local, and its path.
 
-    Links that lead out of the workspace are left out.
+    Links that point outside the workspace are left out.
     """
     for root, is_local in _list_conversation_roots(workspace):
         path = f"{os.path.dirname(root)}/{_BLOBS}"  # noqa: PTH120
@@ -326,7 +326,7 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 def _list_subdirectories(
     workspace: Workspace, folder: str, unlisted: list[UnlistedConversationPath]
 ) -> list[str] | None:
-    """Return the names of the directories in `folder`, except links that lead out of the workspace.
+    """Return the names of directories in `folder`, except links that point outside the workspace.
 
     If `folder` exists but cannot be read, returns None and adds the reason to `unlisted`.
     """

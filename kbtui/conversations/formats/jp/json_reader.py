@@ -59,7 +59,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
 
     * The file is larger than `max_bytes`.
     * The file is a pipe or another special file, from which reading could wait forever.
-    * The path is a link that leads out of the conversations' directory.
+    * The path is a link that points outside the conversations' directory.
     * The file cannot be opened, or the `with` block cannot read from it.
     """
     try:
