@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class KbtuiError(Exception):
     """Base class of errors that a user can understand and act on.
 
-    `message` says what happened. `where` names the file, key or argument that caused the error, and
-    `hint` says what to do; both may be None. `brief` is a version of `message` for front ends that
-    show only a single line.
+    * `message` says what happened.
+    * `where` names the file, key or argument that caused the error. It may be None.
+    * `hint` says what to do. It may be None.
+    * `brief` is a version of `message` for front ends that show only a single line.
     """
 
     exit_code = 3

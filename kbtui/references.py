@@ -61,11 +61,13 @@ The limit is the last second of the year 9999, the latest that `datetime` suppor
 class Ref(NamedTuple):
     """A reference to a topic, subject, conversation or passage.
 
-    `conversation` is an id with the prefix of its format (`jp-c17457886043`). `turn` and `call`
-    count from 1. `lines` are the first and the last line, counted from 1, both inclusive.
-    `workspace` is the id of the workspace if the reference contains it, such as `otvo8` in
-    `jp-c17457886043-otvo8`. `event` is the id of an event, which `expand_conversation_reference`
-    replaces with the event's turn and call.
+    * `conversation` is an id with the prefix of its format (`jp-c17457886043`).
+    * `turn` and `call` count from 1.
+    * `lines` are the first and the last line, counted from 1, both inclusive.
+    * `workspace` is the id of the workspace if the reference contains it, such as `otvo8` in
+      `jp-c17457886043-otvo8`.
+    * `event` is the id of an event, which `expand_conversation_reference` replaces with the event's
+      turn and call.
     """
 
     kind: RefKind

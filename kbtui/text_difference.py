@@ -25,7 +25,7 @@ _PARAGRAPH_BREAK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 class ChangedWords(NamedTuple):
-    """The ranges of the words that differ between two texts, and the share of equal words.
+    """The ranges of the words that differ between two texts, and the fraction of equal words.
 
     `old` and `new` are ranges of characters in the old and in the new text, in order. Neighbouring
     changed words are one range. `similarity` is 1 if all words are equal, and 0 if none are equal.

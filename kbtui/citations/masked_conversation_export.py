@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 class MaskedSecrets(NamedTuple):
     """The secrets of one kind that were masked at one place in a conversation.
 
-    `turn` is None for the title and other facts about the conversation. `part` is `citation`, `mark`,
-    `facts` or the kind of an event. `times` is the number of masks.
+    * `turn` is None for the title and other facts about the conversation.
+    * `part` is `citation`, `mark`, `facts` or the kind of an event.
+    * `times` is the number of masks.
     """
 
     kind: str
@@ -70,9 +71,10 @@ class MaskedSecrets(NamedTuple):
 class SharedConversation:
     """The parts of a conversation that are shared with other people.
 
-    `conversation` contains all turns, and `turns` only the shared ones. `marks` maps the number of
-    a turn to the labels of its marks. `remark` says that the marks cannot be read; it is None if
-    they can be read. `masked` lists the masked secrets; it is None if secrets were not masked.
+    * `conversation` contains all turns, and `turns` only the shared ones.
+    * `marks` maps the number of a turn to the labels of its marks.
+    * `remark` says that the marks cannot be read; it is None if they can be read.
+    * `masked` lists the masked secrets; it is None if secrets were not masked.
     """
 
     conversation: Conversation

@@ -110,8 +110,9 @@ class Citation(NamedTuple):
 class Citations(NamedTuple):
     """The citations that `ref` makes (`uses`), and other turns' citations of `ref` (`used_by`, newest first).
 
-    `ref` is a reference, or the path of a file that is not a subject. If `ref` is not a conversation or
-    a turn, `uses` is empty. `gone` is the reason why `ref` no longer exists; None if `ref` exists.
+    * `ref` is a reference, or the path of a file that is not a subject.
+    * If `ref` is not a conversation or a turn, `uses` is empty.
+    * `gone` is the reason why `ref` no longer exists; None if `ref` exists.
     """
 
     ref: str

@@ -77,7 +77,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
 def run_data_command(args: Namespace) -> int:
     """Move your bookmarks, marks, saved searches, approvals and kept sessions to another machine.
 
-    kbtui data export mine.jsonl             write the data of all workspaces to a file
+    kbtui data export mine.jsonl             write the data for all workspaces to a file
     kbtui data import mine.jsonl --dry-run   print what the file would change here
     kbtui data import mine.jsonl             merge the file: of two versions, the later one wins
     ssh laptop kbtui data export - | kbtui data import -

@@ -342,9 +342,9 @@ class GrepLine:
 class ConversationMatches:
     """The matching lines of a conversation.
 
-    `count` is the number of all matching lines. `lines` contains the first matching lines with
-    their context, up to the limit of the search. `is_complete` is False if the search stopped
-    before the end of the conversation.
+    * `count` is the number of all matching lines.
+    * `lines` contains the first matching lines with their context, up to the limit of the search.
+    * `is_complete` is False if the search stopped before the end of the conversation.
     """
 
     count: int = 0

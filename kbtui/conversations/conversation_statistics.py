@@ -35,9 +35,9 @@ A larger conversation is loaded in parts of this size, if its format supports th
 class ConversationStatistics:
     """A summary of a conversation: its models, its tokens, and its numbers of turns and events.
 
-    `project` is the directory in which the agent ran. `usage` counts the tokens of the
-    conversation, without those of its subagents. `usage_by_model` is empty if the files do not say
-    which models used the tokens.
+    * `project` is the directory in which the agent ran.
+    * `usage` counts the tokens of the conversation, without those of its subagents.
+    * `usage_by_model` is empty if the files do not say which models used the tokens.
     """
 
     info: ConversationInfo

@@ -519,9 +519,10 @@ class Conversation:
 class ConversationToolsAndModels(NamedTuple):
     """The names of the tools and models that a conversation used, as its file spells them.
 
-    `models` are the models that answered. If no model has answered yet, `models` contains the
-    configured model. `turns` is the number of turns that are not rewound. `problem` says which part
-    of the events is damaged.
+    * `models` are the models that answered. If no model has answered yet, `models` contains the
+      configured model.
+    * `turns` is the number of turns that are not rewound.
+    * `problem` says which part of the events is damaged.
     """
 
     tools: frozenset[str] = frozenset()

@@ -96,9 +96,10 @@ if TYPE_CHECKING:
     class IndexProgressEvent(TypedDict):
         """An event: a phase of indexing has advanced.
 
-        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work is paused;
-        it is None if the work is not paused. `per_second` is the number of entries or passages done
-        per second. `per_second` and `seconds_left` are None while they are unknown.
+        * `done`, `total` and `parts` are those of `IndexProgress`.
+        * `waits` says why the work is paused; it is None if the work is not paused.
+        * `per_second` is the number of entries or passages done per second.
+        * `per_second` and `seconds_left` are None while they are unknown.
         """
 
         event: Literal["progress"]

@@ -110,10 +110,12 @@ _GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenText._fields)
 class EntryChunksWriteResult(NamedTuple):
     """The result of writing an entry's chunks.
 
-    `chunks` are the written chunks with their numbers. `changed` lists the positions of those
-    `chunks` that need a new document in the keyword index. `gone` lists the numbers of the deleted
-    chunks. `windows` lists the numbers of the changed windows (see `passage_windows`); it is empty
-    for a new entry. `previous` is the entry as it was before; None if the entry is new.
+    * `chunks` are the written chunks with their numbers.
+    * `changed` lists the positions of those `chunks` that need a new document in the keyword index.
+    * `gone` lists the numbers of the deleted chunks.
+    * `windows` lists the numbers of the changed windows (see `passage_windows`); it is empty for a
+      new entry.
+    * `previous` is the entry as it was before; None if the entry is new.
     """
 
     chunks: list[Chunk]
@@ -516,7 +518,7 @@ class CatalogDatabase:
     def list_entry_chunks(
         self, entry_id: str, first: int = 0, end: int | None = None
     ) -> list[Chunk]:
-        """Return an entry's chunks in order, from position `first` (counted from 0) to `end` (exclusive)."""
+        """Return an entry's chunks in order, from position `first` (zero-based) up to before `end`."""
         rows = self._db.execute(
             "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",

@@ -77,9 +77,11 @@ class EntryChunksToEmbed(NamedTuple):
 class ChunksWithoutVector:
     """The chunks that still need a vector.
 
-    `numbers` contains the chunk numbers. `entries` maps the id of each entry to the numbers of its
-    chunks; the entries are in the order in which they are embedded. `seq` is the number of the last
-    catalog transaction that is taken into account, or -1 if there is none.
+    * `numbers` contains the chunk numbers.
+    * `entries` maps the id of each entry to the numbers of its chunks; the entries are in the order
+      in which they are embedded.
+    * `seq` is the number of the last catalog transaction that is taken into account, or -1 if there
+      is none.
     """
 
     def __init__(self) -> None:

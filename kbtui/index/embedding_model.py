@@ -54,8 +54,9 @@ class EmbeddingModelUnavailable(KbtuiError):
 class EmbeddingModelSource:
     """An embedding model on this machine, and its source.
 
-    `key` is part of the name of the table with the model's vectors. `source` is the model's directory or
-    name. `packaged` is true if the model is in the package `PACKAGED_MODEL`.
+    * `key` is part of the name of the table with the model's vectors.
+    * `source` is the model's directory or name.
+    * `packaged` is true if the model is in the package `PACKAGED_MODEL`.
     """
 
     key: str

@@ -31,10 +31,11 @@ COMMIT
 class EntriesWithoutVectors:
     """The entries that lack vectors.
 
-    `missing` maps the id of each entry to the error of the last attempt to embed it. The error is
-    None if no attempt has failed. `seq` is the number of the last catalog transaction that is taken
-    into account; -1 means that nothing was ever embedded. `model` is the key of the embedding
-    model.
+    * `missing` maps the id of each entry to the error of the last attempt to embed it. The error is
+      None if no attempt has failed.
+    * `seq` is the number of the last catalog transaction that is taken into account; -1 means that
+      nothing was ever embedded.
+    * `model` is the key of the embedding model.
     """
 
     seq: int = -1

@@ -247,9 +247,10 @@ UNFINISHED_SUFFIX = " …"
 class _ConversationIndexingProgress:
     """The part of a conversation that is indexed already.
 
-    `mark` is the position at which reading resumes, or None if reading must start again. `chunks` is
-    the number of chunks in this part, and `latest` is the time of the latest chunk. `rewound` contains
-    the numbers of the rewound turns.
+    * `mark` is the position at which reading resumes, or None if reading must start again.
+    * `chunks` is the number of chunks in this part.
+    * `latest` is the time of the latest chunk.
+    * `rewound` contains the numbers of the rewound turns.
     """
 
     mark: ReadingResumePoint | None = None

@@ -244,10 +244,11 @@ PATIENCE_SECONDS = 0.5
 class IndexRefreshChanges:
     """The entries that a refresh changed or removed.
 
-    `subjects` lists the changed subjects as `topic/slug`. `conversations` lists the ids of the changed
-    conversations. `removed` is the number of removed entries. `knowledge` says whether topics or
-    subjects changed. If `is_unfinished` is true, the refresh was interrupted, and the next one indexes
-    the rest.
+    * `subjects` lists the changed subjects as `topic/slug`.
+    * `conversations` lists the ids of the changed conversations.
+    * `removed` is the number of removed entries.
+    * `knowledge` says whether topics or subjects changed.
+    * If `is_unfinished` is true, the refresh was interrupted, and the next one indexes the rest.
     """
 
     knowledge: bool = False

@@ -104,7 +104,7 @@ class PublishedVectorTable:
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return the nearest published chunks that this index has, as `(number, similarity)`, best first.
+        """Return the nearest published chunks in this index, as `(number, similarity)`, best first.
 
         Raises `IndexUnavailable`, or an error of LanceDB if the store cannot be reached.
         """

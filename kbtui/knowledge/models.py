@@ -12,9 +12,10 @@ from kbtui.references import make_subject_ref
 class Topic:
     """A topic, as a table `[kb.topic.<id>]` of the configuration declares it.
 
-    `subjects` is the path of the topic's directory, relative to the workspace's root. `origin` is
-    the first file that declared the topic. `is_published` means that only the published library
-    declares the topic, so the topic has no directory in the workspace.
+    * `subjects` is the path of the topic's directory, relative to the workspace's root.
+    * `origin` is the first file that declared the topic.
+    * `is_published` means that only the published library declares the topic, so the topic has no
+      directory in the workspace.
     """
 
     id: str

@@ -192,10 +192,12 @@ class UnexplainedLines(NamedTuple):
 class FileTurnHistory(NamedTuple):
     """The turns that changed or read a file, newest first.
 
-    If lines were requested, only the turns that wrote these lines are included. `path` is relative
-    to the workspace if the file is in it. `earlier_names` are the file's paths before it was moved.
-    `problems` maps the id of each conversation that cannot be read completely to the reason. Turns
-    that could not be read may also have changed or read the file.
+    If lines were requested, only the turns that wrote these lines are included.
+
+    * `path` is relative to the workspace if the file is in it.
+    * `earlier_names` are the file's paths before it was moved.
+    * `problems` maps the id of each conversation that cannot be read completely to the reason.
+      Turns that could not be read may also have changed or read the file.
     """
 
     path: str
@@ -883,7 +885,8 @@ def _read_file_lines(path: str, name: str) -> list[str]:
 def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRange:
     """Return a range of lines, cut at the end of the file.
 
-    Raises `UsageError` for an invalid range, and `NothingFound` if the file has none of the lines.
+    Raises `UsageError` for an invalid range, and `NothingFound` if the file contains none of the
+    lines.
     """
     if not 1 <= lines.first <= lines.last:
         raise UsageError("lines are written as 12 or 12-20", where=name)

@@ -53,8 +53,10 @@ CACHE_ROWS = 500
 class ModelFactsJson(TypedDict):
     """The measured facts about one model.
 
-    `size` is in bytes. `passages_per_second` is the speed of embedding on one or more cores.
-    `seconds_for_all` is the time that embedding all passages of the workspace takes at this speed.
+    * `size` is in bytes.
+    * `passages_per_second` is the speed of embedding on one or more cores.
+    * `seconds_for_all` is the time that embedding all passages of the workspace takes at this
+      speed.
     """
 
     source: str
@@ -69,9 +71,9 @@ class ModelFactsJson(TypedDict):
 class ComparedQueryJson(TypedDict):
     """The agreement of both models on one query.
 
-    `agreement` is the share of the best hits that both models have in common, from 0 to 1. `current`
-    has the references of the best hits that only the current model found, and `other` has those that
-    only the other model found.
+    `agreement` is the fraction of the best hits that both models have in common, from 0 to 1.
+    `current` has the references of the best hits that only the current model found, and `other` has
+    those that only the other model found.
     """
 
     query: str
@@ -84,8 +86,8 @@ class ComparedQueryJson(TypedDict):
 class ModelQualityJson(TypedDict):
     """How well a model ranks the passages that the user opened.
 
-    Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the share
-    of queries with an opened passage among the ten best hits.
+    Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the
+    fraction of queries with an opened passage among the ten best hits.
     """
 
     ndcg: float

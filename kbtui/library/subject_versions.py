@@ -62,11 +62,12 @@ class GivenAndCurrentText(NamedTuple):
 class SubjectVersion(NamedTuple):
     """One version of a subject's text.
 
-    `commit`, `author` and `summary` are None for a version that is not from a commit: the current
-    text, or a text from a conversation. `time` is when the version was committed, changed or first
-    given to a turn, in seconds since 1970. If `has_text` is false, the version is binary or too
-    large, and `text` is empty. `given_to` has the references of the turns that were given this
-    version, newest first.
+    * `commit`, `author` and `summary` are None for a version that is not from a commit: the current
+      text, or a text from a conversation.
+    * `time` is when the version was committed, changed or first given to a turn, in seconds since
+      1970.
+    * If `has_text` is false, the version is binary or too large, and `text` is empty.
+    * `given_to` has the references of the turns that were given this version, newest first.
     """
 
     text: str

@@ -103,13 +103,17 @@ class VectorTableVersion:
 class LibraryManifest:
     """One version of a library.
 
-    `number` grows with each version. `published_at` is a time in ISO format by the publisher's
-    clock, and `commit` is the current Git commit of the published workspace. `chunking` identifies
-    how texts are split into passages, and `model` identifies the model of the vectors. `parts` are
-    in the order in which they apply: entries of a later part replace those of earlier parts.
-    `retired` contains the parts, and the versions of the table of vectors, that this version no
-    longer needs. It maps each of them to the time at which it became unneeded, by the store's
-    clock. `table` is the table of vectors, if there is one.
+    * `number` grows with each version.
+    * `published_at` is a time in ISO format by the publisher's clock.
+    * `commit` is the current Git commit of the published workspace.
+    * `chunking` identifies how texts are split into passages.
+    * `model` identifies the model of the vectors.
+    * `parts` are in the order in which they apply: entries of a later part replace those of earlier
+      parts.
+    * `retired` contains the parts, and the versions of the table of vectors, that this version no
+      longer needs. It maps each of them to the time at which it became unneeded, by the store's
+      clock.
+    * `table` is the table of vectors, if there is one.
     """
 
     number: int

@@ -75,9 +75,9 @@ _REPLACE_HINT = (
 class PublishedLibraryState:
     """The current state of a library: its manifest, and the tables of contents of its parts.
 
-    `tag` identifies the version of the manifest. `damaged` has the names of parts that are in the
-    manifest and are missing or damaged. `stored` maps the names of all parts in the store to their
-    entries in the listing.
+    * `tag` identifies the version of the manifest.
+    * `damaged` has the names of parts that are in the manifest and are missing or damaged.
+    * `stored` maps the names of all parts in the store to their entries in the listing.
     """
 
     manifest: LibraryManifest | None = None
@@ -94,12 +94,15 @@ class PublishedLibraryState:
 class LibraryPublishResult:
     """The result of a publish, or of a dry run.
 
-    `new`, `changed` and `removed` are keys of entries. `vectors` is the number of vectors to send,
-    and `computed` is the number of vectors that the model has computed. `sent_bytes` is the size of
-    the sent parts and the manifest, and `sent_parts` is the number of sent parts; both are 0 for a
-    dry run. `deleted` is the number of deleted parts. `damaged` is the number of missing or damaged
-    parts that were replaced, or would be replaced. `version` is the number of the published version, or of the current
-    one if nothing has changed.
+    * `new`, `changed` and `removed` are keys of entries.
+    * `vectors` is the number of vectors to send.
+    * `computed` is the number of vectors that the model has computed.
+    * `sent_bytes` is the size of the sent parts and the manifest; 0 for a dry run.
+    * `sent_parts` is the number of sent parts; 0 for a dry run.
+    * `deleted` is the number of deleted parts.
+    * `damaged` is the number of missing or damaged parts that were replaced, or would be replaced.
+    * `version` is the number of the published version, or of the current one if nothing has
+      changed.
     """
 
     entries: PublishableEntries
@@ -425,8 +428,8 @@ class LibraryPublisher:
         """Return the names of the parts from which a reader can make the vectors of `passages`.
 
         Parts that are older than the table are not listed, because a reader would fetch many
-        vectors that the table has. If a needed vector is only in such a part, it is sent again, in
-        a new part. For example, an unchanged passage next to a changed one needs such a vector.
+        vectors that the table already contains. If a needed vector is only in such a part, it is
+        sent again, in a new part. For example, an unchanged passage next to a changed one needs such a vector.
         """
         assert self._embedder is not None
         texts = {

@@ -73,10 +73,12 @@ class UnpublishedEntry(NamedTuple):
 class PublishableEntries:
     """The entries of a workspace that may be published, and the entries that are left out.
 
-    `texts` maps keys to entries, and `embedded` maps hashes to the texts to embed. `masked` maps the
-    ids of conversations to the number of their masked secrets. `withheld` maps the ids of
-    conversations to the reasons why results of calls were left out of them. `hidden` counts the hidden and
-    disabled subjects of published topics, which are not published.
+    * `texts` maps keys to entries.
+    * `embedded` maps hashes to the texts to embed.
+    * `masked` maps the ids of conversations to the number of their masked secrets.
+    * `withheld` maps the ids of conversations to the reasons why results of calls were left out of
+      them.
+    * `hidden` counts the hidden and disabled subjects of published topics, which are not published.
     """
 
     topics: list[PublishedTopic] = field(default_factory=list)

@@ -118,7 +118,7 @@ def describe_subscription(
 def _compare_with_checkout(
     workspace: Workspace, entries: dict[EntryKey, str]
 ) -> tuple[int, int, int]:
-    """Count the entries that differ, those that only the library has, and those that only the workspace has."""
+    """Count the entries that differ, those only in the library, and those only in the workspace."""
     knowledge = load_knowledge(workspace)
     differing = only_here = seen = 0
     for topic in knowledge.topics.values():

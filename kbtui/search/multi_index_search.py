@@ -54,8 +54,9 @@ MAX_PROJECTS_IN_HINT = 5
 class SearchedIndex(NamedTuple):
     """An index to search, with its workspace.
 
-    `project` is the project's name for people; `project_key` is equal for the workspaces of a project.
-    `marked` is `SearchRequest.marked` for this workspace.
+    * `project` is the project's name for people.
+    * `project_key` is equal for the workspaces of a project.
+    * `marked` is `SearchRequest.marked` for this workspace.
     """
 
     workspace: Workspace

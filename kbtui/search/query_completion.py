@@ -165,7 +165,7 @@ def _list_file_names(searcher: Any, part: str) -> list[tuple[str, str]]:
 
 
 def list_fixed_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:
-    """Return the values that a filter has in every workspace, such as states or days, each with a note."""
+    """Return the values that a filter accepts in every workspace, each with a note."""
     if row.kind == "choice":
         groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
         return [(name, "" if " " not in text else text) for name, text in groups.items()]

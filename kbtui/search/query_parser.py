@@ -193,11 +193,14 @@ MAX_TITLED_ENTRIES = 2000
 class ToolArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
-    `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each
-    tuple. `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the
-    values in this field of the keyword index. If `turns` is not None, a chunk must be in one of
-    these turns, which are pairs of a conversation's id and a number. `without_turns` are excluded
-    turns, and `without_chunks` are the numbers of their chunks.
+    * `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of
+      each tuple.
+    * `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the
+      values in this field of the keyword index.
+    * If `turns` is not None, a chunk must be in one of these turns, which are pairs of a
+      conversation's id and a number.
+    * `without_turns` are excluded turns.
+    * `without_chunks` are the numbers of their chunks.
     """
 
     args: tuple[tuple[str, ...], ...] = ()

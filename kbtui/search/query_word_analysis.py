@@ -90,9 +90,9 @@ MAX_PREFIX_TERMS = 32
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query; the word `don't` has two tokens.
 
-    `stem` is the token's stem in the first language of the setting `language`. `others` has a pair
-    `(field, term)` for each further language. `corrected` has the stems of similar words, if the word is
-    rare or missing in the index.
+    * `stem` is the token's stem in the first language of the setting `language`.
+    * `others` has a pair `(field, term)` for each further language.
+    * `corrected` has the stems of similar words, if the word is rare or missing in the index.
     """
 
     plain: str

@@ -622,7 +622,8 @@ class SearchLegScoreFusion:
     ) -> None:
         """Create the fusion. `legs` maps the name of each leg to its ranking.
 
-        `coverage` is the share of chunks with a vector, and `pending` are the keyword hits without one.
+        `coverage` is the fraction of chunks that have a vector, and `pending` are the keyword hits
+        without one.
         """
         self._coverage, self._pending = coverage, pending
         self.ranks = {

@@ -371,7 +371,7 @@ class SemanticRanking(NamedTuple):
     * `ranked` has chunk numbers with scores, best first. It is None if semantic search is not
       available.
     * `notice` says why the ranking is missing or incomplete.
-    * `coverage` is the share of chunks that have a vector.
+    * `coverage` is the fraction of chunks that have a vector.
     * `pending` has the numbers of keyword hits that have no vector yet.
     """
 
@@ -507,9 +507,10 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg: in the ranking by keywords, or in the ranking by meaning.
 
-    `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If the
-    rank is None, `reason` says why. `score` is the chunk's score in this leg: BM25, or the cosine
-    similarity. `gives` is the part of the fused score that comes from this leg.
+    * `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If
+      the rank is None, `reason` says why.
+    * `score` is the chunk's score in this leg: BM25, or the cosine similarity.
+    * `gives` is the part of the fused score that comes from this leg.
     """
 
     rank: int | None = None

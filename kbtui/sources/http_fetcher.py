@@ -91,8 +91,9 @@ def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
 class FetchError(Exception):
     """A URL could not be fetched; `reason` says why.
 
-    If `is_permanent` is true, another try would not help. If `is_gone` is true, the document no
-    longer exists. `retry_after` is the number of seconds that the server asks the client to wait.
+    * If `is_permanent` is true, another try would not help.
+    * If `is_gone` is true, the document no longer exists.
+    * `retry_after` is the number of seconds that the server asks the client to wait.
     """
 
     def __init__(

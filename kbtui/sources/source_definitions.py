@@ -76,8 +76,9 @@ class SourceDefinition:
 class SourceRunProgress:
     """The progress of a run.
 
-    `done` is the number of documents already processed. `total` is the number of documents known so
-    far. `now` is the document that is being fetched.
+    * `done` is the number of documents already processed.
+    * `total` is the number of documents known so far.
+    * `now` is the document that is being fetched.
     """
 
     source: str

@@ -93,10 +93,13 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page: the main keys, news, the topics, recent conversations, and problems.
 
-    `contents` is None while the library is being read. `notices` are problems with the settings.
-    `note` says why the home page is shown instead of a requested page; it is "" if no other page
-    was requested. `left_off` is the reference that the user read last. `outdated` maps the
-    reference of each changed subject to the number of turns that received an earlier version of it.
+    * `contents` is None while the library is being read.
+    * `notices` are problems with the settings.
+    * `note` says why the home page is shown instead of a requested page; it is "" if no other page
+      was requested.
+    * `left_off` is the reference that the user read last.
+    * `outdated` maps the reference of each changed subject to the number of turns that received an
+      earlier version of it.
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:

@@ -32,10 +32,13 @@ def looks_like_reference(text: str) -> bool:
 class ReadingPosition(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` are the key and the index of a block. `line` is the index of a line in this
-    block. `letters` is the number of letters and digits in the block before this line; a resize
-    does not change this number. `top` is the position of the first visible line. `folds` are the
-    folds that the user has opened or closed. `top` and `folds` are not always known.
+    * `key` and `block` are the key and the index of a block.
+    * `line` is the index of a line in this block.
+    * `letters` is the number of letters and digits in the block before this line; a resize does not
+      change this number.
+    * `top` is the position of the first visible line.
+    * `folds` are the folds that the user has opened or closed.
+    * `top` and `folds` are not always known.
     """
 
     key: str

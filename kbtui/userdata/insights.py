@@ -48,9 +48,10 @@ class CitedSubject(Protocol):
 class TokenCount:
     """The tokens of a day, agent, model, project or subject, and their cost.
 
-    `turns` is the number of turns that used the tokens. `cost` is None if no model's price is
-    known. If `is_cost_partial` is true, `cost` leaves out models without a known price. If an agent
-    only estimated some tokens, a separate `TokenCount` has these tokens.
+    * `turns` is the number of turns that used the tokens.
+    * `cost` is None if no model's price is known.
+    * If `is_cost_partial` is true, `cost` leaves out models without a known price. If an agent only
+      estimated some tokens, a separate `TokenCount` has these tokens.
     """
 
     name: str | None
@@ -270,11 +271,12 @@ class OutdatedTurnWithTitle:
 
 @dataclass
 class Insights:
-    """Statistics of the searches and citations of the last `days` days.
+    """Statistics for the searches and citations in the last `days` days.
 
-    `outdated_turns` are the newest outdated turns; they can be older than `days` days.
-    `outdated_turns_total` is the number of all outdated turns. `marks` are the user's marks on
-    `outdated_turns`. `stale` are cited subjects that have not changed for `stale_days` days.
+    * `outdated_turns` are the newest outdated turns; they can be older than `days` days.
+    * `outdated_turns_total` is the number of all outdated turns.
+    * `marks` are the user's marks on `outdated_turns`.
+    * `stale` are cited subjects that have not changed for `stale_days` days.
     """
 
     days: int

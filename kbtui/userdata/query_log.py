@@ -67,9 +67,10 @@ CREATE TABLE opened_hits (
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    `last` is the time of the last search for this query, in Unix seconds. `results` is the number
-    of hits of the last search, and `filters` are the filters of the last search. `is_meaning_only`
-    means that none of these hits contains the words of the query.
+    * `last` is the time of the last search for this query, in Unix seconds.
+    * `results` is the number of hits of the last search.
+    * `filters` are the filters of the last search.
+    * `is_meaning_only` means that none of these hits contains the words of the query.
     """
 
     query: str

@@ -173,7 +173,7 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """Reads and writes the user's data of one workspace. Thread-safe.
+    """Reads and writes the user's data for one workspace. Thread-safe.
 
     The data consists of bookmarks, saved searches, the approvals and runs of sources, the query
     log, and the states of front ends.

@@ -1,4 +1,4 @@
-"""Exports the user's data of all workspaces, and merges an export into the existing data.
+"""Exports the user's data for all workspaces, and merges an export into the existing data.
 
 `user_data_export_file.py` defines the format of the file. `user_records.py` and
 `session_archive.py` define the rules of the merge.

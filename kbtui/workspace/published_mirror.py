@@ -2,7 +2,7 @@
 
 The mirror is a separate workspace in the data directory, with the published subjects and
 conversations as files. `kbtui/publishing/published_library_pull.py` writes the mirror. A workspace that
-subscribes to the library has, in addition to its own entries, those that only the mirror has.
+subscribes to the library has, in addition to its own entries, those that are only in the mirror.
 """
 
 from __future__ import annotations

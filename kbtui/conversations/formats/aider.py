@@ -189,9 +189,10 @@ class AiderFormat(ConversationFormat):
 class _AiderSessionRange(NamedTuple):
     """The position and the start time of a session in a history file.
 
-    `start` and `end` are byte offsets; white space after the session is not included. `started` is
-    the time in the session's first line, in the form that the conversation's id contains.
-    `has_content` says whether the session has a request or a reply.
+    * `start` and `end` are byte offsets; white space after the session is not included.
+    * `started` is the time in the session's first line, in the form that the conversation's id
+      contains.
+    * `has_content` says whether the session has a request or a reply.
     """
 
     start: int

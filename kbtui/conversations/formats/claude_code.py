@@ -307,7 +307,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         return [Path(get_claude_directory(), "projects")]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions and subagents of all projects."""
+        """Count the sessions and subagents in all projects."""
         root = f"{get_claude_directory()}/projects"
         count = 0
         for folder in list_directory(root, []):

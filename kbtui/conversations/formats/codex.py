@@ -212,7 +212,7 @@ class CodexFormat(JsonlConversationFormat):
         return ProjectDirectories(workspace).find_directory_of(directory) is None
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects.
+        """Count the sessions in all projects.
 
         Sessions of subagents, and sessions that only summarize another one, are included.
         """

@@ -128,7 +128,7 @@ class GeminiCliFormat(ConversationFormat):
         return [directory] if directory.is_dir() else []
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the session files of all projects, including those of subagents."""
+        """Count the session files in all projects, including those of subagents."""
         count = 0
         for directory in list_directory(f"{find_gemini_directory()}/tmp", []):
             for entry in list_directory(f"{directory.path}/chats", []):
@@ -712,8 +712,10 @@ class GeminiMessageParser:
 class _MessageContent(NamedTuple):
     """The parts of a message, grouped by kind.
 
-    `text` contains the joined texts, and a line for each attached file. `thoughts` are texts with
-    reasoning. `calls` are tool calls, and `responses` are their results.
+    * `text` contains the joined texts, and a line for each attached file.
+    * `thoughts` are texts with reasoning.
+    * `calls` are tool calls.
+    * `responses` are their results.
     """
 
     text: str

@@ -227,7 +227,7 @@ class OpencodeFormat(ConversationFormat):
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects.
+        """Count the sessions in all projects.
 
         A session that is both in a database and in a file counts only once.
         """

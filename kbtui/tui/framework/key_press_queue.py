@@ -44,8 +44,11 @@ class KeyHandled(Message):
 
     The message is sent to the widget that got the key, and from there to the app. Several such
     messages follow each key, one after another. The key counts as handled when the last message has
-    reached the app. `number` identifies the key, and `target` is the widget that got it. `rounds` is
-    the number of messages that are left, including this one.
+    reached the app.
+
+    * `number` identifies the key.
+    * `target` is the widget that got it.
+    * `rounds` is the number of messages that are left, including this one.
     """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:

@@ -224,7 +224,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
         """Yield (line, row) for each selectable row whose first line is visible.
 
-        `line` is the number of the row's first line in the visible part of the list, counted from 0.
+        `line` is the zero-based number of the row's first line in the visible part of the list.
         """
         for y, line in enumerate(self._list_visible_lines()):
             if line and line[0].selectable and line[1] == 0:

@@ -89,8 +89,10 @@ def define_command(
 ) -> TuiCommand:
     """Return a command without a scope.
 
-    `name` is its id, and `explained` is its help text. `more` are further fields of `TuiCommand`.
-    If `action` is not among them, the action is `name`.
+    * `name` is its id.
+    * `explained` is its help text.
+    * `more` are further fields of `TuiCommand`.
+    * If `action` is not among them, the action is `name`.
     """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)

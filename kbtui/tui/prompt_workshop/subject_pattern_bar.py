@@ -54,8 +54,10 @@ class PatternProblem(NamedTuple):
 class PatternMatchResult:
     """The subjects that a pattern matches, for the command `learn` or the option `-k`.
 
-    `topic` and `patterns` are the arguments of `learn`. `preloads` are the values of `-k`, which
-    pre-loads subjects. `matches` are pairs of topic and slug, and `cost` is their total size.
+    * `topic` and `patterns` are the arguments of `learn`.
+    * `preloads` are the values of `-k`, which pre-loads subjects.
+    * `matches` are pairs of topic and slug.
+    * `cost` is their total size.
     """
 
     text: str

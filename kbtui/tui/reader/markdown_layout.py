@@ -307,10 +307,14 @@ def lay_out_markdown(
 ) -> StyledLines:
     """Lay out Markdown in lines of `width` cells.
 
-    Raw HTML is shown as text, and images are not loaded. `links` are the link definitions of the
-    whole document. If `breaks` is true, line breaks after short lines of a paragraph are shown (see
-    `SHORT_LINE`). `first_line` is the number of the text's first line in its file. If `code_offset`
-    is not None, code is not wrapped, but scrolled to the left by this number of cells.
+    Raw HTML is shown as text, and images are not loaded.
+
+    * `links` are the link definitions of the whole document.
+    * If `breaks` is true, line breaks after short lines of a paragraph are shown (see
+      `SHORT_LINE`).
+    * `first_line` is the number of the text's first line in its file.
+    * If `code_offset` is not None, code is not wrapped, but scrolled to the left by this number of
+      cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 

@@ -283,8 +283,9 @@ def make_source_text_blocks(
 ) -> list[ReaderBlock]:
     """Split a text into `SourceTextBlock`s with the keys `key:0`, `key:1` and so on.
 
-    `above` is the number of blank lines above the first block. `fields` are further attributes of
-    all blocks. If `has_line_numbers` is true, references can name lines of the text.
+    * `above` is the number of blank lines above the first block.
+    * `fields` are further attributes of all blocks.
+    * If `has_line_numbers` is true, references can name lines of the text.
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
@@ -307,10 +308,12 @@ def make_markdown_blocks(
 ) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes `SourceTextBlock`s. `lines_before` is the number of lines before
-    `start`; None means that the blocks need no line numbers. `above` is the number of blank lines
-    above the first block. If `breaks` is true, line breaks after short lines of a paragraph are
-    shown.
+    Long fenced code becomes `SourceTextBlock`s.
+
+    * `lines_before` is the number of lines before `start`; None means that the blocks need no line
+      numbers.
+    * `above` is the number of blank lines above the first block.
+    * If `breaks` is true, line breaks after short lines of a paragraph are shown.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 

@@ -45,10 +45,12 @@ CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
 class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
-    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page.
-    `views` are the views that the user can choose, and `view` is the one that is shown. `ref` is
-    the document's reference, or None for a page such as the help. `record` is the subject or
-    conversation from which the document was built.
+    * `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a
+      page.
+    * `views` are the views that the user can choose.
+    * `view` is the one that is shown.
+    * `ref` is the document's reference, or None for a page such as the help.
+    * `record` is the subject or conversation from which the document was built.
     """
 
     key: str
@@ -399,9 +401,10 @@ MAX_SEARCHED_CHARACTERS = 4_000
 class TurnFacts(NamedTuple):
     """The facts about a turn that the outline shows.
 
-    `seconds` is the time from the start of the turn to its last event; None if the agent stores no
-    times. `tokens` is None if the agent does not count them. `tools` has the name of each called
-    tool only once.
+    * `seconds` is the time from the start of the turn to its last event; None if the agent stores
+      no times.
+    * `tokens` is None if the agent does not count them.
+    * `tools` has the name of each called tool only once.
     """
 
     number: int
@@ -417,9 +420,10 @@ class TurnFacts(NamedTuple):
 class OutlineEntry(NamedTuple):
     """A part of a document: the key of its first block, and the words that describe it.
 
-    `line` is a line of the source text inside the block, counted from 1, or 0 for the start of the
-    block. `depth` is the level of a heading, counted from 0. `searched` is the text that the filter
-    searches.
+    * `line` is a line of the source text inside the block, counted from 1, or 0 for the start of
+      the block.
+    * `depth` is the zero-based level of a heading.
+    * `searched` is the text that the filter searches.
     """
 
     block: str

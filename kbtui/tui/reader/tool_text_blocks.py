@@ -485,9 +485,10 @@ _ROLES = {"+": "inserted", "-": "deleted"}
 class DiffBlock(ReaderBlock):
     """Lines of a hunk, each beginning with " ", "-" or "+".
 
-    `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0
-    if they are unknown. `digits` is the width of a number; 0 means that no numbers are shown. If
-    `continues` is true, a line above the block shows that lines are left out there.
+    * `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0
+      if they are unknown.
+    * `digits` is the width of a number; 0 means that no numbers are shown.
+    * If `continues` is true, a line above the block shows that lines are left out there.
     """
 
     lines: tuple[str, ...]

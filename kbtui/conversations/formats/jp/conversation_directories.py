@@ -39,9 +39,11 @@ _LINK_LEAVES = "it is a link that points outside the workspace"
 class ConversationDirectoryCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` is true if the directory is in JP's user-local directory, and false if it is in the
-    workspace. `files` contains the existing files. `failure` says why the state of a file is
-    unknown. `parent` is the id of the conversation whose directory contains this directory.
+    * `is_local` is true if the directory is in JP's user-local directory, and false if it is in the
+      workspace.
+    * `files` contains the existing files.
+    * `failure` says why the state of a file is unknown.
+    * `parent` is the id of the conversation whose directory contains this directory.
     """
 
     path: str

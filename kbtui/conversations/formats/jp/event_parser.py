@@ -113,10 +113,13 @@ _new_object = object.__new__
 class ConversationEventParser(ProblemCollector):
     """Parses the elements of `events.json` in order.
 
-    A parser can start in the middle of a file. `turns` is then the number of turns before the
-    start, and `count` is the number of elements before the start. `last_time` is the time of the
-    last element that was parsed. `is_configured` says whether the file's first element is a
-    configuration. `blobs` reads the content that is stored outside the file.
+    A parser can start in the middle of a file.
+
+    * `turns` is then the number of turns before the start.
+    * `count` is the number of elements before the start.
+    * `last_time` is the time of the last element that was parsed.
+    * `is_configured` says whether the file's first element is a configuration.
+    * `blobs` reads the content that is stored outside the file.
     """
 
     def __init__(
