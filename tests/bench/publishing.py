@@ -50,7 +50,7 @@ def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
     """Publish, subscribe over a link of 20 ms with remote and with mirrored vectors, and update 1,000 passages."""
     with serve_s3() as port:
         create_bucket(port, "team-bench")
-        proxy = Proxy(port)
+        proxy = Proxy(port, keeps_objects=True)
         os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
         author, member = base / "author", base / "member"
         scale.write_subjects(author, passages // scale.SECTIONS)

@@ -67,10 +67,15 @@ def format_error(code: str, message: str = "") -> str:
 
 
 class Proxy:
-    """Forwards requests to a server. `decide` sees each request first, and can answer it or change it."""
+    """Forwards requests to a server. `decide` sees each request first, and can answer it or change it.
 
-    def __init__(self, port: int, *, delay: float = 0.0) -> None:
+    If `keeps_objects` is true, the proxy answers requests for a range from a copy of the object. The server itself
+    reads the whole object for each of them: with an object of 256 MB, this takes 0.6 s.
+    """
+
+    def __init__(self, port: int, *, delay: float = 0.0, keeps_objects: bool = False) -> None:
         self._target, self.delay = port, delay
+        self._objects: dict[bytes, tuple[list[bytes], bytes]] | None = {} if keeps_objects else None
         self.decide: Callable[[str, str, int], Answer | None] = lambda method, path, number: None
         self.drops: tuple[bytes, ...] = ()
         """Headers that the server never sees."""
@@ -147,8 +152,19 @@ class Proxy:
             )
             return True
         kept = [line for line in head if not line.lower().startswith(self.drops or (b"\0",))]
-        server.sendall(b"\r\n".join(kept) + b"\r\n\r\n" + body)
-        head, body = _read_message(answers, has_body=method != b"HEAD")
+        wanted = next((line for line in kept if line.lower().startswith(b"range:")), None)
+        key = path.partition(b"?")[0]
+        if self._objects is not None and method not in (b"GET", b"HEAD"):
+            self._objects.pop(key, None)
+        if self._objects is not None and wanted is not None and method == b"GET":
+            kept.remove(wanted)
+            if key not in self._objects:
+                server.sendall(b"\r\n".join(kept) + b"\r\n\r\n")
+                self._objects[key] = _read_message(answers)
+            head, body = _cut_range(*self._objects[key], wanted)
+        else:
+            server.sendall(b"\r\n".join(kept) + b"\r\n\r\n" + body)
+            head, body = _read_message(answers, has_body=method != b"HEAD")
         if not head:
             return False
         if self.delay:
@@ -157,6 +173,23 @@ class Proxy:
             self.sent += len(body)
         client.sendall(b"\r\n".join(head) + b"\r\n\r\n" + body)
         return not any(line.lower() == b"connection: close" for line in head)
+
+
+def _cut_range(head: list[bytes], body: bytes, wanted: bytes) -> tuple[list[bytes], bytes]:
+    """Return the answer to a request for a range, from the answer with the whole object."""
+    if not head or head[0].split()[1] != b"200":
+        return head, body
+    first, _, last = wanted.partition(b"=")[2].strip().partition(b"-")
+    start = int(first) if first else max(0, len(body) - int(last))
+    end = min(int(last), len(body) - 1) if first and last else len(body) - 1
+    part = body[start : end + 1]
+    kept = [line for line in head[1:] if not line.lower().startswith(b"content-length:")]
+    return [
+        b"HTTP/1.1 206 Partial Content",
+        *kept,
+        b"Content-Length: %d" % len(part),
+        b"Content-Range: bytes %d-%d/%d" % (start, end, len(body)),
+    ], part
 
 
 def _read_message(stream: Any, *, has_body: bool = True) -> tuple[list[bytes], bytes]:
