@@ -518,7 +518,7 @@ class CatalogDatabase:
     def list_entry_chunks(
         self, entry_id: str, first: int = 0, end: int | None = None
     ) -> list[Chunk]:
-        """Return an entry's chunks in order, from position `first` (zero-based) up to before `end`."""
+        """Return an entry's chunks in order, from position `first` to before `end` (zero-based)."""
         rows = self._db.execute(
             "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",

@@ -429,7 +429,8 @@ class LibraryPublisher:
 
         Parts that are older than the table are not listed, because a reader would fetch many
         vectors that the table already contains. If a needed vector is only in such a part, it is
-        sent again, in a new part. For example, an unchanged passage next to a changed one needs such a vector.
+        sent again, in a new part. For example, an unchanged passage next to a changed one needs
+        such a vector.
         """
         assert self._embedder is not None
         texts = {

@@ -254,7 +254,7 @@ def parse_record(shape: Mapping[str, Any]) -> UserRecord:
 def check_record_fields(
     values: Mapping[str, Any], checks: Mapping[str, Callable[[object], bool]], noun: str
 ) -> None:
-    """Raise `ValueError` if `values` has keys that are not in `checks`, or a value fails its check.
+    """Raise `ValueError` if `values` and `checks` have different keys, or a value fails its check.
 
     `noun` names the record in the error.
     """
