@@ -39,10 +39,11 @@ class ChangedWords(NamedTuple):
 class ComparedParagraph(NamedTuple):
     """A paragraph in its old and its new version.
 
-    `old` is None for a paragraph that was added, and `new` is None for one that was removed. If the
-    paragraph was changed, `old_ranges` and `new_ranges` are the ranges of its changed words;
-    otherwise, both are empty. `old_line` and `new_line` are the numbers of the paragraph's first
-    line in the old and in the new text, counted from 1.
+    * `old` is None for a paragraph that was added, and `new` is None for one that was removed.
+    * `old_ranges` and `new_ranges` are the ranges of the words that differ in a changed paragraph;
+      otherwise, both are empty.
+    * `old_line` and `new_line` are the numbers of the paragraph's first line in the old and in the
+      new text, counted from 1.
     """
 
     old: str | None

@@ -58,7 +58,7 @@ class InotifyOverflow(Exception):
 
 
 class InotifyTreeWatcher:
-    """Watches directories and everything below them with Linux's inotify. Not thread-safe.
+    """Watches directories and everything under them with Linux's inotify. Not thread-safe.
 
     `should_enter(path)` returns whether a subdirectory, or a link to a directory, is watched too.
 
@@ -89,7 +89,7 @@ class InotifyTreeWatcher:
         os.close(self._descriptor)
 
     def watch_directory_tree(self, folder: str) -> None:
-        """Watch a directory and everything below it.
+        """Watch a directory and everything under it.
 
         Raises `OSError` if the system's limit on watches is reached.
         """
@@ -407,7 +407,7 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_watch_directory(self, path: str) -> bool:
-        """Return whether to watch a directory below a root.
+        """Return whether to watch a directory under a root.
 
         Directories with ignored names, the cache, and links out of the workspace are not watched.
         """

@@ -175,7 +175,7 @@ def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
 
 
 def create_directory_inside_workspace(root: Path, folder: Path) -> Path:
-    """Create a directory below the real path `root` if it is missing, and return its real path.
+    """Create a directory under the real path `root` if it is missing, and return its real path.
 
     Raises `KbtuiError` if a link leads outside `root`, or if the directory cannot be created.
     """

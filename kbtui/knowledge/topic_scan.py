@@ -71,12 +71,12 @@ def is_hidden_path(relative: str) -> bool:
 
 
 def is_inside_directory(path: str, folder: str) -> bool:
-    """Return whether a real path is `folder` or is below it."""
+    """Return whether a real path is `folder` or is under it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def scan_topic_directory(root: str, base: str) -> TopicScan:
-    """Find the files below `base`, a real directory inside the real workspace `root`.
+    """Find the files under `base`, a real directory inside the real workspace `root`.
 
     A link is followed if its target is inside the workspace, unless the target is a directory above
     the link. Raises `OSError` if `base` cannot be read.

@@ -73,7 +73,7 @@ class ListedStoreObject(NamedTuple):
 
 
 class LibraryStore:
-    """The objects below one URI. All methods can raise `LibraryStoreError`."""
+    """The objects under one URI. All methods can raise `LibraryStoreError`."""
 
     def __init__(self, uri: str, *, create: bool = False, is_missing_allowed: bool = False) -> None:
         """Open the store. If `create` is true, a missing directory is created.

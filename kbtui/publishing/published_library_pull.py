@@ -86,10 +86,11 @@ MAX_ATTEMPTS = 3
 class LibraryPullResult:
     """The changes that a pull made.
 
-    `entries` and `removed` count the fetched and the removed entries, and `vectors` the new
-    vectors. `are_vectors_remote` is true if the vectors were not fetched because their size exceeds
-    the setting `mirror_megabytes`. `is_table_new` is true if searches use another version of the table of vectors
-    from now on.
+    * `entries` and `removed` count the fetched and the removed entries.
+    * `vectors` counts the new vectors.
+    * `are_vectors_remote` is true if the vectors were not fetched because their size exceeds the
+      setting `mirror_megabytes`.
+    * `is_table_new` is true if searches use another version of the table of vectors from now on.
     """
 
     manifest: LibraryManifest

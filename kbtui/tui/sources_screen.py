@@ -70,9 +70,12 @@ class BulletItemBlock(ParagraphBlock):
 class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
-    `approved` and `due` are in Unix seconds. `approved` is None if the source is not approved, and
-    `due` is None if no run is scheduled. `folder` is the directory of the source's documents, and
-    `file` is the file that declares the source. Both are relative to the workspace.
+    Times are in Unix seconds, and paths are relative to the workspace.
+
+    * `approved` is the time of the approval; None if the source is not approved.
+    * `due` is the time of the next run; None if no run is scheduled.
+    * `folder` is the directory of the source's documents.
+    * `file` is the file that declares the source.
     """
 
     source: SourceDefinition

@@ -81,9 +81,10 @@ class SavedSearch(NamedTuple):
 class FetchedAddressFacts(TypedDict, total=False):
     """The facts that a source's last run learned about an address, for use by the next run.
 
-    For a web page, `etag` and `modified` are headers of the server's response, and `links` are the
-    links of the page. For a file, `stat` is the file's size and modification time. `reader` is the
-    version of the code that extracted the text.
+    * `etag` and `modified` are headers of the server's response for a web page.
+    * `links` are the links on the web page.
+    * `stat` is the size and modification time of a file.
+    * `reader` is the version of the code that extracted the text.
     """
 
     etag: str | None

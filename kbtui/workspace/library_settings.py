@@ -36,10 +36,12 @@ class SubscriptionSettings(NamedTuple):
 class PublishSettings(NamedTuple):
     """The table `[publish]`, which names the entries that may be published.
 
-    `topics` has the ids of topics; `*` means all. `conversations` has ids of conversations,
-    `label:KEY`, `label:KEY=VALUE`, or `*` for all; by default, no conversation is published. Parts
-    that are no longer needed are deleted after `grace_hours`. If `vector_table` is true, the vectors are
-    also published as a table of LanceDB, for readers that do not mirror them.
+    * `topics` has the ids of topics; `*` means all.
+    * `conversations` has ids of conversations, `label:KEY`, `label:KEY=VALUE`, or `*` for all; by
+      default, no conversation is published.
+    * `grace_hours` is the number of hours after which unneeded parts are deleted.
+    * If `vector_table` is true, the vectors are also published as a LanceDB table, for readers that
+      do not mirror them.
     """
 
     topics: tuple[str, ...] = ("*",)

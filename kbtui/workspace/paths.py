@@ -244,7 +244,7 @@ def find_workspace_root(start: str) -> str:
     * the root of the Git repository or worktree around `start`
     * `start` itself; for a file, the directory that contains it
 
-    If `start` is in a repository below the home directory, a `.kbtui` in the home directory is
+    If `start` is in a repository under the home directory, a `.kbtui` in the home directory is
     ignored, unless there is a `.jp` next to it.
     """
     if not os.path.isdir(start):  # noqa: PTH112
@@ -322,7 +322,7 @@ def find_jp_directory(root: str) -> str:
 
 
 def find_workspace_config_directory(root: str) -> str:
-    """Return the directory of kbtui's configuration: JP's directory if it exists, else `.kbtui` below `root`."""
+    """Return kbtui's configuration directory: JP's if it exists, else `.kbtui` under `root`."""
     jp = find_jp_directory(root)
     return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
 

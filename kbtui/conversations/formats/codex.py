@@ -1,4 +1,4 @@
-"""Reads the sessions of Codex: `rollout-TIME-UUID.jsonl` below `$CODEX_HOME`.
+"""Reads the sessions of Codex: `rollout-TIME-UUID.jsonl` under `$CODEX_HOME`.
 
 A file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
 model's history (`response_item`). Each pair becomes one event. Requests are read from the

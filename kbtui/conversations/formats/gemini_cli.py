@@ -1,4 +1,4 @@
-"""Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` below `~/.gemini/tmp`.
+"""Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` under `~/.gemini/tmp`.
 
 A `.json` file is one object. A `.jsonl` file is a log: a message that changed is written again, and
 records with `$set` and `$rewindTo` change earlier messages. Therefore both kinds of files are

@@ -36,10 +36,12 @@ WIDE_ROW = 36
 class ListRow:
     """A row of one or more lines.
 
-    `left` and `right` are the texts at the edges of the first line. If there is not enough room for
-    both, `left` is cut. `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. `data` is a value for the
-    code that uses the list.
+    * `left` and `right` are the texts at the edges of the first line. If there is not enough room
+      for both, `left` is cut.
+    * `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
+    * `below` are further lines.
+    * `role` is the style of the whole row.
+    * `data` is a value for the code that uses the list.
     """
 
     key: str

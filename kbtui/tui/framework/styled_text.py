@@ -23,11 +23,13 @@ Spans = list[Span]
 class StyledLine:
     """One line on the screen.
 
-    `source_line` is the 1-based number of the line in the source text, or 0 if there is no source
-    text. All lines of a paragraph have the number of its first line. `covered_source_lines` are the
-    first and last of the source lines that a line of a paragraph shows, or None if it shows only
-    `source_line`. If sideways scrolling hides a part of a line of code, `full_text` is the whole line;
-    otherwise, it is "". `continues_right` says whether the line continues beyond the right edge.
+    * `source_line` is the 1-based number of the line in the source text, or 0 if there is no source
+      text. All lines of a paragraph have the number of its first line.
+    * `covered_source_lines` are the first and last of the source lines that a line of a paragraph
+      shows, or None if it shows only `source_line`.
+    * `full_text` is the whole line if sideways scrolling hides a part of a line of code; otherwise,
+      it is "".
+    * `continues_right` says whether the line continues beyond the right edge.
     """
 
     spans: Spans = field(default_factory=list)

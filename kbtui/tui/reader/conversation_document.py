@@ -86,7 +86,7 @@ _MAX_SUMMARY_CHARACTERS = 120
 def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
     """Return the argument value that best describes a tool call, on one line.
 
-    If no value is suitable, return "". A path below `directory`, in which the agent ran, is
+    If no value is suitable, return "". A path under `directory`, in which the agent ran, is
     shortened to a relative path.
     """
     arguments = arguments or {}
@@ -110,7 +110,7 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
 
 
 def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str | None) -> str:
-    """Return the paths of changed files on one line, relative to `directory` if they are below it."""
+    """Return the paths of changed files on one line; those under `directory` are relative to it."""
     paths = [one.path.removeprefix(f"{directory}/") if directory else one.path for one in changes]
     summary = sanitize_to_one_line(", ".join(dict.fromkeys(paths)))
     return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
