@@ -441,6 +441,8 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     assert now.keys() - before.keys() == {("## Part 4\n\n" + "Something else. " * 40).strip()}
 
     # Many changes: the table is written, and the parts beside it are not needed any more.
+    # The versions must differ by more than the margin that is set below.
+    time.sleep(2.5)
     for number in range(10, 20):
         ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nAnother plan, {number}.\n")
     publish(ours, uri, has_table=True)
@@ -458,7 +460,6 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
 
     # After it, the next writing of the table deletes what no reader needs, but not what the manifest names meanwhile.
     monkeypatch.setattr(vector_store, "VERSION_MARGIN", timedelta(seconds=2))
-    time.sleep(2.5)
     for number in range(20, 40):
         ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nYet another plan, {number}.\n")
     publish(ours, uri, has_table=True, grace_seconds=-10.0)
