@@ -104,12 +104,17 @@ class Tui:
         await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
 
     async def until(self, condition: str | Callable[[], Any], seconds: float = 30.0) -> None:
-        """Wait until a text is on the screen, or a condition is true."""
+        """Wait until a text is on the screen, or a condition is true.
+
+        Each look renders the screen, so a long wait has few.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
+        pause = 0.01
         while not (condition in self.text if isinstance(condition, str) else condition()):
             assert loop.time() < end, f"never: {condition!r}\n{self.text}"
-            await self.pilot.pause(0.01)
+            await self.pilot.pause(pause)
+            pause = min(pause * 1.3, 0.1)
         await self.pilot.pause()
         self._paint_opened_screen()
 
