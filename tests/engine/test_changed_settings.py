@@ -50,14 +50,14 @@ def test_the_engine_uses_the_model_that_is_set_now(
 
 
 def test_whoever_is_connected_goes_on_with_the_changed_settings(
-    empty: Builder, tmp_path: Path
+    empty: Builder, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
     none = tmp_path / "none"
     get_settings_path().write_text(f'model = "{none}"\n')
     library = Library(empty.workspace, load_settings())
     heard: list[dict[str, Any]] = []
-    stop = library.listen_to_engine_events(heard.append)
+    request.addfinalizer(library.listen_to_engine_events(heard.append))
     until(
         lambda: any(
             "no such model" in (event.get("keywords_only") or {}).get("detail", "")
@@ -74,7 +74,6 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
     answer = library.search(SearchRequest("badger"), wait=30)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
     assert "switched off" in (answer.degraded or "")
-    stop()
     library.close()
 
 

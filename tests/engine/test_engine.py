@@ -89,10 +89,11 @@ def test_without_a_model_hybrid_answers_with_keywords_and_says_so(built: Builder
     assert "switched off" in (answer.degraded or "")
 
 
-def test_what_changes_is_told_and_found(built: Builder) -> None:
+def test_what_changes_is_told_and_found(built: Builder, request: pytest.FixtureRequest) -> None:
     lib = library(built)
     heard: list[dict[str, Any]] = []
-    stop = lib.listen_to_engine_events(heard.append)
+    # A listener that is left when this test fails would start engines in all later tests.
+    request.addfinalizer(lib.listen_to_engine_events(heard.append))
     until(lambda: any(event.get("lexical") for event in heard))
 
     def changed(reference: str) -> bool:
@@ -121,7 +122,6 @@ def test_what_changes_is_told_and_found(built: Builder) -> None:
     assert refs(lib, "aardvark") == []
     built.subject("extra/deep/er/one.md", "The fennec listens.\n")
     until(lambda: refs(lib, "fennec"))
-    stop()
 
 
 def test_a_topic_directory_that_is_removed_and_made_again_is_watched_again(built: Builder) -> None:

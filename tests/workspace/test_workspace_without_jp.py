@@ -309,10 +309,12 @@ def test_a_file_in_the_way_of_the_directory_is_named(project: Project) -> None:
 # what changes while the engine runs
 
 
-def test_the_index_follows_topics_and_a_jp_directory_that_appear_later(project: Project) -> None:
+def test_the_index_follows_topics_and_a_jp_directory_that_appear_later(
+    project: Project, request: pytest.FixtureRequest
+) -> None:
     library = Library(project.workspace, open_workspace(project.root).settings)
     heard: list[Any] = []
-    stop = library.listen_to_engine_events(heard.append)
+    request.addfinalizer(library.listen_to_engine_events(heard.append))
     until(lambda: any(event.get("lexical") for event in heard))
     assert get_index_lock_path(project.workspace).exists()
     pid = connect_or_start_engine(project.workspace).pid
@@ -347,7 +349,6 @@ def test_the_index_follows_topics_and_a_jp_directory_that_appear_later(project: 
     assert told.returncode == 1
     assert ".kbtui/kb.toml: not read, because this is a JP workspace now" in told.stdout
     assert "move what you need to .jp/kb.toml" in told.stdout
-    stop()
 
 
 def test_the_file_of_aider_is_followed_but_not_the_directory_it_is_in(project: Project) -> None:
