@@ -119,7 +119,7 @@ def make_conversation_ref(
 
 
 def make_jp_conversation_id(digits: str) -> str:
-    """Return a JP conversation's id, made from the digits in its directory's name."""
+    """Return a JP conversation's id, derived from the digits in its directory's name."""
     return f"{JP_ID_PREFIX}{int(digits)}"
 
 

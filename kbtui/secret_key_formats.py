@@ -324,7 +324,7 @@ def _is_after_escape(text: str, at: int) -> bool:
 
 
 def _find_key_at(text: str, at: int) -> DetectedSecret | None:
-    """Return the key that starts at an offset. The key may be wrapped over lines or cut off."""
+    """Return the key that starts at an offset. The key may be wrapped across lines or cut off."""
     match = _compile_formats().match(text, at)
     if match:
         what = _FORMATS[(match.lastindex or 1) - 1][0]

@@ -115,8 +115,8 @@ LEARN = ToolDefinition(
     "learn",
     # `list_offered_tools` replaces this summary with one that names the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
-    "Call this instead of answering from memory: with a topic to see its subjects, and with names from that list or from a search to "
-    "read them. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
+    "Call this instead of answering from memory. Pass a topic to list its subjects. To read subjects, pass their names, "
+    "as given by that list or by a search. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
     "A shortened answer names the lines or subjects that are left out, and the call that returns them.",
     {**define_learn_tool_parameters()["properties"], "max_chars": _MAX_CHARS},
     ("topic",),
@@ -124,7 +124,7 @@ LEARN = ToolDefinition(
 KNOWLEDGE_SEARCH = ToolDefinition(
     "knowledge_search",
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
-    "Call this first for any question about what is known, was decided or was done before. Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
+    "Call this first for any question about what is already known, or what was decided or done before. Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
     "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
     "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. Both also accept a reference into another project exactly as listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
@@ -414,7 +414,10 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class ToolReply:
-    """The reply to a tool call: a text for the assistant. `is_error` is true for an error message."""
+    """The reply to a tool call: the text to send to the assistant.
+
+    `is_error` is true for an error message.
+    """
 
     text: str
     is_error: bool = False
@@ -664,7 +667,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
-    """Return a remark on the subjects that have changed since the hit's turn used them, or ""."""
+    """Return a remark about the subjects that have changed since the hit's turn used them, or ""."""
     from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
@@ -674,7 +677,7 @@ def _format_outdated_subjects(hit: Hit, width: int) -> str:
 
 
 def _format_marks(hit: Hit, width: int) -> str:
-    """Return a remark on the user's marks on the turn of the hit, or "" if there are no marks."""
+    """Return a remark about the user's marks on the hit's turn, or "" if there are no marks."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     if not hit.marks:

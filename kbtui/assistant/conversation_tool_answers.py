@@ -79,7 +79,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationToolNotice(NamedTuple):
-    """A remark on an answer, with a hint for assistants and one for people."""
+    """A remark about an answer, with a hint for assistants and one for people."""
 
     fact: str
     tool_hint: str = ""

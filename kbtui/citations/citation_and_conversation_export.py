@@ -41,7 +41,7 @@ CITATION_METHOD_LABELS = {
 UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
     "cut": "the turn was given a shortened text",
     "masked": "secrets in the given text were masked",
-    "part": "the turn was given only a part of the subject",
+    "part": "the turn was given only part of the subject",
     "tool": "kbtui cannot read what the tool returned",
     "unreadable": "the subject cannot be read",
 }
@@ -57,14 +57,14 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return a remark if the turn was given a cut or masked text, or only a part of the subject.
+    """Return a remark if the turn was given a cut or masked text, or only part of the subject.
 
     Otherwise, returns None.
     """
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
-        "part": "The turn was given only a part of the subject; the rest is not compared.",
+        "part": "The turn was given only part of the subject; the rest is not compared.",
     }
     return remarks.get(cite.given.extent) if cite.given else None
 
@@ -91,7 +91,7 @@ def format_difference_remark(
     renamed_to: Ref | None = None,
     is_disabled: bool = False,
 ) -> str | None:
-    """Return a remark on how the text that a turn was given differs from the current text.
+    """Return a remark about how the text that a turn was given differs from the current text.
 
     Returns None if no remark is needed. The parameters are the fields of `GivenAndCurrentText`.
     """
@@ -240,7 +240,7 @@ def format_code_fence(text: str, language: str) -> str:
 
 
 def make_citation_json(cite: Citation) -> dict[str, object]:
-    """Return a citation in the documented JSON form."""
+    """Return a citation in the documented JSON format."""
     return {
         "source": cite.source,
         "source_title": cite.source_title,

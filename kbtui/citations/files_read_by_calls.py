@@ -216,7 +216,7 @@ def _list_paths_of_printed_files(words: list[str]) -> list[str]:
 class FileTextInResult(NamedTuple):
     """The text of a file that a call returned.
 
-    `is_part` says whether the text may be only a part of the file.
+    `is_part` says whether the text may be only part of the file.
     """
 
     text: str
@@ -289,7 +289,7 @@ def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
 _ARGUMENTS_OF_WHOLE_FILES = {"path", "file_path", "filePath", "absolute_path", "paths", "include"}
 """The arguments of calls that read whole files.
 
-A call with any other argument may have read only a part of the file.
+A call with any other argument may have read only part of the file.
 """
 
 

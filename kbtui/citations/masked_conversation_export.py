@@ -62,7 +62,7 @@ class MaskedSecrets(NamedTuple):
     times: int
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON form."""
+        """Return the masked secrets in the documented JSON format."""
         place = {"turn": self.turn, "call": self.call, "part": self.part}
         return {"kind": self.kind, **place, "count": self.times}
 

@@ -344,7 +344,7 @@ def list_subjects_given_by_event(
 
 
 def _get_form_of_given_text(target: _CitationTargetFields) -> str:
-    """Return a key that is equal for citations whose calls returned the same text of a subject.
+    """Return a key that two citations share if their calls returned the same text of a subject.
 
     Returns "" if the text does not matter.
     """

@@ -321,7 +321,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     if not reads_ids and pattern != "-":
         return pattern, ids
     if reads_ids and pattern == "-":
-        raise UsageError("only one of PATTERN and --id can be -", where="PATTERN")
+        raise UsageError("PATTERN and --id cannot both be '-'", where="PATTERN")
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not reads_ids:
         return text.removesuffix("\n").removesuffix("\r"), ids

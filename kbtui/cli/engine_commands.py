@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from kbtui.userdata.workspace_registry import RegisteredWorkspace
 
     class WorkspaceJson(TypedDict):
-        """A workspace as documented JSON. `problem` says why it cannot be searched, or is None."""
+        """A workspace in the documented JSON format.
+
+        `problem` says why the workspace cannot be searched, or is None.
+        """
 
         project: str
         root: str

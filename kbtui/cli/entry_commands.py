@@ -129,7 +129,7 @@ def run_entries_command(args: Namespace) -> int:
 
 
 def _serialize_entry(row: EntryRow) -> dict[str, object]:
-    """Return an entry as documented JSON."""
+    """Return an entry in the documented JSON format."""
     facts = asdict(row)
     del facts["path"], facts["short_ref"]
     for name in ("created", "changed"):
@@ -201,7 +201,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     new.add_argument("--title", metavar="TEXT", help="the title")
     new.add_argument("--type", default="note", metavar="T", help="the type (default: note)")
     new.add_argument("--tags", default="", metavar="T,…", help="the tags")
-    new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
+    new.add_argument("--slug", metavar="S", help="the slug (default: generated from the title)")
     text = "the text, or - to read it from standard input; no editor opens"
     new.add_argument("--text", metavar="TEXT", help=text)
     edit = actions.add_parser(

@@ -41,7 +41,7 @@ def run_man_command(args: Namespace) -> int:
 
 
 def format_man_page() -> str:
-    """Return the manual page as roff, made from the help of the commands."""
+    """Return the manual page as roff, generated from the commands' help texts."""
     from kbtui.cli.main import COMMANDS
 
     lines = [

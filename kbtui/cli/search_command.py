@@ -483,7 +483,7 @@ def _iterate_vector_explanation_lines(embedded: EmbeddedChunkTextJson) -> Iterat
         parts.append(f"{passages} (weight {embedded['neighbour_weight']:g})")
     title = sanitize_to_one_line(embedded["title"])
     parts.append(f"the title “{title}” (weight {embedded['title_weight']:g})")
-    yield f"    the vector was made from: {', '.join(parts)}"
+    yield f"    the vector was computed from: {', '.join(parts)}"
     yield f"      {sanitize_to_one_line(embedded['text'])}"
     for text in embedded["neighbours"]:
         yield f"      + {sanitize_to_one_line(text)}"

@@ -155,7 +155,7 @@ def lower_passage_thread_priority() -> None:
 
 
 def return_freed_memory_to_system() -> None:
-    """Return to the operating system the memory that libraries have freed.
+    """Give memory that libraries have freed back to the operating system.
 
     The GNU C library keeps such memory until it is told to return it. With other C libraries, this
     function does nothing.
@@ -671,7 +671,7 @@ class EmbeddingWorker:
             self._wake.wait()
             self._wake.clear()
             if self._failed_at is not None:
-                # Nothing is embedded after a failure, so wake the callers that wait for it.
+                # Nothing is embedded after a failure, so wake the callers that are waiting for it.
                 self.caught_up.set()
                 continue
             try:

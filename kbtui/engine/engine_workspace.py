@@ -64,7 +64,7 @@ class ClientConnection:
         """Whether the refresh that this client requested last includes a check for damage."""
 
     def send_frame(self, frame: bytes) -> None:
-        """Send a frame without waiting. Close the connection if more than 4 MiB wait to be sent."""
+        """Send a frame without waiting. Close the connection if over 4 MiB are waiting to be sent."""
         if self._writer.transport.get_write_buffer_size() > (4 << 20):
             self.close()
         elif not self._writer.is_closing():

@@ -444,7 +444,7 @@ class CatalogDatabase:
                 if stop is not None and stop.is_set():
                     return None
                 if self._compute_entry_checksum(entry_id) != checksum:
-                    return "the catalog is damaged: an entry differs from its checksum"
+                    return "the catalog is damaged: an entry does not match its checksum"
         return None
 
     # reading
@@ -531,8 +531,8 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before position `end`.
 
-        The id of a chunk is made from its text and the number of equal texts before it. Looking up
-        such ids is faster than reading the chunks.
+        The id of a chunk is computed from its text and the number of equal texts before it. Looking
+        up such ids is faster than reading the chunks.
         """
         from kbtui.index.chunk_splitter import make_chunk_id  # a search does not need it
 

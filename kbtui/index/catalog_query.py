@@ -360,7 +360,7 @@ def _create_filtered_entries_table(
 
 
 class EntryChunkJson(TypedDict):
-    """A chunk of an entry, in the documented form of the JSON output.
+    """A chunk of an entry, in the documented JSON format.
 
     `model` is None if the chunk has no vector.
     """
@@ -375,7 +375,7 @@ class EntryChunkJson(TypedDict):
 
 
 def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[EntryChunkJson]:
-    """Return an entry's chunks in order, as documented JSON."""
+    """Return an entry's chunks in order, in the documented JSON format."""
     pending = read_entries_without_vectors(reader.folder)
     with open_catalog_snapshot(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()

@@ -131,7 +131,10 @@ def describe_reading_error(error: Exception) -> str:
 def _add_facts_from_text(
     entry: CatalogEntry, text: FrontMatterAndBody, digests: str
 ) -> CatalogEntry:
-    """Return a subject's entry with its digests and the fields that its title and front matter determine."""
+    """Return a subject's entry, with its digests filled in.
+
+    The fields derived from the subject's title and front matter are also filled in.
+    """
     kind, tags, url = (text.facts.get(key) for key in ("type", "tags", "source_url"))
     if isinstance(tags, list):
         entry = entry._replace(
@@ -224,8 +227,8 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
         if not chunk.embed:
             hashed.append(chunk)
             continue
-        # An id is made from the text. The hash can thus also change with a chunk that is not a neighbour
-        # because it is too long; then the vector is taken from the cache.
+        # An id is computed from the text. The hash can thus also change with a chunk that is not a
+        # neighbour because it is too long; then the vector is taken from the cache.
         around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
         made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
         digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -51,7 +51,10 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 5
-"""The version of the table. Increase it if the columns change, or if vectors are made from other texts."""
+"""The version of the table.
+
+Increase it if the columns change, or if vectors are computed from other texts.
+"""
 
 EXACT_ROWS = 10_000
 """A table with at least this many rows gets a one-partition index, which makes searches three times as fast."""

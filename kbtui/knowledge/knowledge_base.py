@@ -500,7 +500,7 @@ class KnowledgeBase:
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
-        """Return the part of the `<knowledge>` section with a topic's pre-loaded subjects.
+        """Return the part of the `<knowledge>` section that contains a topic's pre-loaded subjects.
 
         Returns None if the topic is disabled or has no pre-loaded subjects. Raises `NothingFound`
         if there is no such topic.

@@ -53,7 +53,7 @@ class TrashUnavailableError(KbtuiError):
 
 @dataclass(frozen=True)
 class SubjectDraft:
-    """A subject to be written. If `slug` is None, the slug is made from the title."""
+    """A subject to be written. If `slug` is None, the slug is generated from the title."""
 
     title: str
     text: str = ""

@@ -141,7 +141,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""A file name that is made from a text is cut to this many bytes. Every file system allows more."""
+"""A file name generated from a text is cut to this many bytes. Every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 

@@ -128,7 +128,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
 
 
 def make_slug_of_path(relative: str) -> str:
-    """Return the slug for a file, made from its path in the topic's directory.
+    """Return the slug for a file, derived from its path in the topic's directory.
 
     The file gets this slug unless another file has it.
     """

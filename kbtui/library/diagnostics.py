@@ -132,7 +132,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "engine_not_running": "not running; a search or the TUI starts it",
     "engine_polling": "the engine polls the files every second: {detail}",
     "engine_running": "running as process {process}",
-    "engine_without_workspace": "running as process {process}; this workspace is not open yet, and the next search or the TUI opens it",
+    "engine_without_workspace": "running as process {process}; this workspace is not open yet; the next search, or starting the TUI, will open it",
     "engine_silent": "the engine does not answer: {detail}",
     "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
     "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",

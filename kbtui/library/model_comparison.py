@@ -150,7 +150,7 @@ def compare_models(
 
     `setting` is the value of the setting `model`, and `other` is the directory of the other model.
     From a large index, only every n-th passage is compared. At most `max_passages` are compared, in
-    addition to those that the user opened. A passage's vector is made from its text and its title.
+    addition to those that the user opened. A passage's vector is computed from its text and title.
     `report` is called with a text about each step.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if
@@ -325,7 +325,7 @@ def _sum_discounted_gains(gains: Sequence[bool]) -> float:
 
 
 class _CachedVectors:
-    """Returns vectors of texts from the workspace's cache, and embeds texts that are not in it."""
+    """Looks up the vectors of texts in the workspace's cache, and embeds texts that are not in it."""
 
     def __init__(
         self, workspace: Workspace, model: _LoadedModel, report: Callable[[str], None]

@@ -39,7 +39,7 @@ class GivenAndCurrentText(NamedTuple):
     """The subject text that a turn was given, and the subject's current text (None if the subject is gone).
 
     Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
-    given only a part of the subject, `now` is the corresponding part of the current text. If the
+    given only part of the subject, `now` is the corresponding part of the current text. If the
     subject was renamed, `renamed_to` is its new reference, and `now` is the text at that reference.
     If `is_disabled` is true, the subject counts as gone because it is disabled.
     """
@@ -207,7 +207,11 @@ class _SubjectVersionCollector:
         )
 
     def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
-        """Add a turn to the version that it was given. If a whole text matches no version, make a new version."""
+        """Add a turn to the version of the subject that the turn was given.
+
+        If no version matches, a turn that was given the whole text gets a new version, and a turn
+        that was given only part of the text is ignored.
+        """
         time = timestamp.timestamp() if timestamp else None
         while time is not None and self._commits and self._commits[0][0] <= time:
             self._latest = -self._commits.pop(0)[1]
@@ -229,7 +233,7 @@ class _SubjectVersionCollector:
 
         The version that the subject had just before the turn is preferred. If that version does not
         match, the committed versions are compared. All versions are compared if the turn has no
-        time, or was given only a part of a text. If several versions match, the newest one that is
+        time, or was given only part of a text. If several versions match, the newest one that is
         not newer than the turn is chosen.
         """
         stored = given.make_stored_form()

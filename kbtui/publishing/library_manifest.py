@@ -207,7 +207,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         if not _HEX.fullmatch(part.name) or not _HEX.fullmatch(part.contents_checksum):
             raise UnusableLibrary("a part has an invalid name")
         if part.kind not in ("texts", "vectors"):
-            raise UnusableLibrary("a part has an unknown kind")
+            raise UnusableLibrary("a part is of an unknown kind")
     for topic in topics:
         check_entry_key(("subject", topic.id, "x"))
         texts = (topic.title, topic.introduction, topic.description)
@@ -286,7 +286,7 @@ def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
         raise UsageError(
             f"the private key in {PUBLISH_KEY_VARIABLE} does not match the public key of this workspace, so readers would refuse the library",
             where=LIBRARY_FILE,
-            hint="write the public key that `kbtui publish --new-key` printed with this private key into kb-library.toml",
+            hint="in kb-library.toml, set the public key that belongs to this private key; `kbtui publish --new-key` printed both",
         )
 
 

@@ -59,7 +59,9 @@ def parse_part_contents(
     except DamagedLibraryPart as error:
         raise DamagedLibraryPart(error.message, where=where, hint=REPAIR_HINT) from error
     if isinstance(contents, TextPartContents) != (part.kind == "texts"):
-        raise DamagedLibraryPart("the kind of the part differs from the manifest", where=where)
+        raise DamagedLibraryPart(
+            "the part's kind differs from the one in the manifest", where=where
+        )
     return contents
 
 

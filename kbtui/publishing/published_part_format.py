@@ -177,7 +177,7 @@ def _parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
     if contents["kind"] == "vectors":
         return _parse_vector_contents(contents, data[start + packed : start + packed + table])
     if contents["kind"] != "texts":
-        raise DamagedLibraryPart("it has an unknown kind")
+        raise DamagedLibraryPart("it is of an unknown kind")
     entries = contents["entries"]
     if len(entries) > MAX_ENTRIES_PER_PART:
         raise DamagedLibraryPart("it has too many entries")
@@ -206,7 +206,7 @@ def check_entry_key(key: Any) -> EntryKey:
     kind, *rest = key or ("",)
     is_subject = kind == "subject" and len(rest) == 2
     if not is_subject and not (kind == "conversation" and len(rest) == 1):
-        raise DamagedLibraryPart("an entry has an unknown kind")
+        raise DamagedLibraryPart("an entry is of an unknown kind")
     paths = [rest[0], *rest[1].split("/")] if is_subject else rest
     for name in paths:
         if (

@@ -60,12 +60,15 @@ class PassageToPublish(NamedTuple):
         return self.chunks[self.position]
 
     def list_texts(self) -> list[str]:
-        """Return the texts from which the passage's vector is made."""
+        """Return the texts from which the passage's vector is computed."""
         return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
 
 class PublishedTableUpdate(NamedTuple):
-    """The version of the table for a new manifest, and the passages whose vectors it lacks."""
+    """The table version that a new manifest will use.
+
+    `lacking` lists the passages whose vectors this version lacks.
+    """
 
     table: VectorTableVersion
     lacking: list[PassageToPublish]

@@ -54,7 +54,7 @@ class SubscriptionStatus(NamedTuple):
     detail: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the documented JSON form."""
+        """Return the status in the documented JSON format."""
         return self._asdict()
 
 

@@ -680,7 +680,7 @@ class _KeywordIndexQuery:
         return _find_scores_by_number(self.searcher, query, "chunk", len(numbers))
 
     def find_chunks_of_index(self, numbers: Collection[int]) -> set[int]:
-        """Return the chunk numbers in `numbers` whose chunks are in this index."""
+        """Return those of `numbers` that are numbers of chunks in this index."""
         query = self._make_chunk_number_query(numbers)
         return set(_find_scores_by_number(self.searcher, query, "chunk", len(numbers)))
 

@@ -174,8 +174,8 @@ def _list_words_at_edit_distance_one(word: str) -> list[str]:
 def measure_spelling_distance(typed: str, word: str) -> float:
     """Return how different two words are: their edit distance.
 
-    If one word has an additional ending of up to `MAX_INFLECTION_LETTERS` letters, this ending counts
-    as `INFLECTION_DISTANCE`.
+    If one word is a misspelling of the other plus an ending of up to `MAX_INFLECTION_LETTERS`
+    letters, the ending counts as `INFLECTION_DISTANCE`.
     """
     rows = _compute_edit_distances(typed, word)
     typed_endings = range(1, min(MAX_INFLECTION_LETTERS, len(typed) - MAX_INFLECTION_LETTERS) + 1)

@@ -175,7 +175,7 @@ if TYPE_CHECKING:
         legs: dict[str, int | None]
 
     class SearchAnswerJson(TypedDict):
-        """A `SearchAnswer` as documented JSON."""
+        """A `SearchAnswer` in the documented JSON format."""
 
         query: str
         mode: Mode
@@ -188,7 +188,7 @@ if TYPE_CHECKING:
         why: NotRequired[RankExplanationJson]
 
     class UndocumentedAnswerFields(TypedDict):
-        """The fields of a `SearchAnswer` that are not in the documented JSON."""
+        """The fields of a `SearchAnswer` that are not in the documented JSON format."""
 
         mistakes: Sequence[tuple[int, int, str, str]]
         partial: bool
@@ -447,7 +447,7 @@ class Hit(NamedTuple):
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
     def as_json(self) -> HitJson:
-        """Return the hit as documented JSON, with only the fields of its kind."""
+        """Return the hit in the documented JSON format, with only the fields of its kind."""
         own: OptionalHitFields
         if self.kind == "subject":
             own = {"topic": self.topic, "slug": self.slug, "lines": list(self.lines or ())}
@@ -668,7 +668,7 @@ class SearchAnswer(NamedTuple):
         return any(notice.code == code for notice in self.notices)
 
     def as_json(self) -> SearchAnswerJson:
-        """Return the answer as documented JSON."""
+        """Return the answer in the documented JSON format."""
         hits = [hit.as_json() for hit in self.hits]
         for hit, explained in zip(hits, self.explanations, strict=False):
             hit["explanation"] = explained.as_json()

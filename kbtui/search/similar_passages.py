@@ -67,7 +67,7 @@ def find_similar_passages(
 
 
 def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
-    """Return a query made from an entry's title and the beginning of its text."""
+    """Return a query generated from an entry's title and the beginning of its text."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
     # Remove the characters that have a meaning in queries.

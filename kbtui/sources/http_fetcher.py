@@ -319,7 +319,7 @@ async def _read_http_response_body(response: httpx.Response, max_bytes: int) -> 
     """
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        message = f"the answer is compressed as {encoding}, which was not requested"
+        message = f"the response is compressed as {encoding}, which was not requested"
         raise FetchError(message, permanent=True)
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     parts, size = [], 0
@@ -333,7 +333,7 @@ async def _read_http_response_body(response: httpx.Response, max_bytes: int) -> 
             raise FetchError(explain_too_large_document(max_bytes), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
-        raise FetchError("the answer ended too early")
+        raise FetchError("the response ended too early")
     return b"".join(parts)
 
 
@@ -343,5 +343,5 @@ def _describe_http_error(error: httpx.HTTPError | None) -> str:
     if isinstance(error, httpx.ConnectError):
         return f"no connection: {error}"
     if isinstance(error, httpx.RemoteProtocolError):
-        return f"the answer is invalid: {error}"
+        return f"the response is invalid: {error}"
     return f"{type(error).__name__}: {error}"

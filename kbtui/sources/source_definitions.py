@@ -377,8 +377,8 @@ def remove_source(workspace: Workspace, name: str) -> None:
 def suggest_source_name(kind: str, what: str) -> str:
     """Suggest a name for a new source.
 
-    `what` is the URL, path or command of the source. If no name can be made from it, the name is
-    made from `kind`.
+    `what` is the URL, path or command of the source. If no name can be derived from it, the name
+    is derived from `kind`.
     """
     from contextlib import suppress
     from urllib.parse import urlsplit

@@ -120,9 +120,9 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
 
 
 def normalize_url(url: str) -> str | None:
-    """Return a URL without fragment and default port, for comparison with other URLs.
+    """Return a URL without its fragment and without the default port.
 
-    Returns None if the URL is not an HTTP or HTTPS URL.
+    The result can be compared with other URLs. Returns None if the URL is not an HTTP or HTTPS URL.
     """
     try:
         parts = urlsplit(url.strip())

@@ -334,8 +334,8 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.
 
-        No action opens the turn that now has the number of the marked turn, because it is a
-        different turn.
+        None of the actions opens the turn that now has that number: it is not the turn that was
+        marked.
         """
         mark = placed.mark
         text = mark.passage or mark.text

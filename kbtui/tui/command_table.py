@@ -144,7 +144,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_pane('reader')"),
         define_command("pane.citations", "3", "citations", "Go to the citations.", action="focus_pane('citations')"),
         define_command("pane.search", "4", "search results", "Go to the search results.", action="focus_pane('search')"),
-        define_command("pane.fold", "underscore", "fold pane", "Fold the library or the citations, or unfold both while the reader has the focus.", action="fold_pane"),
+        define_command("pane.fold", "underscore", "fold pane", "Fold the focused pane (library or citations). In the reader: unfold both.", action="fold_pane"),
         define_command("pane.next", "tab", "next pane", "Go to the next pane.", action="focus_next_pane(1)", palette=False),
         define_command("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="focus_next_pane(-1)", palette=False),
         define_command("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),

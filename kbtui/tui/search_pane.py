@@ -393,7 +393,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
                 self.post_message(self.AllPassagesRequested())
 
     def _request_more_hits_at_end(self) -> None:
-        """Post `MoreHitsRequested` near the end of the list, if the search has more hits."""
+        """If the list is scrolled near its end and there are more hits, post `MoreHitsRequested`."""
         if (
             self.answer
             and len(self.answer.hits) < self.answer.total

@@ -70,7 +70,7 @@ class SubjectFileActions:
             hint = knowledge.hint_to_declare_topic
             self._show_error(UsageError("there is no topic to add the entry to", hint=hint))
             return
-        title_help = "Title of the entry; the file name is made from it."
+        title_help = "Title of the entry; the file name is generated from it."
         topic_help = "Topic of the entry; choose it with ← and →."
         slug_help = "Separate folders by /. Without a file name, kbtui makes it from the title."
         fields = (

@@ -268,7 +268,7 @@ class _ExportFileReader:
                 return self._data
             add = sections.get(kind) if isinstance(kind, str) else None
             if add is None:
-                raise self._make_error("the line has an unknown kind")
+                raise self._make_error("the line is of an unknown kind")
             try:
                 add(shape)
             except ValueError as error:
@@ -402,11 +402,11 @@ class _ExportFileReader:
             while written < size:
                 part = self._read_line()
                 if part.keys() != {"kind", "data"} or part["kind"] != "part" or not part["data"]:
-                    raise ValueError("a part of a copy is missing")
+                    raise ValueError("a part of a copied session is missing")
                 try:
                     block = base64.b64decode(part["data"], validate=True)
                 except binascii.Error as error:
-                    raise ValueError("the part of a copy is not valid base64") from error
+                    raise ValueError("a part of a copied session is not valid base64") from error
                 written += len(block)
                 if written > size:
                     raise ValueError("the parts of a copy have more bytes than its heading says")

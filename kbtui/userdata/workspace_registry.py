@@ -202,7 +202,7 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
     """Map the key of each project to a unique name.
 
     `projects` maps the root of each workspace to its project. If several projects have the same
-    name, the name of each is made from the path of one of its workspaces.
+    name, the name of each is derived from the path of one of its workspaces.
     """
     roots: dict[str, dict[str, str]] = {}
     for root, (key, name) in sorted(projects.items()):

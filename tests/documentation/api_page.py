@@ -1,4 +1,4 @@
-"""The page `docs/api.md`, made from the docstrings and annotations of the public Python API."""
+"""The page `docs/api.md`, generated from the docstrings and annotations of the public Python API."""
 
 from __future__ import annotations
 

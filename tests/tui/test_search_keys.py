@@ -473,7 +473,9 @@ async def test_an_expression_has_no_mode_and_no_rank_to_explain(book: Builder) -
         await tui.until("Esc close")
         assert "mode" not in tui.text
         await tui.press("m")
-        await tui.until("A regular expression finds lines; it has no search mode.")
+        await tui.until(
+            "Search modes do not apply to a regular expression, which only finds lines."
+        )
         assert tui.main.search.mode == "hybrid"
         await tui.press("a")
         await tui.until("have no rank to explain")

@@ -374,9 +374,9 @@ def _read_aider_session_facts(
 
 
 def _choose_title(requests: list[str]) -> str | None:
-    """Return a title made from the first request that is not a command such as `/add`.
+    """Return a title taken from the first request that is not a command such as `/add`.
 
-    If there are only commands, the title is made from the first of them. If there are no requests,
+    If there are only commands, the title is taken from the first of them. If there are no requests,
     the result is None.
     """
     for request in requests:

@@ -647,7 +647,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark the last `count` turns that are not rewound yet as rewound."""
+        """Mark as rewound the last `count` turns that have not been rewound yet."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True

@@ -535,7 +535,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 def _recover_session(text: str) -> dict[str, Any]:
     """Return the readable part of a damaged session: its messages, and a part of its metadata.
 
-    Only the texts among the metadata that come before the messages are recovered.
+    Of the metadata, only the text values stored before the messages are recovered.
     """
     from json import JSONDecoder, dumps
 

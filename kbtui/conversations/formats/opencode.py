@@ -396,7 +396,7 @@ def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFacts:
     """Read a session's size and title.
 
-    If the session has no title, the title is made from its first request.
+    If the session has no title, the title is taken from its first request.
     """
     with open_database(path) as database:
         size = 0
@@ -554,7 +554,7 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
 
 
 def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
-    """Return a session's title, or a title made from its first request if the session has none."""
+    """Return a session's title, or a title taken from its first request if the session has none."""
     title = get_text_or_none(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HEAD_BLOCK_BYTES = 16 << 10
 """The usual size of the blocks in which the beginning of a file is read."""
 TITLE_CHARACTERS = 80
-"""The maximum length of a title that is made from the first request."""
+"""The maximum length of a title that is taken from the first request."""
 _MAX_HARMLESS_WORD = 11
 """A title may be cut within a word of at most this many characters, because secrets are longer."""
 _TITLE_SEARCH_CHARACTERS = 4000

@@ -257,7 +257,10 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
                 self.vertical_scrollbar.window_virtual_size = size.height
 
     def repaint_lines(self, changed: Collection[int] | None) -> None:
-        """Repaint the visible lines with the numbers `changed`, or all visible lines if `changed` is None."""
+        """Repaint those visible lines whose numbers are in `changed`.
+
+        If `changed` is None, repaint all visible lines.
+        """
         if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
             self.refresh()
         elif changed:

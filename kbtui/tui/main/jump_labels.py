@@ -34,8 +34,8 @@ class JumpLabel(NamedTuple):
     When the user types the letters, `go` is called.
 
     If `right` is 0, the label replaces the text at its position. Otherwise, the label is inserted,
-    and the text between the label and the column `right` moves to the right. To make room, the last
-    gap in this text gets smaller. If the text has no gap, its end is cut.
+    and the text from the label up to column `right` is shifted right. To make room, the last gap in
+    this text gets smaller. If the text has no gap, its end is cut.
     """
 
     x: int

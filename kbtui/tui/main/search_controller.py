@@ -240,7 +240,7 @@ class SearchController:
         """Switch to the next search mode, and search again."""
         if self._expression is not None:
             self._main.status.show_unavailable_key_message(
-                "A regular expression finds lines; it has no search mode."
+                "Search modes do not apply to a regular expression, which only finds lines."
             )
             return
         modes = list(MODES)

@@ -148,7 +148,7 @@ class WorkspaceChangeListener:
             )
             return
         is_paused = not status.is_embedding_paused
-        text = "Embedding is paused until you continue it." if is_paused else "Embedding continues."
+        text = "Embedding is paused until you resume it." if is_paused else "Embedding continues."
         self._pause_worker.submit_call(
             lambda: self._main.library.set_embedding_paused(is_paused),
             lambda _: status.flash_message(text),

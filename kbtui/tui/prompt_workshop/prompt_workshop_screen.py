@@ -240,10 +240,10 @@ MAX_UNFOLDED_SUBJECTS = 40
 
 
 class PromptWorkshopScreen(ListDetailScreen):
-    """A screen with a tree of topics and subjects, a preview, and an input to try patterns.
+    """A screen with a tree of topics and subjects, a preview, and an input for trying out patterns.
 
     The screen's result is True if the screen has written to a file. `reference` is the entry to
-    select at first. `written` lists the changes that the workshop has written since the start of
+    select initially. `written` lists the changes that the workshop has written since the start of
     kbtui. The screen appends its changes to this list, and removes changes that the user undoes.
     """
 

@@ -124,10 +124,10 @@ def build_difference_document(
     """Build the document that shows the changes from `old` to `new`.
 
     `new` is None if the subject is gone. `names` are the names of the two versions, and `remark` is
-    a note below them. Unchanged paragraphs that are far from a change are left out. `head` are the
-    first blocks of the document. `block_indices_by_kind["change"]` has the indices of the changes.
-    `screen_width` is the number of columns of the screen; it determines how wide the reader must be
-    to show the versions side by side.
+    a note below them. Unchanged paragraphs that are far from a change are left out. `head` contains
+    the first blocks of the document. `block_indices_by_kind["change"]` has the indices of the
+    changes. `screen_width` is the number of columns of the screen; it determines how wide the
+    reader pane must be to show the versions side by side.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")

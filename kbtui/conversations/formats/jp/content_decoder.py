@@ -84,7 +84,7 @@ class BlobStore:
         raise state
 
     def _list_possible_paths(self, digest: str) -> Iterator[str]:
-        """Yield the paths that the file of a blob can have.
+        """Yield the paths at which a blob's file may be stored.
 
         The file is in two nested directories, which are named after the beginning of the digest.
         The file's name is the whole digest, or only the rest of it.
