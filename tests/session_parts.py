@@ -8,7 +8,7 @@ from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.models import (
     ConversationInfo,
     ConversationSegment,
-    ReadingResumePoint,
+    ParsingResumePoint,
     Turn,
 )
 
@@ -23,7 +23,7 @@ def join_turns(turns: list[Turn], part: ConversationSegment) -> list[Turn]:
     return [*turns[:-1], replace(new[0], events=[*turns[-1].events, *new[0].events]), *new[1:]]
 
 
-def select_turns_before(turns: Iterable[Turn], mark: ReadingResumePoint | None) -> list[Turn]:
+def select_turns_before(turns: Iterable[Turn], mark: ParsingResumePoint | None) -> list[Turn]:
     """Return the turns and events that are not read again at a mark."""
     if mark is None:
         return []
@@ -39,9 +39,9 @@ def read_in_parts(
     reader: ConversationFormat,
     info: ConversationInfo,
     size: int,
-    mark: ReadingResumePoint | None = None,
+    mark: ParsingResumePoint | None = None,
     earlier: Iterable[Turn] = (),
-) -> tuple[list[Turn], ReadingResumePoint | None]:
+) -> tuple[list[Turn], ParsingResumePoint | None]:
     """Read a conversation from a mark on, in parts; return all turns and the last mark."""
     turns = select_turns_before(earlier, mark)
     while True:

@@ -142,7 +142,7 @@ class TurnFileAction(NamedTuple):
         return format_file_patch(FilePatch(self.path, action, self.hunks, self.old_path))
 
 
-class CommandRun(NamedTuple):
+class ShellCommandRun(NamedTuple):
     """A command that a turn ran: its text, its call, and whether it failed."""
 
     text: str
@@ -158,7 +158,7 @@ class TurnActivity(NamedTuple):
     """
 
     files: tuple[TurnFileAction, ...]
-    commands: tuple[CommandRun, ...]
+    commands: tuple[ShellCommandRun, ...]
     failures: tuple[ConversationEvent, ...]
 
     def list_paths(self, kind: FileActionKind) -> list[str]:
@@ -255,7 +255,7 @@ def collect_turn_activity(
         if has_failed:
             failures.append(event)
         if (text := get_command_of_call(event)) is not None:
-            commands.append(CommandRun(text, event.call, event.index, has_failed))
+            commands.append(ShellCommandRun(text, event.call, event.index, has_failed))
     return TurnActivity(tuple(action for _, action in files), tuple(commands), tuple(failures))
 
 

@@ -68,7 +68,7 @@ class MaskedSecrets(NamedTuple):
 
 
 @dataclass
-class SharedConversation:
+class SharedConversationParts:
     """The parts of a conversation that are shared with other people.
 
     * `conversation` contains all turns, and `turns` only the shared ones.
@@ -115,7 +115,7 @@ def prepare_shared_conversation(
     marks: ConversationMarks | None = None,
     *,
     masks_secrets: bool = True,
-) -> SharedConversation:
+) -> SharedConversationParts:
     """Prepare `turns` of a conversation for other people, with only the events of `kinds`.
 
     Citations contain texts from the results of tool calls only if `kinds` includes results. If
@@ -136,7 +136,7 @@ def prepare_shared_conversation(
         if number in numbers
     }
     remark = format_notice(marks.notice) if marks and marks.notice else None
-    shared = SharedConversation(conversation, chosen, cited, labels, remark)
+    shared = SharedConversationParts(conversation, chosen, cited, labels, remark)
     return _ConversationMasker(conversation).mask_conversation(shared) if masks_secrets else shared
 
 
@@ -157,7 +157,7 @@ class _ConversationMasker:
                 for name, value in _get_event_values(event).items():
                     self.masker.learn_secrets(value, name)
 
-    def mask_conversation(self, shared: SharedConversation) -> SharedConversation:
+    def mask_conversation(self, shared: SharedConversationParts) -> SharedConversationParts:
         for label in (label for labels in shared.marks.values() for label in labels):
             self.masker.learn_secrets(label)
         for citation in shared.citations:
@@ -172,7 +172,9 @@ class _ConversationMasker:
             number: self._mask(labels, number, None, "mark")
             for number, labels in shared.marks.items()
         }
-        return SharedConversation(conversation, turns, citations, marks, shared.remark, self.masked)
+        return SharedConversationParts(
+            conversation, turns, citations, marks, shared.remark, self.masked
+        )
 
     def _mask(self, value: Any, turn: int | None, call: int | None, part: str) -> Any:
         """Return a JSON value with its secrets masked, and record the masked secrets."""
@@ -247,7 +249,7 @@ def _get_citation_texts(citation: Citation) -> dict[str, str]:
     return texts | ({"given": citation.given.text} if citation.given else {})
 
 
-def describe_masked_secrets(shared: SharedConversation) -> list[str]:
+def describe_masked_secrets(shared: SharedConversationParts) -> list[str]:
     """Return a line for each place with masked secrets, such as `GitHub token: turn 2, call 1, Result`."""
     lines = []
     for one in shared.masked or ():
@@ -271,7 +273,7 @@ def get_given_text(citation: Citation) -> str:
     return citation.given.text if citation.given else citation.quote
 
 
-def format_shared_conversation_markdown(shared: SharedConversation) -> str:
+def format_shared_conversation_markdown(shared: SharedConversationParts) -> str:
     """Return a shared conversation as Markdown, with its citations and a list of the masked secrets."""
     text = format_conversation_markdown(
         shared.conversation,
@@ -289,7 +291,7 @@ def format_shared_conversation_markdown(shared: SharedConversation) -> str:
 # JSON
 
 
-def make_shared_conversation_json(shared: SharedConversation) -> dict[str, Any]:
+def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, Any]:
     """Return a shared conversation as JSON; `docs/guide/json.md` describes it."""
     turns = [
         {
@@ -312,19 +314,19 @@ def make_shared_conversation_json(shared: SharedConversation) -> dict[str, Any]:
     }
 
 
-def format_shared_conversation_json(shared: SharedConversation) -> str:
+def format_shared_conversation_json(shared: SharedConversationParts) -> str:
     """Return a shared conversation as one JSON document."""
     return json.dumps(make_shared_conversation_json(shared), ensure_ascii=False, indent=2) + "\n"
 
 
-def format_shared_conversation_jsonl(shared: SharedConversation) -> str:
+def format_shared_conversation_jsonl(shared: SharedConversationParts) -> str:
     """Return a shared conversation as JSON Lines: one line for each turn, event and citation."""
     return "".join(
         json.dumps(line, ensure_ascii=False) + "\n" for line in _make_jsonl_records(shared)
     )
 
 
-def _make_jsonl_records(shared: SharedConversation) -> Iterator[dict[str, Any]]:
+def _make_jsonl_records(shared: SharedConversationParts) -> Iterator[dict[str, Any]]:
     whole = make_shared_conversation_json(shared)
     turns, masked = whole.pop("turns"), whole.pop("masked")
     yield {"type": "conversation", **whole}
@@ -336,7 +338,7 @@ def _make_jsonl_records(shared: SharedConversation) -> Iterator[dict[str, Any]]:
     yield {"type": "end", "masked": masked}
 
 
-def _make_conversation_facts(shared: SharedConversation) -> dict[str, Any]:
+def _make_conversation_facts(shared: SharedConversationParts) -> dict[str, Any]:
     conversation, info = shared.conversation, shared.conversation.info
     return {
         "id": info.id,
@@ -367,7 +369,7 @@ def _make_citation_object(citation: Citation) -> dict[str, object]:
     return {**make_citation_json(citation), "given": get_given_text(citation) or None}
 
 
-def _make_masking_report_json(shared: SharedConversation) -> list[dict[str, object]] | None:
+def _make_masking_report_json(shared: SharedConversationParts) -> list[dict[str, object]] | None:
     return None if shared.masked is None else [one.as_json() for one in shared.masked]
 
 
@@ -404,7 +406,7 @@ _MAX_ADDRESS_WIDTH = 300
 _SUMMARY_WIDTH = 100
 
 
-def format_conversation_html(shared: SharedConversation) -> str:
+def format_conversation_html(shared: SharedConversationParts) -> str:
     """Return a shared conversation as one HTML document.
 
     Tool calls, reasoning and the texts of citations are folded. An image or link in a message becomes a text with
@@ -433,7 +435,7 @@ def format_conversation_html(shared: SharedConversation) -> str:
     return "\n".join(head + body)
 
 
-def _format_facts(shared: SharedConversation) -> str:
+def _format_facts(shared: SharedConversationParts) -> str:
     conversation, info = shared.conversation, shared.conversation.info
     shown = len(shared.turns)
     total = len(conversation.turns)
@@ -454,7 +456,7 @@ def _format_facts(shared: SharedConversation) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _format_masked_secrets(shared: SharedConversation) -> Iterator[str]:
+def _format_masked_secrets(shared: SharedConversationParts) -> Iterator[str]:
     if shared.masked is None:
         yield f'<p id="unmasked"><strong>{_escape_line(shared.warning or "")}</strong></p>'
         return
@@ -482,7 +484,7 @@ def _format_contents(turns: Sequence[Turn]) -> Iterator[str]:
     yield f"<details><summary>Turns</summary><ol>{''.join(items)}</ol></details>"
 
 
-def _format_turn(shared: SharedConversation, turn: Turn) -> Iterator[str]:
+def _format_turn(shared: SharedConversationParts, turn: Turn) -> Iterator[str]:
     rewound = " (rewound)" if turn.is_rewound else ""
     time = (
         f' <span class="dim">{format_timestamp(turn.started_at)}</span>' if turn.started_at else ""
@@ -617,7 +619,7 @@ def get_export_format_of_path(path: str) -> ExportFormat:
     return _SUFFIXES.get(path.rpartition(".")[2].lower(), "markdown")
 
 
-def format_shared_conversation(shared: SharedConversation, name: ExportFormat) -> str:
+def format_shared_conversation(shared: SharedConversationParts, name: ExportFormat) -> str:
     """Return a shared conversation as text in the format `name`."""
     if name == "html":
         return format_conversation_html(shared)

@@ -20,7 +20,7 @@ from kbtui.cli.command_output import (
     print_to_stderr,
 )
 from kbtui.cli.filter_options import add_filter_options, iterate_filters_from_options
-from kbtui.cli.tui_commands import declare_open_command_arguments
+from kbtui.cli.tui_start_commands import declare_open_command_arguments
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tui": ("tui_commands", "browse the workspace in the terminal (the default)"),
-    "demo": ("tui_commands", "browse a fresh copy of the bundled demo workspace"),
+    "tui": ("tui_start_commands", "browse the workspace in the terminal (the default)"),
+    "demo": ("tui_start_commands", "browse a fresh copy of the bundled demo workspace"),
     "search": ("search_command", "search subjects and conversations"),
     "index": ("engine_commands", "bring the index up to date"),
     "topics": ("knowledge_commands", "list topics and their subjects"),
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mark": ("mark_command", "mark turns and passages as decided, rejected or superseded"),
     "data": ("user_data_command", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),
-    "open": ("tui_commands", "open a reference in the TUI"),
+    "open": ("tui_start_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
         "file_change_commands",
@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
     "tool": ("tool_commands", "answer one call of a JP local tool"),
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
-    "serve": ("tui_commands", "show the TUI in a browser on this machine"),
+    "serve": ("tui_start_commands", "show the TUI in a browser on this machine"),
     "publish": ("published_library_commands", "publish subjects and their vectors for a team"),
     "library": (
         "published_library_commands",
@@ -218,7 +218,7 @@ def _dispatch_command(words: list[str]) -> int:
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
         from kbtui.cli.command_output import apply_terminal_text_setting
-        from kbtui.cli.tui_commands import open_tui
+        from kbtui.cli.tui_start_commands import open_tui
 
         apply_terminal_text_setting()
         return open_tui(_resolve_library_uri(workspace))

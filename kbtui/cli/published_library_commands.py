@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.publishing.published_part_format import EntryKey
     from kbtui.publishing.subscription_status import SubscriptionStatus
-    from kbtui.publishing.text_embedder import TextEmbedder
+    from kbtui.publishing.text_embedder import TextVectorProvider
     from kbtui.workspace import Settings, Workspace
 
 
@@ -66,8 +66,8 @@ def run_publish_command(args: Namespace) -> int:
     from kbtui.publishing.library_store import LibraryStore
     from kbtui.publishing.publishable_entries import collect_publishable_entries
     from kbtui.workspace import find_workspace, load_settings
-    from kbtui.workspace.library_settings import load_library_settings
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+    from kbtui.workspace.published_library_settings import load_library_settings
     from kbtui.workspace.published_mirror import get_mirror_of_root, normalize_library_uri
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
@@ -121,7 +121,7 @@ def run_publish_command(args: Namespace) -> int:
 def _check_destination(workspace: Workspace, uri: str) -> None:
     """Raise `UsageError` if a library would be written into the directory of a topic."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.workspace.library_settings import is_library_uri
+    from kbtui.workspace.published_library_settings import is_library_uri
 
     if is_library_uri(uri):
         return
@@ -150,9 +150,9 @@ def _print_new_key(args: Namespace) -> int:
     return 0
 
 
-def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | None:
+def _make_embedder(workspace: Workspace, settings: Settings) -> TextVectorProvider | None:
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.text_embedder import TextEmbedder
+    from kbtui.publishing.text_embedder import TextVectorProvider
 
     if settings.model == "off":
         return None
@@ -163,7 +163,7 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> TextEmbedder | N
             error.message, where=error.where, hint="--no-vectors publishes without the model"
         ) from error
     with _convert_cache_errors(workspace):
-        return TextEmbedder(workspace, model, lambda text: None)
+        return TextVectorProvider(workspace, model, lambda text: None)
 
 
 @contextmanager
@@ -390,7 +390,7 @@ def _format_named_counts(counts: dict[str, int]) -> str:
 def find_mirror_of_uri(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.published_library_pull import pull_library
-    from kbtui.workspace.library_settings import SubscriptionSettings
+    from kbtui.workspace.published_library_settings import SubscriptionSettings
     from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 
     mirror = PublishedMirror(normalize_library_uri(uri))

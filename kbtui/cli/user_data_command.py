@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import IO
 
-    from kbtui.userdata.user_data_export_file import ExportedData, ExportOmission
+    from kbtui.userdata.user_data_export_file import ExportedUserData, ExportOmission
     from kbtui.userdata.user_data_transfer import (
+        ExportedAndLocalWorkspace,
         ImportedRecordCounts,
-        ImportReport,
-        WorkspaceImport,
-        WorkspaceMatch,
+        UserDataImportReport,
+        WorkspaceImportReport,
     )
     from kbtui.workspace import Workspace
 
@@ -115,7 +115,9 @@ def _export_data(args: Namespace) -> int:
     return 3 if any(one.is_damaged for one in left_out) else 0
 
 
-def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list[ExportOmission]:
+def _write_export(
+    workspace: Workspace, target: str, data: ExportedUserData
+) -> list[ExportOmission]:
     """Write the exported data to `target`, and return what was left out. `-` is standard output.
 
     An existing file is replaced only when the new one is complete.
@@ -151,7 +153,7 @@ def _write_export(workspace: Workspace, target: str, data: ExportedData) -> list
     return left_out
 
 
-def _describe_export(data: ExportedData) -> str:
+def _describe_export(data: ExportedUserData) -> str:
     lines = []
     for workspace in data.workspaces:
         counts = _count_records_by_kind(
@@ -176,7 +178,7 @@ def _count_records_by_kind(kinds: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def _make_export_json(data: ExportedData, left_out: list[ExportOmission]) -> dict[str, object]:
+def _make_export_json(data: ExportedUserData, left_out: list[ExportOmission]) -> dict[str, object]:
     workspaces = [
         {
             "root": one.root,
@@ -193,14 +195,16 @@ def _make_export_json(data: ExportedData, left_out: list[ExportOmission]) -> dic
 
 
 def _import_data(args: Namespace) -> int:
-    from kbtui.userdata.user_data_transfer import ImportOptions, import_user_data
+    from kbtui.userdata.user_data_transfer import UserDataImportOptions, import_user_data
     from kbtui.workspace import find_workspace, load_settings
 
     workspace, settings = (
         find_workspace(Path(args.workspace) if args.workspace else None),
         load_settings(),
     )
-    options = ImportOptions(args.approvals, args.searches and settings.query_log, args.dry_run)
+    options = UserDataImportOptions(
+        args.approvals, args.searches and settings.query_log, args.dry_run
+    )
     chosen = dict(map(_split_path_mapping, args.map))
     with _open_export_file(args.file) as source, StderrWaitIndicator("importing"):
         where = "standard input" if args.file == "-" else args.file
@@ -247,7 +251,7 @@ def _refresh_running_engine(roots: list[str]) -> None:
                 client.close()
 
 
-def _find_missing_references(imported: WorkspaceImport) -> list[str]:
+def _find_missing_references(imported: WorkspaceImportReport) -> list[str]:
     """Return the imported references whose subject or conversation does not exist here."""
     from kbtui.library import open_workspace
 
@@ -263,7 +267,7 @@ def _find_missing_references(imported: WorkspaceImport) -> list[str]:
     return missing
 
 
-def _describe_import(report: ImportReport, *, is_dry_run: bool) -> str:
+def _describe_import(report: UserDataImportReport, *, is_dry_run: bool) -> str:
     lines = []
     for one in report.workspaces:
         origin = [root for root in one.imported_from if root != one.root]
@@ -292,7 +296,9 @@ def _format_imported_counts(counts: ImportedRecordCounts) -> str:
     return ", ".join(texts)
 
 
-def _make_import_json(report: ImportReport, missing: dict[str, list[str]]) -> dict[str, object]:
+def _make_import_json(
+    report: UserDataImportReport, missing: dict[str, list[str]]
+) -> dict[str, object]:
     workspaces = [
         {
             "root": one.root,
@@ -318,7 +324,7 @@ def _make_import_json(report: ImportReport, missing: dict[str, list[str]]) -> di
 
 
 def _report_what_was_left_out(
-    report: ImportReport, missing: dict[str, list[str]], *, is_log_off: bool
+    report: UserDataImportReport, missing: dict[str, list[str]], *, is_log_off: bool
 ) -> None:
     for root, references in missing.items():
         if references:
@@ -341,7 +347,7 @@ def _report_what_was_left_out(
         _report_missing_workspace(one)
 
 
-def _report_missing_workspace(one: WorkspaceMatch) -> None:
+def _report_missing_workspace(one: ExportedAndLocalWorkspace) -> None:
     noun = format_counted_noun(len(one.data.records), "record")
     root = sanitize_to_one_line(one.data.root)
     print_to_stderr(f"left out: {noun} of {root}: {_describe_candidate_workspaces(one)}")
@@ -351,7 +357,7 @@ def _report_missing_workspace(one: WorkspaceMatch) -> None:
     )
 
 
-def _describe_candidate_workspaces(one: WorkspaceMatch) -> str:
+def _describe_candidate_workspaces(one: ExportedAndLocalWorkspace) -> str:
     if one.candidates:
         return f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
     return "kbtui does not know this workspace on this machine"

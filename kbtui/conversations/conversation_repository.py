@@ -16,9 +16,12 @@ from kbtui.conversations.formats.codex import CodexFormat
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
-from kbtui.conversations.formats.llm_logs import LlmFormat
+from kbtui.conversations.formats.llm_cli import LlmCliFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
-from kbtui.conversations.formats.published import PUBLISHED_FORMAT, is_published_conversation
+from kbtui.conversations.formats.published_conversations import (
+    PUBLISHED_FORMAT,
+    is_published_conversation,
+)
 from kbtui.conversations.session_archive import (
     find_conversations_only_in_archive,
     get_session_records_directory,
@@ -59,7 +62,7 @@ FORMATS: tuple[ConversationFormat, ...] = (
     GeminiCliFormat(),
     OpencodeFormat(),
     AiderFormat(),
-    LlmFormat(),
+    LlmCliFormat(),
 )
 """kbtui's own formats. Other packages can add more (`ENTRY_POINT_GROUP`)."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"

@@ -531,7 +531,7 @@ class ConversationToolsAndModels(NamedTuple):
     problem: str | None = None
 
 
-class ReadingResumePoint(NamedTuple):
+class ParsingResumePoint(NamedTuple):
     """A position in a conversation's file at which reading can resume.
 
     `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The other
@@ -568,8 +568,8 @@ class ConversationSegment(NamedTuple):
     """
 
     conversation: Conversation
-    start: ReadingResumePoint | None
-    mark: ReadingResumePoint | None
+    start: ParsingResumePoint | None
+    mark: ParsingResumePoint | None
     is_last: bool
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import orjson
 
-from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     compress_file,
     is_kept_file,
@@ -326,7 +326,7 @@ def format_session_removal_times(times: Mapping[str, float]) -> bytes:
     return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
-class ArchiveMerge(NamedTuple):
+class ArchiveMergeChanges(NamedTuple):
     """The changes that a merge makes to the archive.
 
     * `written`: the sessions that are new or replace others.
@@ -346,7 +346,7 @@ def plan_session_archive_merge(
     removal_times: Mapping[str, float],
     added: Iterable[KeptSession],
     added_removals: Mapping[str, float],
-) -> ArchiveMerge:
+) -> ArchiveMergeChanges:
     """Plan the merge of other kept sessions and other removal times into the archive.
 
     `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into
@@ -358,7 +358,7 @@ def plan_session_archive_merge(
     for name, removed_at in added_removals.items():
         times[name] = max(removed_at, times.get(name, 0.0))
     known = {one.id: one for one in kept}
-    merge = ArchiveMerge([], [], [], times)
+    merge = ArchiveMergeChanges([], [], [], times)
     others = {one.id: one for one in added}
     for name in sorted(known.keys() | others.keys()):
         here, other = known.get(name), others.get(name)
@@ -384,7 +384,7 @@ def plan_session_archive_merge(
     return merge
 
 
-def make_session_archive_changes(merge: ArchiveMerge) -> list[FileWriteOrRemoval]:
+def make_session_archive_changes(merge: ArchiveMergeChanges) -> list[FileWriteOrRemoval]:
     """Return the files to write and to remove for a merge.
 
     The result does not include the copies of sessions. The caller must have locked the archive.

@@ -56,12 +56,12 @@ class AllProjectsSearch:
         for reader in readers.values():
             reader.close()
 
-    def make_model_search(self, worker: EmbeddingWorker, wait: float) -> ModelVectorSearch:
+    def make_model_search(self, worker: EmbeddingWorker, wait: float) -> AllProjectsVectorSearch:
         """Return the search by meaning for one request.
 
         The search waits at most `wait` seconds for the model.
         """
-        return ModelVectorSearch(self, worker, wait)
+        return AllProjectsVectorSearch(self, worker, wait)
 
     def open_vectors(self, index: SearchedIndex, worker: EmbeddingWorker) -> VectorStore | None:
         """Return the current vectors of an index, or None if the index has no vectors."""
@@ -77,7 +77,10 @@ class AllProjectsSearch:
         return store
 
     def search_all_projects(
-        self, here: IndexReader, request: SearchRequest, vectors: ModelVectorSearch | None = None
+        self,
+        here: IndexReader,
+        request: SearchRequest,
+        vectors: AllProjectsVectorSearch | None = None,
     ) -> SearchAnswer:
         """Search the index `here` of this workspace and the indexes of all other workspaces.
 
@@ -165,7 +168,7 @@ class AllProjectsSearch:
                 reader.close()
 
 
-class ModelVectorSearch:
+class AllProjectsVectorSearch:
     """A `VectorSearch` that uses the engine's model, for one search of all projects.
 
     If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.

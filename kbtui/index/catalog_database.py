@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestPlace
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestChunkPlace
 from kbtui.index.passage_windows import find_changed_windows
 from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
@@ -564,8 +564,8 @@ class CatalogDatabase:
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
     def read_final_answers(
-        self, requests: Collection[RequestPlace], max_characters: int
-    ) -> dict[RequestPlace, str]:
+        self, requests: Collection[RequestChunkPlace], max_characters: int
+    ) -> dict[RequestChunkPlace, str]:
         """Map requests to the beginnings of their final answers.
 
         A beginning has at most about `max_characters` characters. The final answer consists of
@@ -591,14 +591,14 @@ class CatalogDatabase:
                     break
                 if role == "user" and is_answer:
                     while open_requests and open_requests[0] < ordinal:
-                        found[RequestPlace(entry_id, turn, open_requests.pop(0))] = head
+                        found[RequestChunkPlace(entry_id, turn, open_requests.pop(0))] = head
                     head = ""
                 elif role == "assistant" and not is_answer:
                     head = text
                 elif role == "assistant" and len(head) < max_characters:
                     head += f"\n{text}"
                 is_answer = role == "assistant"
-            found |= {RequestPlace(entry_id, turn, one): head for one in open_requests}
+            found |= {RequestChunkPlace(entry_id, turn, one): head for one in open_requests}
         return {request: head for request, head in found.items() if head.strip()}
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:

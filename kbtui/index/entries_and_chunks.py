@@ -185,7 +185,7 @@ def drop_rows_tied_with_last(ordered: list[Row]) -> list[Row]:
     return ordered[: max(0, end)]
 
 
-class RequestPlace(NamedTuple):
+class RequestChunkPlace(NamedTuple):
     """The place of a chunk of a request, or of the assistant's reasoning about a request.
 
     The place consists of the entry, the turn, and the chunk's ordinal in the entry.

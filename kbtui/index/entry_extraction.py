@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Conversation,
         ConversationInfo,
         ConversationSegment,
-        ReadingResumePoint,
+        ParsingResumePoint,
     )
     from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -41,7 +41,7 @@ SUBJECT_BYTES_MAX = 20_000_000
 
 
 @dataclass
-class EntryPartToWrite:
+class EntryPartForIndex:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
@@ -77,7 +77,7 @@ def make_subject_change_signature(subject: Subject) -> str:
     )
 
 
-def read_subject_entry(subject: Subject) -> EntryPartToWrite:
+def read_subject_entry(subject: Subject) -> EntryPartForIndex:
     """Read a subject, and return its entry and chunks.
 
     If the subject cannot be read, the entry has an `error`.
@@ -103,10 +103,10 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         return _read_subject_text(subject, entry)
     except Exception as error:
-        return EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
+        return EntryPartForIndex(entry._replace(error=describe_reading_error(error)), [])
 
 
-def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrite:
+def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartForIndex:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
     from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
@@ -116,7 +116,7 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
     digests = ComparableSubjectText(whole, subject.relative).digests
     entry = _add_facts_from_text(entry, text, digests)
     chunks = split_subject_into_chunks(entry.id, text)
-    return EntryPartToWrite(entry, add_vector_hashes(entry, chunks))
+    return EntryPartForIndex(entry, add_vector_hashes(entry, chunks))
 
 
 def describe_reading_error(error: Exception) -> str:
@@ -256,7 +256,7 @@ class _ConversationIndexingProgress:
     * `rewound` contains the numbers of the rewound turns.
     """
 
-    mark: ReadingResumePoint | None = None
+    mark: ParsingResumePoint | None = None
     chunks: int = 0
     latest: float = 0.0
     rewound: tuple[int, ...] = ()
@@ -264,7 +264,7 @@ class _ConversationIndexingProgress:
 
 def read_conversation_entry_parts(
     catalog: CatalogDatabase, info: ConversationInfo, *, embed_tool_results: bool = False
-) -> Iterator[EntryPartToWrite]:
+) -> Iterator[EntryPartForIndex]:
     """Yield the parts of a conversation that are not indexed yet.
 
     The caller must write each part before it requests the next one. Damaged events are left out, and
@@ -290,7 +290,7 @@ def read_conversation_entry_parts(
         except Exception as error:
             # A format from another package may raise any error; the other entries must still be
             # indexed.
-            yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
+            yield EntryPartForIndex(entry._replace(error=describe_reading_error(error)), [])
             return
         if segment.start is None:
             known = _ConversationIndexingProgress()
@@ -308,7 +308,7 @@ def read_conversation_entry_parts(
 def _load_conversation_segment(
     form: ConversationFormat,
     info: ConversationInfo,
-    mark: ReadingResumePoint | None,
+    mark: ParsingResumePoint | None,
     size: int | None,
 ) -> ConversationSegment:
     """Load about `size` bytes of a conversation, from `mark` on; may raise any error.
@@ -347,14 +347,14 @@ def _find_indexed_conversation_part(
     catalog: CatalogDatabase, info: ConversationInfo
 ) -> _ConversationIndexingProgress | None:
     """Return the indexed part of a conversation; None if the whole conversation must be indexed again."""
-    from kbtui.conversations.models import ReadingResumePoint
+    from kbtui.conversations.models import ParsingResumePoint
 
     kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_point(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):
         return None
     mark, chunks, latest = json.loads(text)
     mark["waiting"] = tuple(mark["waiting"])
-    point = ReadingResumePoint(**mark)
+    point = ParsingResumePoint(**mark)
     rewound = tuple(turn for turn in kept.rewound if turn <= point.turns)
     return _ConversationIndexingProgress(point, chunks, latest, rewound)
 
@@ -366,7 +366,7 @@ def _make_conversation_entry_part(
     known: _ConversationIndexingProgress,
     new_chunks: list[Chunk],
     settled_count: int,
-) -> tuple[EntryPartToWrite, _ConversationIndexingProgress]:
+) -> tuple[EntryPartForIndex, _ConversationIndexingProgress]:
     """Return the part to write, and the indexing progress after this part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `segment`, still without ids.
@@ -409,7 +409,7 @@ def _make_conversation_entry_part(
             now = _ConversationIndexingProgress(
                 segment.mark, known.chunks + len(times), latest, settled_turns
             )
-    entry_part = EntryPartToWrite(
+    entry_part = EntryPartForIndex(
         entry,
         chunks[cut:],
         chunks[:cut],

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entries_and_chunks import CatalogEntry
-    from kbtui.index.entry_extraction import EntryPartToWrite
+    from kbtui.index.entry_extraction import EntryPartForIndex
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
@@ -156,7 +156,7 @@ class IndexGenerationWriter:
                 writer.remove_entry(entry_id)
         return found
 
-    def replace_entry_parts(self, parts: list[EntryPartToWrite]) -> None:
+    def replace_entry_parts(self, parts: list[EntryPartForIndex]) -> None:
         """Replace entries, or parts of entries, in one transaction."""
         if not parts:
             return
@@ -451,7 +451,7 @@ class WorkspaceIndexWriter:
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
-        parts: list[EntryPartToWrite] = []
+        parts: list[EntryPartForIndex] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for part in self._read_entry_parts(work, changes):
             if part.conversation:
@@ -477,7 +477,7 @@ class WorkspaceIndexWriter:
 
     def _read_entry_parts(
         self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
-    ) -> Iterator[EntryPartToWrite]:
+    ) -> Iterator[EntryPartForIndex]:
         from kbtui.conversations.models import ConversationInfo
 
         for item in work:
@@ -513,7 +513,7 @@ def _get_file_size_and_time(path: Path) -> list[object]:
 
 
 def _add_citation_and_usage_rows(
-    part: EntryPartToWrite, conversation: Conversation, targets: CitationTargetLookup
+    part: EntryPartForIndex, conversation: Conversation, targets: CitationTargetLookup
 ) -> None:
     """Add the rows for citations and usage to a part. If this fails, store the error in its entry."""
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.records import NamedTuple
-from kbtui.workspace.library_settings import is_library_uri
+from kbtui.workspace.published_library_settings import is_library_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -373,7 +373,7 @@ def blame_file(
     root = str(workspace.root)
     path = _resolve_named_path(root, name, directory, shorten_path)
     history = find_git_history(root)
-    names = _DatedFileNames(path)
+    names = _FileNameHistory(path)
     prefix = os.path.relpath(root, history.root) if history else "."
     prefix = "" if prefix == "." else prefix
     committed = os.path.join(prefix, path)  # noqa: PTH118
@@ -511,7 +511,7 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
     return _resolve_named_path(str(workspace.root), name, directory, shorten_path)
 
 
-class _DatedFileNames:
+class _FileNameHistory:
     """The paths that a file has had, each with the time when the next path replaced it (None: the current path)."""
 
     def __init__(self, path: str) -> None:
@@ -557,7 +557,7 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
 
 
 def _find_turns_with_actions_on_file(
-    workspace: Workspace, names: _DatedFileNames, shorten_path: Callable[[str], str]
+    workspace: Workspace, names: _FileNameHistory, shorten_path: Callable[[str], str]
 ) -> tuple[list[TurnTouchingFile], dict[str, str]]:
     """Return the turns that acted on a file, newest first, and a mapping from conversation ids to problems.
 
@@ -694,7 +694,7 @@ class _LearnedSubjectFiles:
 def _group_by_turn(
     conversation: Conversation,
     actions: Iterable[tuple[Turn, TurnFileAction]],
-    names: _DatedFileNames,
+    names: _FileNameHistory,
 ) -> Iterator[TurnTouchingFile]:
     info = conversation.info
     by_turn: dict[int, tuple[Turn, list[TurnFileAction]]] = {}

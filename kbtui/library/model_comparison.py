@@ -165,7 +165,7 @@ def compare_models(
     loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
     measured = []
     for one in loaded:
-        vectors = _CachedVectors(workspace, one, report)
+        vectors = _CachingEmbedder(workspace, one, report)
         try:
             measured.append(_measure_model(vectors, queries, passages, total))
         finally:
@@ -324,7 +324,7 @@ def _sum_discounted_gains(gains: Sequence[bool]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
-class _CachedVectors:
+class _CachingEmbedder:
     """Looks up the vectors of texts in the workspace's cache, and embeds texts that are not in it."""
 
     def __init__(
@@ -372,7 +372,7 @@ class _CachedVectors:
 
 
 def _measure_model(
-    vectors: _CachedVectors,
+    vectors: _CachingEmbedder,
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     total: int,

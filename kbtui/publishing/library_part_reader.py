@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     MissingLibraryPart,
-    TextPartContents,
-    VectorPartContents,
+    TextPartTableOfContents,
+    VectorPartTableOfContents,
     parse_contents,
 )
 
@@ -49,7 +49,7 @@ def verify_contents(data: bytes, part: LibraryPartReference) -> bool:
 
 def parse_part_contents(
     data: bytes, part: LibraryPartReference, where: str
-) -> TextPartContents | VectorPartContents:
+) -> TextPartTableOfContents | VectorPartTableOfContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPart`.
 
     `where` is the URI of the part, for messages.
@@ -58,7 +58,7 @@ def parse_part_contents(
         contents = parse_contents(data)
     except DamagedLibraryPart as error:
         raise DamagedLibraryPart(error.message, where=where, hint=REPAIR_HINT) from error
-    if isinstance(contents, TextPartContents) != (part.kind == "texts"):
+    if isinstance(contents, TextPartTableOfContents) != (part.kind == "texts"):
         raise DamagedLibraryPart(
             "the part's kind differs from the one in the manifest", where=where
         )

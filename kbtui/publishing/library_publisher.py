@@ -34,8 +34,8 @@ from kbtui.publishing.published_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPart,
     EncodedLibraryPart,
-    TextPartContents,
-    VectorPartContents,
+    TextPartTableOfContents,
+    VectorPartTableOfContents,
     encode_text_part,
     encode_vector_part,
     read_vectors,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
-    from kbtui.publishing.text_embedder import TextEmbedder
+    from kbtui.publishing.text_embedder import TextVectorProvider
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20
@@ -82,8 +82,8 @@ class PublishedLibraryState:
 
     manifest: LibraryManifest | None = None
     tag: ObjectTag | None = None
-    texts: dict[str, TextPartContents] = field(default_factory=dict)
-    vectors: dict[str, VectorPartContents] = field(default_factory=dict)
+    texts: dict[str, TextPartTableOfContents] = field(default_factory=dict)
+    vectors: dict[str, VectorPartTableOfContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
@@ -163,7 +163,7 @@ def read_published_state(
         except DamagedLibraryPart:
             state.damaged.add(part.name)
             continue
-        if isinstance(contents, TextPartContents):
+        if isinstance(contents, TextPartTableOfContents):
             state.texts[part.name] = contents
         else:
             state.vectors[part.name] = contents
@@ -178,7 +178,7 @@ class LibraryPublisher:
         workspace: Workspace,
         store: LibraryStore,
         entries: PublishableEntries,
-        embedder: TextEmbedder | None,
+        embedder: TextVectorProvider | None,
         *,
         private_key: Ed25519PrivateKey | None = None,
         public_key: str = "",
@@ -382,7 +382,7 @@ class LibraryPublisher:
         assert self._embedder is not None
         model = self._embedder.model.key
         part = self._send_part(encode_vector_part(model, hashes, matrix), "vectors")
-        self._state.vectors[part.name] = VectorPartContents(model, matrix.shape[1], hashes)
+        self._state.vectors[part.name] = VectorPartTableOfContents(model, matrix.shape[1], hashes)
         return part
 
     def _update_vector_table(

@@ -22,7 +22,7 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
 from kbtui.files import write_file_atomically
 from kbtui.records import NamedTuple
-from kbtui.workspace.library_settings import is_library_uri
+from kbtui.workspace.published_library_settings import is_library_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -22,7 +22,7 @@ from kbtui.citations.tool_call_citations import (
 )
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.published import (
+from kbtui.conversations.formats.published_conversations import (
     MAX_FILE_BYTES,
     encode_published_conversation,
     is_published_conversation,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
-    from kbtui.workspace.library_settings import PublishSettings
+    from kbtui.workspace.published_library_settings import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
 """Texts of subjects with fewer characters are not searched for in results, where they can occur by chance."""

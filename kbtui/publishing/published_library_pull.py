@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.published import (
+from kbtui.conversations.formats.published_conversations import (
     make_published_file_name,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
@@ -52,18 +52,18 @@ from kbtui.publishing.mirror_database import (
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     MissingLibraryPart,
-    TextPartContents,
-    VectorPartContents,
+    TextPartTableOfContents,
+    VectorPartTableOfContents,
     read_entry,
     read_vectors,
 )
 from kbtui.records import NamedTuple
-from kbtui.workspace.library_settings import load_library_settings
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
     TOPICS_FILE,
     make_private_directory,
 )
+from kbtui.workspace.published_library_settings import load_library_settings
 from kbtui.workspace.published_mirror import (
     PublishedMirror,
     get_subscribed_mirror,
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.publishing.library_manifest import LibraryPartReference
-    from kbtui.publishing.published_part_format import EntryKey, LibraryPartEntry
+    from kbtui.publishing.published_part_format import EntryInLibraryPart, EntryKey
     from kbtui.workspace import Workspace
-    from kbtui.workspace.library_settings import SubscriptionSettings
+    from kbtui.workspace.published_library_settings import SubscriptionSettings
 
 MAX_ATTEMPTS = 3
 """A pull is tried at most this many times, because parts may be deleted while it reads them."""
@@ -112,7 +112,7 @@ class _EntryPlaceInPart(NamedTuple):
     """The part that contains an entry of a version, and the entry's place in the part."""
 
     part: LibraryPartReference
-    entry: LibraryPartEntry
+    entry: EntryInLibraryPart
 
 
 def pull_library(
@@ -225,7 +225,9 @@ class _LibraryPull:
         are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
         return are_mirrored is not self._result.are_vectors_remote
 
-    def _get_contents(self, part: LibraryPartReference) -> TextPartContents | VectorPartContents:
+    def _get_contents(
+        self, part: LibraryPartReference
+    ) -> TextPartTableOfContents | VectorPartTableOfContents:
         where = self._store.locate(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None and verify_contents(row[0], part):
@@ -248,7 +250,7 @@ class _LibraryPull:
         found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
-            if isinstance(contents, TextPartContents):
+            if isinstance(contents, TextPartTableOfContents):
                 found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
@@ -295,7 +297,7 @@ class _LibraryPull:
         applied = set(json.loads(get_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorPartContents)
+            assert isinstance(contents, VectorPartTableOfContents)
             if part.name in applied:
                 continue
             known = find_known_hashes(self._db, contents.model, contents.hashes)
@@ -350,7 +352,7 @@ class _LibraryPull:
         needed: set[tuple[str, bytes]] = set()
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorPartContents)
+            assert isinstance(contents, VectorPartTableOfContents)
             needed.update((contents.model, key) for key in contents.hashes)
         held = self._db.execute("SELECT model, hash FROM vectors").fetchall()
         gone = [row for row in held if row not in needed]

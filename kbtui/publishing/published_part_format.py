@@ -62,7 +62,7 @@ class PublishedEntryText(NamedTuple):
         return sha256(self.data).hexdigest()
 
 
-class LibraryPartEntry(NamedTuple):
+class EntryInLibraryPart(NamedTuple):
     """An entry in a part: its key, its checksum, its size, and the position of its compressed bytes."""
 
     key: EntryKey
@@ -73,14 +73,14 @@ class LibraryPartEntry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextPartContents:
+class TextPartTableOfContents:
     """The table of contents of a part of texts."""
 
-    entries: list[LibraryPartEntry]
+    entries: list[EntryInLibraryPart]
 
 
 @dataclass(frozen=True)
-class VectorPartContents:
+class VectorPartTableOfContents:
     """The table of contents of a part of vectors."""
 
     model: str
@@ -148,7 +148,7 @@ def decompress_bounded(data: bytes, size: int) -> bytes:
     return found
 
 
-def parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
+def parse_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
     """Parse the beginning of a part. Raises `DamagedLibraryPart`."""
     try:
         return _parse_contents(data)
@@ -160,7 +160,7 @@ def parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
         ) from error
 
 
-def _parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
+def _parse_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
     if not data.startswith(_MAGIC):
         raise DamagedLibraryPart(
             "it is not a part of a library, or it is from a later version of kbtui"
@@ -181,10 +181,10 @@ def _parse_contents(data: bytes) -> TextPartContents | VectorPartContents:
     entries = contents["entries"]
     if len(entries) > MAX_ENTRIES_PER_PART:
         raise DamagedLibraryPart("it has too many entries")
-    return TextPartContents([_parse_entry(entry) for entry in entries])
+    return TextPartTableOfContents([_parse_entry(entry) for entry in entries])
 
 
-def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
+def _parse_entry(entry: list[Any]) -> EntryInLibraryPart:
     key, checksum, size, start, length = entry
     numbers = (size, start, length)
     if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
@@ -193,7 +193,7 @@ def _parse_entry(entry: list[Any]) -> LibraryPartEntry:
         raise DamagedLibraryPart("an entry is too large")
     if not isinstance(checksum, str) or len(checksum) != 64:
         raise DamagedLibraryPart("an entry has an invalid checksum")
-    return LibraryPartEntry(check_entry_key(key), checksum, size, start, length)
+    return EntryInLibraryPart(check_entry_key(key), checksum, size, start, length)
 
 
 def check_entry_key(key: Any) -> EntryKey:
@@ -224,17 +224,17 @@ def check_entry_key(key: Any) -> EntryKey:
     return tuple(key)
 
 
-def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPartContents:
+def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPartTableOfContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
         raise DamagedLibraryPart("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
         raise DamagedLibraryPart("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
-    return VectorPartContents(model, dimension, hashes)
+    return VectorPartTableOfContents(model, dimension, hashes)
 
 
-def read_entry(data: bytes, contents_bytes: int, entry: LibraryPartEntry) -> bytes:
+def read_entry(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
     """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPart`."""
     start = contents_bytes + entry.start
     found = decompress_bounded(data[start : start + entry.length], entry.size)
@@ -243,7 +243,9 @@ def read_entry(data: bytes, contents_bytes: int, entry: LibraryPartEntry) -> byt
     return found
 
 
-def read_vectors(data: bytes, contents_bytes: int, contents: VectorPartContents) -> list[bytes]:
+def read_vectors(
+    data: bytes, contents_bytes: int, contents: VectorPartTableOfContents
+) -> list[bytes]:
     """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPart`."""
     import numpy as np
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.vector_store import VectorRow
-    from kbtui.publishing.text_embedder import TextEmbedder
+    from kbtui.publishing.text_embedder import TextVectorProvider
 
 MAX_SHARE_BESIDE_TABLE = 0.05
 """The table is updated when more than this share of its rows is obsolete, or of the passages is missing.
@@ -76,7 +76,7 @@ class PublishedTableUpdate(NamedTuple):
 
 def update_published_table(
     uri: str,
-    embedder: TextEmbedder,
+    embedder: TextVectorProvider,
     passages: Iterable[PassageToPublish],
     dimension: int,
     old: VectorTableVersion | None,
@@ -123,7 +123,7 @@ def update_published_table(
 
 
 def _make_vector_rows(
-    embedder: TextEmbedder, passages: list[PassageToPublish]
+    embedder: TextVectorProvider, passages: list[PassageToPublish]
 ) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
     """Yield the rows and the vectors of passages, in batches."""
     import numpy as np

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import find_conversation
-from kbtui.conversations.formats.published import is_published_conversation
+from kbtui.conversations.formats.published_conversations import is_published_conversation
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError
 from kbtui.files import iterate_regular_file_blocks

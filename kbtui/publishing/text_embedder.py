@@ -21,7 +21,7 @@ VECTORS_AT_ONCE = 16_384
 EMBEDDED_BATCH = 256
 
 
-class TextEmbedder:
+class TextVectorProvider:
     """Gets the vectors of texts from the embedding cache, the mirror or, if both lack a vector, the model."""
 
     def __init__(

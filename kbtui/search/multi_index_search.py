@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.index.entries_and_chunks import (
     SCORE_TOLERANCE,
     RankedChunk,
-    RequestPlace,
+    RequestChunkPlace,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -140,7 +140,7 @@ class _MultiIndexSearch:
         self._exact_hit_count = 0
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
-        self._requests: dict[int, dict[str, RequestPlace]] = {}
+        self._requests: dict[int, dict[str, RequestChunkPlace]] = {}
         """For each index: the place of each hit on a request or reasoning, by chunk id."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
@@ -464,7 +464,7 @@ class _MultiIndexSearch:
                 entry, chunk_text = loaded
                 if chunk_text.role in ROLES_BEFORE_ANSWERS and chunk_text.turn is not None:
                     requests = self._requests.setdefault(place.position, {})
-                    requests[chunk_text.id] = RequestPlace(
+                    requests[chunk_text.id] = RequestChunkPlace(
                         entry.id, chunk_text.turn, chunk_text.ordinal
                     )
                 hit = make_search_hit(*loaded, state, run.entries_by_id)

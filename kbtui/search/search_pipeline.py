@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestPlace
+from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestChunkPlace
 from kbtui.notices import Notice
 from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
@@ -408,7 +408,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmission
         run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
     )
     hits: list[Hit] = []
-    requests: dict[str, RequestPlace] = {}
+    requests: dict[str, RequestChunkPlace] = {}
     total = omitted = left_out = 0
     passages = Counter(entry_id for _, entry_id in run.visible_chunks.values())
     taken: Counter[str] = Counter()
@@ -425,7 +425,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmission
                 continue
             entry, chunk = loaded
             if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
-                requests[chunk.id] = RequestPlace(entry_id, chunk.turn, chunk.ordinal)
+                requests[chunk.id] = RequestChunkPlace(entry_id, chunk.turn, chunk.ordinal)
             hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=run.scores[number],
                 matches=finder.find_matches(chunk.text),
@@ -442,7 +442,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmission
 def add_context_to_hits(
     run: SearchRun,
     hits: list[Hit],
-    requests: Mapping[str, RequestPlace],
+    requests: Mapping[str, RequestChunkPlace],
     measure_match: Callable[[int], float],
 ) -> list[Hit]:
     """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
@@ -464,7 +464,7 @@ LATER_MATCH_SHARE = 0.5
 
 
 def _add_answers(
-    run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestPlace]
+    run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestChunkPlace]
 ) -> list[Hit]:
     """Add the beginning of the final answer to each hit on a request or on reasoning.
 

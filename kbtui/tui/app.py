@@ -21,7 +21,10 @@ from kbtui.errors import KbtuiError
 from kbtui.records import NamedTuple
 from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
 from kbtui.tui.command_table import parse_keymap_settings
-from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
+from kbtui.tui.framework.idle_garbage_collection import (
+    IdleGarbageCollector,
+    configure_garbage_collector,
+)
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.main_screen import MainScreen

@@ -30,7 +30,7 @@ from kbtui.tui.framework.dialogs import (
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
-from kbtui.tui.framework.tui_command import format_command_hints
+from kbtui.tui.framework.tui_command_definition import format_command_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LibrarySnapshot
+    from kbtui.tui.topics_and_conversations import TopicsAndConversations
     from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.user_data_store import Bookmark
 
@@ -152,7 +152,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     def __init__(
         self,
         library: Library,
-        contents: LibrarySnapshot,
+        contents: TopicsAndConversations,
         read_rows: Callable[[], list[ListRow]],
         remove_item: Callable[[ItemT], object],
         restore_item: Callable[[ItemT], object],
@@ -249,7 +249,7 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
     ADD_COMMAND = "bookmark"
     ADD_HINT = "to bookmark the selected or open item"
 
-    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+    def __init__(self, library: Library, contents: TopicsAndConversations) -> None:
         self._userdata = userdata = UserData(library.workspace)
         super().__init__(
             library,
@@ -299,7 +299,7 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
     ADD_COMMAND = "mark"
     ADD_HINT = "on a turn to mark it"
 
-    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
+    def __init__(self, library: Library, contents: TopicsAndConversations) -> None:
         self._store = store = MarkStore(library.workspace)
         super().__init__(
             library,

@@ -23,7 +23,7 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import BorderOnlyPane
+from kbtui.tui.framework.styled_widget import BorderDrawingPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
     OpenTargetRequested,
@@ -70,7 +70,7 @@ TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
-class CitationsPane(BorderOnlyPane, Vertical):
+class CitationsPane(BorderDrawingPane, Vertical):
     """A pane with two lists.
 
     The first list has the citations of the turn at the cursor. The second has the turns that cite
@@ -86,7 +86,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
-    class ActivitiesFound(Message):
+    class TurnActivitiesFound(Message):
         """The pane's attribute `activities` now has the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
@@ -237,7 +237,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]
     ) -> None:
         citations, self._short_refs, self.activities = found
-        self.post_message(self.ActivitiesFound())
+        self.post_message(self.TurnActivitiesFound())
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -316,7 +316,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         They show counts, changed files, commands, and other calls that failed. Files that were only
         read are counted but not listed, because the list of citations contains them.
         """
-        from kbtui.tui.reader.tool_text_blocks import make_line_count_spans
+        from kbtui.tui.reader.tool_call_blocks import make_line_count_spans
 
         summary = ", ".join(_describe_activity(activity))
         if not summary:

@@ -17,7 +17,7 @@ from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scope
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import SanitizedInput, StyledScreen
-from kbtui.tui.framework.tui_command import (
+from kbtui.tui.framework.tui_command_definition import (
     TuiCommand,
     apply_keymap_to_commands,
     make_list_movement_bindings,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LibrarySnapshot
+    from kbtui.tui.topics_and_conversations import TopicsAndConversations
 
 MAX_ITEMS = 100
 """The maximum number of items that the palette lists, except in a search for command ids."""
@@ -91,7 +91,7 @@ def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
 
 
 def list_palette_topics_and_entries(
-    contents: LibrarySnapshot | None, hidden: bool
+    contents: TopicsAndConversations | None, hidden: bool
 ) -> list[CommandPaletteItem]:
     """Return an item for each topic, subject and conversation.
 

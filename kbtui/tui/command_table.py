@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.search.filter_definitions import format_filter_keys
-from kbtui.tui.framework.tui_command import (
+from kbtui.tui.framework.tui_command_definition import (
     KEY_LABELS,
     MOVE_COMMANDS,
     PUNCTUATION_KEYS,

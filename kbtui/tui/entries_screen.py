@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.tui_command import TuiCommand
+    from kbtui.tui.framework.tui_command_definition import TuiCommand
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 PAGE_ROWS = 200

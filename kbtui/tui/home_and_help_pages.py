@@ -22,7 +22,6 @@ from kbtui.tui.command_table import (
     list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, NEW
-from kbtui.tui.library_snapshot import find_news_since_visit, list_running_conversations
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     LeftAndRightLineBlock,
@@ -35,6 +34,7 @@ from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     format_characters_and_tokens,
 )
+from kbtui.tui.topics_and_conversations import find_news_since_visit, list_running_conversations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.library_snapshot import LastVisit, LibrarySnapshot, TopicWithSubjects
+    from kbtui.tui.framework.tui_command_definition import TuiCommand
+    from kbtui.tui.topics_and_conversations import (
+        LastVisit,
+        TopicsAndConversations,
+        TopicWithSubjects,
+    )
 
     Facts = list[tuple[str, Spans]]
 
@@ -82,7 +86,7 @@ def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> Parag
 
 def build_home_document(
     name: str,
-    contents: LibrarySnapshot | None,
+    contents: TopicsAndConversations | None,
     now: datetime,
     notices: Sequence[str],
     keymap: Mapping[str, str],
@@ -132,7 +136,7 @@ def build_home_document(
 
 
 def _make_news_blocks(
-    contents: LibrarySnapshot,
+    contents: TopicsAndConversations,
     now: datetime,
     visit: LastVisit | None,
     left_off: str | None,
@@ -179,7 +183,7 @@ def _make_link_row(key: str, name: str, said: str, ref: str) -> LeftAndRightLine
     return LeftAndRightLineBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
 
 
-def _find_title(contents: LibrarySnapshot, reference: str) -> str:
+def _find_title(contents: TopicsAndConversations, reference: str) -> str:
     """Return the title of a conversation, with the turn if `reference` names one.
 
     For a subject, or an unknown conversation, return `reference`.
@@ -191,7 +195,7 @@ def _find_title(contents: LibrarySnapshot, reference: str) -> str:
     return f"{info.name}, turn {ref.turn}" if ref.turn else info.name
 
 
-def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
+def _describe_project_without_jp(contents: TopicsAndConversations) -> str:
     """Return the home page's sentence about a project without a JP workspace."""
     shown = "No JP workspace here. kbtui shows the topics that you declare"
     if not contents.agents:
@@ -199,7 +203,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
     return f"{shown} and the sessions of other agents: {', '.join(contents.agents)}."
 
 
-def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
+def _list_creation_commands(contents: TopicsAndConversations | None) -> list[tuple[str, str]]:
     """Return a list with the command that creates the first topic or entry.
 
     The command is given as a pair: its id and a description. The list is empty if there are entries
@@ -213,11 +217,11 @@ def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str,
     return [] if has_subjects else [("new", "create an entry")]
 
 
-def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
+def _has_unreadable_topics(contents: TopicsAndConversations) -> bool:
     return not contents.listings and bool(contents.problems or contents.topics_failure)
 
 
-def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:
+def _make_topic_blocks(contents: TopicsAndConversations) -> list[ReaderBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
     count = format_counted_noun(total, "subject")
@@ -236,7 +240,7 @@ def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[ReaderBlock]:
+def _make_missing_topics_blocks(contents: TopicsAndConversations, key: str) -> list[ReaderBlock]:
     if _has_unreadable_topics(contents):
         heading = _make_heading("topics", "None of the topics can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
@@ -250,7 +254,7 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Rea
     return blocks
 
 
-def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[ReaderBlock]:
+def _make_conversation_blocks(contents: TopicsAndConversations, now: datetime) -> list[ReaderBlock]:
     if not contents.conversations:
         hint = "They appear after your first `jp query`."
         if not contents.is_jp_workspace:

@@ -24,7 +24,7 @@ from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_widget import (
-    BorderOnlyPane,
+    BorderDrawingPane,
     CompletingInput,
     LabeledInput,
     PaneInput,
@@ -44,10 +44,14 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library_snapshot import LastVisit, LibrarySnapshot, TopicWithSubjects
+    from kbtui.tui.topics_and_conversations import (
+        LastVisit,
+        TopicsAndConversations,
+        TopicWithSubjects,
+    )
 
 
-class LibraryFilterCondition(NamedTuple):
+class LibraryPaneFilterCondition(NamedTuple):
     """A condition of the library's filter: at least one of `values` must match.
 
     If `excluded` is true, none of the values may match.
@@ -97,7 +101,7 @@ class LibraryPaneFilter(NamedTuple):
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    parts: tuple[LibraryFilterCondition, ...] = ()
+    parts: tuple[LibraryPaneFilterCondition, ...] = ()
     errors: tuple[QueryMistake, ...] = ()
 
     def __bool__(self) -> bool:
@@ -122,7 +126,7 @@ class LibraryPaneFilter(NamedTuple):
         `found` maps the text of a condition to the entries that the condition selects. If a
         condition has a mistake, the mistake is added to `errors`, and the condition is removed.
         """
-        parts: list[LibraryFilterCondition] = []
+        parts: list[LibraryPaneFilterCondition] = []
         errors = [*self.errors]
         for part in self.parts:
             selected = found.get(part.lookup)
@@ -166,7 +170,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, filter_input="library")
-    parts: list[LibraryFilterCondition] = []
+    parts: list[LibraryPaneFilterCondition] = []
     errors = [_make_filter_mistake(word) for word in query.almost_filters]
     for part in query.filters:
         try:
@@ -190,12 +194,14 @@ def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
     return QueryMistake(word.start, word.end, "needs a value", about)
 
 
-def _parse_filter_condition(text: str, part: QueryFilter, now: datetime) -> LibraryFilterCondition:
+def _parse_filter_condition(
+    text: str, part: QueryFilter, now: datetime
+) -> LibraryPaneFilterCondition:
     row = map_filters_by_key("library")[part.key]
     if row.library is None and any(part.values):
         start = part.start + part.excluded
         lookup = text[start : part.end]
-        return LibraryFilterCondition(row, part.values, part.excluded, lookup, start)
+        return LibraryPaneFilterCondition(row, part.values, part.excluded, lookup, start)
     values: list[Any] = []
     for value in filter(None, part.values):
         if row.kind == "date":
@@ -208,7 +214,7 @@ def _parse_filter_condition(text: str, part: QueryFilter, now: datetime) -> Libr
             values.append(value.casefold())
     if not values:
         raise FilterValueError("needs a value", row.about)
-    return LibraryFilterCondition(row, tuple(values), part.excluded)
+    return LibraryPaneFilterCondition(row, tuple(values), part.excluded)
 
 
 NEW = "new or changed since your last visit"
@@ -260,7 +266,7 @@ class LibraryPaneChoices:
 
 
 def make_library_rows(
-    contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
+    contents: TopicsAndConversations, state: LibraryPaneChoices, present: datetime
 ) -> list[ListRow]:
     """Return all rows of the pane, from top to bottom."""
     # Conditions such as `tool:` apply to conversations only, so no subject can match.
@@ -273,7 +279,9 @@ def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
     return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
-def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneChoices) -> Iterator[ListRow]:
+def _make_topics_section(
+    contents: TopicsAndConversations, state: LibraryPaneChoices
+) -> Iterator[ListRow]:
     yield make_heading_row("topics", "TOPICS")
     if contents.topics_failure:
         yield _make_problem_row("topics", f"topics: {contents.topics_failure}")
@@ -304,7 +312,7 @@ def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") ->
 
 
 def _make_topic_rows(
-    listing: TopicWithSubjects, contents: LibrarySnapshot, state: LibraryPaneChoices
+    listing: TopicWithSubjects, contents: TopicsAndConversations, state: LibraryPaneChoices
 ) -> Iterator[ListRow]:
     topic, unreadable = listing.topic, contents.unreadable
     subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
@@ -335,7 +343,7 @@ def _make_topic_rows(
 
 
 def _make_folder_and_subject_rows(
-    topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneChoices
+    topic: str, subjects: list[Subject], contents: TopicsAndConversations, state: LibraryPaneChoices
 ) -> Iterator[ListRow]:
     """Yield the rows of a topic's subjects and of their folders."""
     by_slug = {subject.slug: subject for subject in subjects}
@@ -424,7 +432,7 @@ def _make_subject_row(subject: Subject, reason: str | None, is_new: bool) -> Lis
 
 
 def _make_conversations_section(
-    contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
+    contents: TopicsAndConversations, state: LibraryPaneChoices, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""
     rows = _ConversationRowMaker(contents, state, present)
@@ -457,7 +465,7 @@ def _make_conversations_section(
 
 
 def _get_conversation_sort_key(
-    info: ConversationInfo, sort: str, contents: LibrarySnapshot
+    info: ConversationInfo, sort: str, contents: TopicsAndConversations
 ) -> tuple[Any, ...]:
     """Return a key that sorts conversations in the order `sort`.
 
@@ -472,7 +480,7 @@ def _get_conversation_sort_key(
 
 
 def _make_conversation_sort_label(
-    info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
+    info: ConversationInfo, sort: str, contents: TopicsAndConversations, present: datetime
 ) -> str:
     """Return the text at the right of a row: a number of turns, or a time or date (`14:05`, `31 Jul`)."""
     if sort == "turns":
@@ -485,7 +493,7 @@ class _ConversationRowMaker:
     """Makes the rows of conversations. The row of a conversation precedes the rows of its parts."""
 
     def __init__(
-        self, contents: LibrarySnapshot, state: LibraryPaneChoices, present: datetime
+        self, contents: TopicsAndConversations, state: LibraryPaneChoices, present: datetime
     ) -> None:
         self._contents, self._state, self._present = contents, state, present
         self._parts = contents.parts_by_conversation
@@ -563,7 +571,7 @@ UPDATE_SECONDS = 60.0
 """The interval in seconds at which the pane checks whether a new day has begun."""
 
 
-class LibraryPane(BorderOnlyPane, Vertical):
+class LibraryPane(BorderDrawingPane, Vertical):
     """A list of topics, subjects and conversations."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("library")]
@@ -572,7 +580,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         super().__init__(id="library", classes="pane")
         self._library = library
         self.border_title = "Library"
-        self.contents: LibrarySnapshot | None = None
+        self.contents: TopicsAndConversations | None = None
         self.state = LibraryPaneChoices()
         self.list = RowList("library-list")
         self._errors = QueryErrorHighlighter()
@@ -598,7 +606,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def on_mount(self) -> None:
         self.set_interval(UPDATE_SECONDS, self.update_date_labels)
 
-    def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
+    def show_contents(self, contents: TopicsAndConversations) -> None:
         """Show a snapshot of the library. The selected row and the unfolded rows stay the same."""
         must_unfold = self.contents is None and not self._is_restored
         self.contents = contents
@@ -623,7 +631,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Whether the filter or the sort order needs the summaries of conversations."""
         return self.state.filter.needs_tools_and_models or self.state.sort == "turns"
 
-    def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
+    def _unfold_topics_that_fit(self, contents: TopicsAndConversations) -> None:
         """Unfold each topic whose subjects still fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
         if len(contents.main_conversations) >= room:

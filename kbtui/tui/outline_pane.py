@@ -16,8 +16,8 @@ from kbtui.text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, LeftAndRightTextLine, PaneInput
-from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.framework.styled_widget import BorderDrawingPane, LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
@@ -73,7 +73,7 @@ class OutlineInput(PaneInput):
         getattr(self.screen.query_one("#outline-list", RowList), f"action_{move}")(*pages)
 
 
-class OutlinePane(BorderOnlyPane, Vertical):
+class OutlinePane(BorderDrawingPane, Vertical):
     """The pane with the outline of the open document.
 
     The selected row is the turn or heading at the reader's cursor. When the user selects another
@@ -85,7 +85,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
     #outline-filter { padding: 0 1; }
     """
 
-    class EntryChosen(Message):
+    class OutlineEntryChosen(Message):
         """The user chose an entry. If `preview` is true, the user only selected it."""
 
         def __init__(self, entry: OutlineEntry, preview: bool) -> None:
@@ -338,14 +338,14 @@ class OutlinePane(BorderOnlyPane, Vertical):
         if int(text) * 10 > len(self._entries):
             # No other turn has a number that begins with these digits.
             self.input.value = ""
-            self.post_message(self.EntryChosen(entry, preview=False))
+            self.post_message(self.OutlineEntryChosen(entry, preview=False))
 
     @on(RowList.SelectedRowChanged)
     def _preview_selected_entry(self, event: RowList.SelectedRowChanged) -> None:
         event.stop()
         is_browsing = self.input.has_focus and self._reader.region.width
         if is_browsing and event.row is not None and event.row.key != self._find_current_key():
-            self.post_message(self.EntryChosen(event.row.data, preview=True))
+            self.post_message(self.OutlineEntryChosen(event.row.data, preview=True))
 
     @on(Input.Submitted)
     @on(RowList.RowClicked)
@@ -353,7 +353,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         event.stop()
         if row := self.list.selected_row:
             self.input.value = ""
-            self.post_message(self.EntryChosen(row.data, preview=False))
+            self.post_message(self.OutlineEntryChosen(row.data, preview=False))
 
     @on(PaneInput.EscapePressed)
     def _clear_filter_or_leave(self, event: PaneInput.EscapePressed) -> None:

@@ -40,7 +40,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import (
-    BorderOnlyPane,
+    BorderDrawingPane,
     CompletingInput,
     LeftAndRightTextLine,
     QueryErrorHighlighter,
@@ -48,7 +48,7 @@ from kbtui.tui.framework.styled_widget import (
     get_configured_keys,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class HitList(RowList):
         self.post_message(self.LastHitRequested())
 
 
-class SearchResultsPane(BorderOnlyPane, Vertical):
+class SearchResultsPane(BorderDrawingPane, Vertical):
     """The pane with the hits of the last query."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]

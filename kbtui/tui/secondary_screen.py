@@ -27,7 +27,11 @@ from kbtui.tui.framework.styled_widget import (
     StyledScreen,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import MOVE_BINDINGS, format_command_hints, format_key_hints
+from kbtui.tui.framework.tui_command_definition import (
+    MOVE_BINDINGS,
+    format_command_hints,
+    format_key_hints,
+)
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_blocks import (
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.tui_command import TuiCommand
+    from kbtui.tui.framework.tui_command_definition import TuiCommand
 
 
 def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:

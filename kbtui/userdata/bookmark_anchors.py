@@ -13,7 +13,7 @@ from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, mak
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref
-from kbtui.userdata.sqlite_file import SqliteFile
+from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS anchors (
 """
 
 
-class _StoredAnchor(NamedTuple):
+class _StoredBookmarkAnchor(NamedTuple):
     """The anchor of a bookmark.
 
     `signature` is the signature that the bookmark's conversation had when the anchor was stored.
@@ -48,7 +48,7 @@ class BookmarkAnchors:
 
     def __init__(self, workspace: Workspace, userdata: UserData) -> None:
         self._workspace, self._userdata = workspace, userdata
-        self._file = SqliteFile(
+        self._file = UserDataSqliteFile(
             workspace.data_dir / "bookmark-anchors.sqlite",
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
@@ -87,7 +87,7 @@ class BookmarkAnchors:
         conversation = load_conversation(info)
         anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
         places = find_anchored_places(conversation, anchors)
-        now: dict[str, _StoredAnchor] = {}
+        now: dict[str, _StoredBookmarkAnchor] = {}
         moves: dict[str, str] = {}
         for ref in refs:
             name, place = str(ref), places.get(str(ref))
@@ -98,7 +98,9 @@ class BookmarkAnchors:
             if place is not None:
                 ref = make_conversation_ref(conversation_id, place.turn, place.call)
             # Make a new anchor: JP may have added the event's id after the old anchor was made.
-            now[str(ref)] = _StoredAnchor(info.signature, make_target_anchor(conversation, ref))
+            now[str(ref)] = _StoredBookmarkAnchor(
+                info.signature, make_target_anchor(conversation, ref)
+            )
             if str(ref) != name:
                 moves[name] = str(ref)
         if moves:
@@ -106,14 +108,16 @@ class BookmarkAnchors:
         self._save_bookmark_anchors(stored, now)
         return bool(moves)
 
-    def _load_anchors(self, names: Iterable[str]) -> dict[str, _StoredAnchor]:
+    def _load_anchors(self, names: Iterable[str]) -> dict[str, _StoredBookmarkAnchor]:
         wanted = set(names)
         rows = self._file.select_rows("SELECT ref, signature, anchor FROM anchors")
         found = {}
         for name, signature, text in rows:
             if name in wanted:
                 values = json.loads(text)
-                found[name] = _StoredAnchor(signature, MarkAnchor(**values) if values else None)
+                found[name] = _StoredBookmarkAnchor(
+                    signature, MarkAnchor(**values) if values else None
+                )
         return found
 
     def read_anchors(self) -> dict[str, MarkAnchor]:
@@ -128,11 +132,11 @@ class BookmarkAnchors:
         """
         # No conversation has an empty signature, so the next call of `list_bookmarks` looks for the texts.
         self._save_bookmark_anchors(
-            anchors, {name: _StoredAnchor("", one) for name, one in anchors.items()}
+            anchors, {name: _StoredBookmarkAnchor("", one) for name, one in anchors.items()}
         )
 
     def _save_bookmark_anchors(
-        self, replaced: Iterable[str], anchors: dict[str, _StoredAnchor]
+        self, replaced: Iterable[str], anchors: dict[str, _StoredBookmarkAnchor]
     ) -> None:
         rows = [
             (name, one.signature, json.dumps(one.anchor._asdict() if one.anchor else None))

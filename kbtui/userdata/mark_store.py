@@ -23,9 +23,9 @@ from kbtui.notices import Notice
 from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata import MARKS_FILE_NAME
-from kbtui.userdata.sqlite_file import (
+from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,
-    SqliteFile,
+    UserDataSqliteFile,
     choose_change_time,
     record_removal_times,
 )
@@ -55,7 +55,7 @@ class MarkStore:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self.file = SqliteFile(
+        self.file = UserDataSqliteFile(
             workspace.data_dir / MARKS_FILE_NAME,
             _TABLES,
             hint="check the file's permissions and the free space on its disk",

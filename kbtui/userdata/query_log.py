@@ -13,7 +13,7 @@ from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
 from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
-from kbtui.userdata.sqlite_file import SqliteFile
+from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,7 +151,7 @@ class QueryLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.file = SqliteFile(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
+        self.file = UserDataSqliteFile(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
 
     def log_search(
         self,

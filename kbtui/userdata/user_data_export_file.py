@@ -55,7 +55,7 @@ _EXPORT_AGAIN = "export the data again, and copy the whole file"
 
 
 @dataclass
-class WorkspaceData:
+class ExportedWorkspaceData:
     """The data of one workspace.
 
     * `root` is the workspace's path on the machine that exported the data.
@@ -87,18 +87,18 @@ class ExportOmission(NamedTuple):
 
 
 @dataclass
-class ExportedData:
+class ExportedUserData:
     """The content of a file: the data of workspaces, kept sessions, and removals of kept sessions.
 
     `kept_removals` maps the ids of removed sessions to the times of their removal.
     """
 
-    workspaces: list[WorkspaceData] = field(default_factory=list)
+    workspaces: list[ExportedWorkspaceData] = field(default_factory=list)
     kept: list[KeptSession] = field(default_factory=list)
     kept_removals: dict[str, float] = field(default_factory=dict)
 
 
-class _LineWriter:
+class _ExportFileWriter:
     """Writes lines of JSON, and computes their checksum."""
 
     def __init__(self, target: IO[bytes]) -> None:
@@ -120,13 +120,13 @@ def _format_line(shape: dict[str, Any]) -> bytes:
     return (_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n").encode()
 
 
-def write_user_data_file(target: IO[bytes], data: ExportedData) -> list[ExportOmission]:
+def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[ExportOmission]:
     """Write data to an open file. Raises `OSError`.
 
     Returns a list of the data that was left out because the file cannot contain it.
     """
     left_out: list[ExportOmission] = []
-    writer = _LineWriter(target)
+    writer = _ExportFileWriter(target)
     writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
     for workspace in sorted(data.workspaces, key=lambda one: one.root):
         header = {
@@ -226,7 +226,7 @@ def _iterate_parts(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedData:
+def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedUserData:
     """Read and check a whole file of exported data.
 
     The copies of kept sessions are written into `directory`. `where` names the file in errors.
@@ -241,7 +241,7 @@ class _ExportFileReader:
         self._source, self._where, self._directory = source, where, directory
         self._number = 0
         self._digest = hashlib.sha256()
-        self._data = ExportedData()
+        self._data = ExportedUserData()
         self._seen: set[tuple[str, ...]] = set()
         self._record_bytes = 0
         self._sizes_of_copies: dict[str, set[int]] = {}
@@ -249,7 +249,7 @@ class _ExportFileReader:
         self._kept_sizes: dict[str, int] = {}
         """The compressed size of each copy that was read, by the name of the copy."""
 
-    def read(self) -> ExportedData:
+    def read(self) -> ExportedUserData:
         self._check_header(self._read_line())
         sections: dict[str, Callable[[dict[str, Any]], None]] = {
             "workspace": self._add_workspace,
@@ -436,7 +436,7 @@ def _is_identifier_or_none(value: object) -> bool:
     return value is None or is_record_identifier(value)
 
 
-def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
+def _parse_workspace(shape: dict[str, Any]) -> ExportedWorkspaceData:
     """Parse the heading of a workspace. Raises `ValueError`."""
 
     def is_absolute_path(value: object) -> bool:
@@ -461,4 +461,4 @@ def _parse_workspace(shape: dict[str, Any]) -> WorkspaceData:
         "worktrees": is_list_of_worktrees,
     }
     check_record_fields(shape, checks, "workspace")
-    return WorkspaceData(**shape)
+    return ExportedWorkspaceData(**shape)

@@ -10,9 +10,9 @@ from kbtui.dates import format_unix_time_as_iso
 from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.sqlite_file import (
+from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,
-    SqliteFile,
+    UserDataSqliteFile,
     choose_change_time,
     record_removal_times,
 )
@@ -183,7 +183,7 @@ class UserData:
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir
         self.query_log = QueryLog(self.directory / "queries.sqlite")
-        self.file = SqliteFile(
+        self.file = UserDataSqliteFile(
             self.directory / "journal.sqlite",
             _TABLES,
             hint="check the file's permissions and the free space on its disk",

@@ -39,13 +39,13 @@ from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.records import NamedTuple
 from kbtui.references import make_conversation_ref
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
-from kbtui.userdata.sqlite_file import commit_all_or_none
 from kbtui.userdata.user_data_export_file import (
-    ExportedData,
+    ExportedUserData,
+    ExportedWorkspaceData,
     ExportOmission,
-    WorkspaceData,
     read_user_data_file,
 )
+from kbtui.userdata.user_data_sqlite_file import commit_all_or_none
 from kbtui.userdata.user_data_store import Bookmark, UserData
 from kbtui.userdata.user_records import (
     SourceApproval,
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kbtui.conversations.session_archive import ArchiveMerge, KeptSession
-    from kbtui.userdata.sqlite_file import SqliteFile
+    from kbtui.conversations.session_archive import ArchiveMergeChanges, KeptSession
+    from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
     from kbtui.userdata.user_records import RecordKind, UserRecord, UserRecordFile
     from kbtui.workspace import Settings
 
@@ -78,7 +78,7 @@ _RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 
 def collect_user_data(
     settings: Settings, here: Workspace, *, is_only_here: bool, with_searches: bool
-) -> tuple[ExportedData, list[ExportOmission]]:
+) -> tuple[ExportedUserData, list[ExportOmission]]:
     """Read the user's data for all workspaces, or only for `here` if `is_only_here` is true.
 
     The second returned value lists the omitted data: damaged kept sessions, and data directories of unknown
@@ -90,7 +90,7 @@ def collect_user_data(
             found[str(one.workspace.root)] = one.workspace, one.project_key
     kept, damaged = list_kept_sessions()
     left_out = [ExportOmission(str(one.path), one.reason) for one in damaged]
-    data = ExportedData()
+    data = ExportedUserData()
     if not is_only_here:
         data.kept, data.kept_removals = kept, read_session_removal_times()
         left_out += _list_unknown_directories([one.data_dir for one, _ in found.values()])
@@ -115,18 +115,18 @@ def collect_user_data(
     return data, left_out
 
 
-def _identify_workspace(workspace: Workspace, project_key: str) -> WorkspaceData:
+def _identify_workspace(workspace: Workspace, project_key: str) -> ExportedWorkspaceData:
     repository, _, directory = project_key.partition("\0")
     root = paths.convert_path_to_utf8(workspace.root)
     if repository.startswith("jp:"):
-        return WorkspaceData(root, repository.removeprefix("jp:"))
+        return ExportedWorkspaceData(root, repository.removeprefix("jp:"))
     if repository.startswith("/"):
         # A path on this machine identifies nothing on another machine.
-        return WorkspaceData(root, workspace.id)
-    return WorkspaceData(root, workspace.id, repository, directory)
+        return ExportedWorkspaceData(root, workspace.id)
+    return ExportedWorkspaceData(root, workspace.id, repository, directory)
 
 
-class _UnknownWorkspace(Workspace):
+class _WorkspaceKnownByDataOnly(Workspace):
     """A workspace whose root is unknown. Its `root` is its data directory instead."""
 
     @property
@@ -146,7 +146,7 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
         try:
             kinds = {
                 one.kind
-                for file in make_user_record_files(_UnknownWorkspace(folder))
+                for file in make_user_record_files(_WorkspaceKnownByDataOnly(folder))
                 for one in file.read_records()
                 if one.value is not None
             }
@@ -160,24 +160,24 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
             yield ExportOmission(str(folder), reason, is_damaged=False)
 
 
-class WorkspaceMatch(NamedTuple):
+class ExportedAndLocalWorkspace(NamedTuple):
     """A workspace in an exported file, and the workspace on this machine that receives its data.
 
     `workspace` is None if no workspace or several workspaces match. `candidates` has the roots of
     the matching workspaces.
     """
 
-    data: WorkspaceData
+    data: ExportedWorkspaceData
     workspace: Workspace | None
     candidates: Sequence[str] = ()
 
 
 def match_workspaces(
-    sections: Iterable[WorkspaceData],
+    sections: Iterable[ExportedWorkspaceData],
     settings: Settings,
     here: Workspace,
     chosen: Mapping[str, Path],
-) -> list[WorkspaceMatch]:
+) -> list[ExportedAndLocalWorkspace]:
     """Find the workspace on this machine for each workspace of a file.
 
     `chosen` maps roots in the file to directories on this machine. For any other root, a workspace
@@ -219,15 +219,15 @@ def match_workspaces(
 
 
 def _match_workspace(
-    section: WorkspaceData,
+    section: ExportedWorkspaceData,
     known: Mapping[str, Workspace],
-    identities: Mapping[str, WorkspaceData],
+    identities: Mapping[str, ExportedWorkspaceData],
     here: Workspace,
     chosen: Mapping[str, Path],
-) -> WorkspaceMatch:
+) -> ExportedAndLocalWorkspace:
     if section.root in chosen:
         root = paths.find_workspace_root(os.path.realpath(chosen[section.root]))
-        return WorkspaceMatch(section, open_workspace_at_root(Path(root)))
+        return ExportedAndLocalWorkspace(section, open_workspace_at_root(Path(root)))
     found = [root for root, one in identities.items() if _is_same_workspace(section, one)]
     name = os.path.basename(section.root)  # noqa: PTH119
     for choice in (
@@ -237,11 +237,11 @@ def _match_workspace(
         found,
     ):
         if len(choice) == 1:
-            return WorkspaceMatch(section, known[choice[0]])
-    return WorkspaceMatch(section, None, sorted(found))
+            return ExportedAndLocalWorkspace(section, known[choice[0]])
+    return ExportedAndLocalWorkspace(section, None, sorted(found))
 
 
-def _is_same_workspace(one: WorkspaceData, other: WorkspaceData) -> bool:
+def _is_same_workspace(one: ExportedWorkspaceData, other: ExportedWorkspaceData) -> bool:
     if one.jp_id and other.jp_id:
         return one.jp_id == other.jp_id
     if one.repository and other.repository:
@@ -264,7 +264,7 @@ class ImportedRecordCounts:
 
 
 @dataclass
-class WorkspaceImport:
+class WorkspaceImportReport:
     """The changes of an import in one workspace.
 
     `references` contains the references of the added and changed bookmarks and marks.
@@ -277,11 +277,11 @@ class WorkspaceImport:
 
 
 @dataclass
-class ImportReport:
+class UserDataImportReport:
     """The changes that an import made or, in a dry run, would make."""
 
-    workspaces: list[WorkspaceImport]
-    missing: list[WorkspaceMatch]
+    workspaces: list[WorkspaceImportReport]
+    missing: list[ExportedAndLocalWorkspace]
     kept_sessions: ImportedRecordCounts
     backup: Path | None = None
 
@@ -292,7 +292,7 @@ class ImportReport:
         return any(one.added or one.changed or one.removed for one in counts)
 
 
-class ImportOptions(NamedTuple):
+class UserDataImportOptions(NamedTuple):
     """The options of an import.
 
     With `is_dry_run`, nothing is written. Approvals of sources are added only with
@@ -310,8 +310,8 @@ def import_user_data(
     settings: Settings,
     here: Workspace,
     chosen: Mapping[str, Path],
-    options: ImportOptions,
-) -> ImportReport:
+    options: UserDataImportOptions,
+) -> UserDataImportReport:
     """Merge an exported file into the user's data. If an error occurs, nothing is changed.
 
     `where` names the file in errors. `match_workspaces` explains `chosen`. Files are backed up
@@ -351,13 +351,13 @@ class _UserDataImport:
 
     def __init__(
         self,
-        data: ExportedData,
-        matches: Sequence[WorkspaceMatch],
-        options: ImportOptions,
+        data: ExportedUserData,
+        matches: Sequence[ExportedAndLocalWorkspace],
+        options: UserDataImportOptions,
         staging: Path,
     ) -> None:
         self._data, self._options, self._staging = data, options, staging
-        self._matches: dict[str, list[WorkspaceData]] = {}
+        self._matches: dict[str, list[ExportedWorkspaceData]] = {}
         self._workspaces: dict[str, Workspace] = {}
         for one in matches:
             if one.workspace is not None:
@@ -365,16 +365,16 @@ class _UserDataImport:
                 self._workspaces[root] = one.workspace
                 self._matches.setdefault(root, []).append(one.data)
         imports = [
-            WorkspaceImport(root, [one.root for one in sections])
+            WorkspaceImportReport(root, [one.root for one in sections])
             for root, sections in self._matches.items()
         ]
         missing = [one for one in matches if one.workspace is None]
-        self._report = ImportReport(imports, missing, ImportedRecordCounts())
+        self._report = UserDataImportReport(imports, missing, ImportedRecordCounts())
         self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self._backup = Path(paths.get_data_home(), _BACKUPS, self._stamp)
         self._has_backup = False
 
-    def run(self) -> ImportReport:
+    def run(self) -> UserDataImportReport:
         if self._options.is_dry_run:
             self._count_kept_sessions(self._plan_archive_merge())
             for _, file, added, counted in self._iterate_record_files():
@@ -398,7 +398,7 @@ class _UserDataImport:
         """Merge all imported data into the files. If an error occurs, restore the files."""
         with ExitStack() as stack:
             stack.enter_context(lock_session_archive())
-            transactions: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
+            transactions: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
             for number, (workspace, file, added, counted) in enumerate(
                 self._iterate_record_files()
             ):
@@ -434,10 +434,10 @@ class _UserDataImport:
 
     def _iterate_record_files(
         self,
-    ) -> Iterator[tuple[Workspace, UserRecordFile, list[UserRecord], WorkspaceImport]]:
+    ) -> Iterator[tuple[Workspace, UserRecordFile, list[UserRecord], WorkspaceImportReport]]:
         """Yield each file for which the import has records.
 
-        Each file comes with its workspace, the imported records, and the `WorkspaceImport` that
+        Each file comes with its workspace, the imported records, and the `WorkspaceImportReport` that
         counts them.
         """
         for one in self._report.workspaces:
@@ -450,7 +450,7 @@ class _UserDataImport:
                     yield workspace, file, added, one
 
     def _merge(
-        self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImport
+        self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImportReport
     ) -> list[UserRecord]:
         """Merge the records `added` into the records `known`, and return the records to write.
 
@@ -484,7 +484,7 @@ class _UserDataImport:
                 counted.references.append(get_reference_of_record(record.value))
         return allowed
 
-    def _plan_archive_merge(self) -> ArchiveMerge:
+    def _plan_archive_merge(self) -> ArchiveMergeChanges:
         kept = list_kept_sessions()[0]
         added = [self._move_session(one) for one in self._data.kept]
         return plan_session_archive_merge(
@@ -505,7 +505,7 @@ class _UserDataImport:
                     return replace(session, working_directory=root + rest)
         return session
 
-    def _count_kept_sessions(self, merge: ArchiveMerge) -> None:
+    def _count_kept_sessions(self, merge: ArchiveMergeChanges) -> None:
         earlier = {one.id for one in merge.replaced}
         counts, written = self._report.kept_sessions, {one.id for one in merge.written}
         counts.added = len(written - earlier)

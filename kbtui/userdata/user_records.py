@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kbtui.userdata.sqlite_file import SqliteFile
+    from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
     from kbtui.workspace import Workspace
 
 RecordKind = Literal["bookmark", "mark", "saved_search", "approval", "session", "search"]
@@ -273,7 +273,7 @@ class UserRecordFile(NamedTuple):
     The function `read` reads the records from an open connection.
     """
 
-    file: SqliteFile
+    file: UserDataSqliteFile
     kinds: Sequence[RecordKind]
     read: Callable[[sqlite3.Connection], Iterator[UserRecord]]
 

@@ -16,8 +16,11 @@ from urllib.parse import unquote
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.records import NamedTuple
-from kbtui.workspace.library_settings import get_library_settings_path, load_library_settings
 from kbtui.workspace.paths import KBTUI_DIRECTORY, expand_user, get_data_home, sha256
+from kbtui.workspace.published_library_settings import (
+    get_library_settings_path,
+    load_library_settings,
+)
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace

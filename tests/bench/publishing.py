@@ -27,9 +27,9 @@ from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.publishing.published_table_update import MAX_SHARE_BESIDE_TABLE
-from kbtui.publishing.text_embedder import TextEmbedder
+from kbtui.publishing.text_embedder import TextVectorProvider
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
-from kbtui.workspace.library_settings import PublishSettings
+from kbtui.workspace.published_library_settings import PublishSettings
 from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
@@ -138,7 +138,7 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
 def _publish(root: Path) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
-    embedder = TextEmbedder(workspace, MODEL, print)
+    embedder = TextVectorProvider(workspace, MODEL, print)
     began = time.perf_counter()
     cache = EmbeddingCache(workspace.cache_dir / "embeddings.sqlite", MODEL.key)
     hashes = sorted(entries.embedded)

@@ -15,7 +15,7 @@ from kbtui.conversations.formats.jp.conversation_loader import load_conversation
 from kbtui.conversations.models import (
     ConversationEvent,
     ConversationInfo,
-    ReadingResumePoint,
+    ParsingResumePoint,
     Turn,
 )
 
@@ -49,10 +49,10 @@ def bare(turns: list[Turn]) -> list[Any]:
 
 def in_parts(
     info: ConversationInfo,
-    mark: ReadingResumePoint | None,
+    mark: ParsingResumePoint | None,
     most: int,
     earlier: list[Any] | None = None,
-) -> tuple[list[Any], ReadingResumePoint | None]:
+) -> tuple[list[Any], ParsingResumePoint | None]:
     """Return `earlier` with the turns from the mark on, read part by part, and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
@@ -159,5 +159,5 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
-    kept = ReadingResumePoint(*json.loads(json.dumps(mark)))
+    kept = ParsingResumePoint(*json.loads(json.dumps(mark)))
     assert load_conversation_segment(write(builder, turn * 4), kept, 1000) is not None

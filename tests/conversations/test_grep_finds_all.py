@@ -24,7 +24,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp.conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
-from kbtui.conversations.formats.jp.json_reader import parse_json_array
+from kbtui.conversations.formats.jp.tolerant_json_reader import parse_json_array
 from kbtui.conversations.models import ConversationInfo, format_event_text
 from kbtui.text import format_json
 

@@ -14,7 +14,7 @@ from kbtui.conversations.formats import jsonl_format
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
 from kbtui.conversations.formats.codex import CodexFormat
 from kbtui.conversations.formats.jsonl_format import JsonlConversationFormat
-from kbtui.conversations.models import ConversationInfo, ReadingResumePoint, Turn
+from kbtui.conversations.models import ConversationInfo, ParsingResumePoint, Turn
 from kbtui.dates import parse_timestamp
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"
@@ -35,14 +35,14 @@ def make_info(path: Path, agent: str = "claude-code") -> ConversationInfo:
     )
 
 
-def keep(mark: ReadingResumePoint | None) -> ReadingResumePoint | None:
+def keep(mark: ParsingResumePoint | None) -> ParsingResumePoint | None:
     """Return a mark as it comes back from the catalog."""
-    return mark and ReadingResumePoint(**json.loads(json.dumps(mark._asdict())))
+    return mark and ParsingResumePoint(**json.loads(json.dumps(mark._asdict())))
 
 
 def check_growth(
     reader: JsonlConversationFormat, path: Path, lines: list[bytes], cuts: list[int], size: int
-) -> ReadingResumePoint | None:
+) -> ParsingResumePoint | None:
     """Write the lines up to each cut, and compare what is read further with what is read whole."""
     turns: list[Turn] = []
     mark = None

@@ -24,8 +24,8 @@ from jp_files import (
 from support import grep_answer
 
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.formats.jp import json_reader
-from kbtui.conversations.formats.jp.json_reader import DAMAGED, parse_json_array
+from kbtui.conversations.formats.jp import tolerant_json_reader
+from kbtui.conversations.formats.jp.tolerant_json_reader import DAMAGED, parse_json_array
 from kbtui.errors import WorkspaceError
 
 
@@ -389,7 +389,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> conversation_directories.ConversationDirectoryCopy:
+    ) -> conversation_directories.JpConversationDirectory:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
@@ -412,11 +412,11 @@ def test_a_gigabyte_is_listed_and_not_read(good: Path) -> None:
 
 def test_reading_a_file_tells_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="no such file"):
-        json_reader.read_file(str(tmp_path / "nothing"), 4)
+        tolerant_json_reader.read_file(str(tmp_path / "nothing"), 4)
     (tmp_path / "x").write_text("12345")
-    assert json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
+    assert tolerant_json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
     with pytest.raises(WorkspaceError, match="5 bytes"):
-        json_reader.read_file(str(tmp_path / "x"), 4)
+        tolerant_json_reader.read_file(str(tmp_path / "x"), 4)
 
 
 # Properties.

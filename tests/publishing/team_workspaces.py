@@ -13,9 +13,9 @@ from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishR
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
-from kbtui.publishing.text_embedder import TextEmbedder
+from kbtui.publishing.text_embedder import TextVectorProvider
 from kbtui.workspace import Settings
-from kbtui.workspace.library_settings import load_library_settings
+from kbtui.workspace.published_library_settings import load_library_settings
 from kbtui.workspace.published_mirror import PublishedMirror
 from tests.support import Builder
 
@@ -35,7 +35,7 @@ def publish(builder: Builder, uri: str, **options: object) -> LibraryPublishResu
     """Publish a workspace; its vectors are in its embedding cache."""
     publish_settings = load_library_settings(builder.workspace).publish
     entries = collect_publishable_entries(builder.workspace, Settings(), publish_settings)
-    embedder = TextEmbedder(builder.workspace, MODEL, print)
+    embedder = TextVectorProvider(builder.workspace, MODEL, print)
     try:
         cache = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "m")
         cache.store_cached_vectors({key: vector_of(key) for key in entries.embedded})

@@ -27,7 +27,7 @@ from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
     PublishedEntryText,
-    TextPartContents,
+    TextPartTableOfContents,
     check_entry_key,
     encode_text_part,
     parse_contents,
@@ -301,7 +301,7 @@ def zlib_texts(path: Path) -> bytes:
     data = path.read_bytes()
     packed, table = struct.unpack("<QQ", data[13:29])
     contents = parse_contents(data)
-    if not isinstance(contents, TextPartContents):
+    if not isinstance(contents, TextPartTableOfContents):
         return b""
     start = 29 + packed + table
     return b"".join(read_entry(data, start, entry) for entry in contents.entries)
@@ -467,7 +467,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
     # A bomb: the part claims a small entry that would grow without end.
     part = encode_text_part([PublishedEntryText(("subject", "notes", "a.md"), b"0" * 50_000_000)])
     contents = parse_contents(part.data)
-    assert isinstance(contents, TextPartContents)
+    assert isinstance(contents, TextPartTableOfContents)
     with pytest.raises(DamagedLibraryPart, match="size"):
         read_entry(part.data, part.contents_bytes, contents.entries[0]._replace(size=1000))
 
@@ -779,5 +779,5 @@ def test_entries_with_secrets_in_their_names_are_left_out(
     assert TOKEN not in out + error
     (part,) = (uri / "parts").iterdir()
     contents = parse_contents(part.read_bytes())
-    assert isinstance(contents, TextPartContents)
+    assert isinstance(contents, TextPartTableOfContents)
     assert [entry.key[2] for entry in contents.entries] == ["note0.md"]

@@ -9,7 +9,7 @@ from pty_support import Terminal
 from support import Builder
 
 from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS
-from kbtui.tui.framework.tui_command import TuiCommand
+from kbtui.tui.framework.tui_command_definition import TuiCommand
 
 
 def walk(terminal: Terminal, commands: Sequence[TuiCommand], quiet: float) -> None:

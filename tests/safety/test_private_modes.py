@@ -56,7 +56,7 @@ def test_nothing_is_open_to_others_under_an_open_umask(built: Builder, home: Pat
 
 
 def test_the_copy_of_the_demo_is_as_private(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.cli.tui_commands import copy_demo_workspace
+    from kbtui.cli.tui_start_commands import copy_demo_workspace
 
     for variable in NOTHING_SET:
         monkeypatch.delenv(variable)

@@ -169,7 +169,7 @@ def take_shots(names: list[str]) -> None:
     for variable in ("NO_COLOR", "KBTUI_MODEL"):
         os.environ.pop(variable, None)
     from kbtui.cli.main import main as kbtui
-    from kbtui.cli.tui_commands import copy_demo_workspace
+    from kbtui.cli.tui_start_commands import copy_demo_workspace
 
     root = copy_demo_workspace()
     TARGET.mkdir(parents=True, exist_ok=True)

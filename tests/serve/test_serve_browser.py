@@ -16,7 +16,7 @@ from aiohttp import web
 from chromium import Chromium, until
 from support import Builder, end_engine
 
-from kbtui.cli.tui_commands import find_demo_workspace
+from kbtui.cli.tui_start_commands import find_demo_workspace
 
 pytestmark = pytest.mark.slow
 PICTURES = Path(__file__).parents[2] / "build" / "browser"

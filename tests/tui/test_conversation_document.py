@@ -21,7 +21,7 @@ from kbtui.tui.reader.reader_document import (
     format_characters_and_tokens,
     format_size,
 )
-from kbtui.tui.reader.tool_text_blocks import format_json_value_as_text
+from kbtui.tui.reader.tool_call_blocks import format_json_value_as_text
 from kbtui.userdata.mark_store import MarkStore
 
 

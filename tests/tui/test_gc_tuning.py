@@ -33,7 +33,7 @@ async def test_no_full_collection_runs_while_the_user_types(book: Builder) -> No
         if phase == "start" and info["generation"] == 2:
             whole.append(info)
 
-    with mock.patch("kbtui.tui.framework.garbage_collection.IDLE_SECONDS", 3600.0):
+    with mock.patch("kbtui.tui.framework.idle_garbage_collection.IDLE_SECONDS", 3600.0):
         async with running(book.root) as tui:
             gc.collect()
             gc.callbacks.append(noted)

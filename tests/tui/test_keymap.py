@@ -17,7 +17,7 @@ from kbtui.tui.command_table import (
     group_commands_by_task,
     parse_keymap_settings,
 )
-from kbtui.tui.framework.tui_command import (
+from kbtui.tui.framework.tui_command_definition import (
     DIALOG_COMMANDS,
     apply_keymap_to_commands,
     format_key_label,

@@ -11,7 +11,7 @@ from tui_support import PRESENT, Tui, running
 
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.tui.library_pane import LibraryPaneChoices, make_library_rows
-from kbtui.tui.library_snapshot import LibrarySnapshot
+from kbtui.tui.topics_and_conversations import TopicsAndConversations
 
 ONE, TWO = f"claude-{session_id(1)}", f"claude-{session_id(2)}"
 EXPLORER, PLANNER = f"{ONE}~a1b2c3d", f"{ONE}~b1b2c3d"
@@ -143,7 +143,7 @@ def test_a_row_names_another_worktree(book: Builder, home: Path) -> None:
     write_sessions(home, book.root)
     infos = list_conversations(book.workspace, counts=False)
     here, there = (next(info for info in infos if info.id == id) for id in (ONE, TWO))  # noqa: A001
-    contents = LibrarySnapshot([], [here, replace(there, worktree="try-again")])
+    contents = TopicsAndConversations([], [here, replace(there, worktree="try-again")])
     rows = {row.key: row for row in make_library_rows(contents, LibraryPaneChoices(), PRESENT)}
     assert "⎇ try-again " in "".join(text for text, _ in rows[TWO].left)
     assert "⎇" not in "".join(text for text, _ in rows[ONE].left)

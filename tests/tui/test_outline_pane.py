@@ -8,7 +8,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.tui.reader.reader_document import OutlineEntry, TurnFacts
+from kbtui.tui.reader.reader_document import OutlineEntry, OutlineTurnFacts
 
 EDIT = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"
 
@@ -89,7 +89,9 @@ async def test_a_subject_has_an_outline_of_its_headings(talk: Builder) -> None:
 
 async def test_the_rows_of_thousands_of_turns_are_made_at_once(workspace_root: Path) -> None:
     entries = [
-        OutlineEntry(f"turn:{n}", f"Question {n}", turn=TurnFacts(n, None, 5.0, n, n, (), n, False))
+        OutlineEntry(
+            f"turn:{n}", f"Question {n}", turn=OutlineTurnFacts(n, None, 5.0, n, n, (), n, False)
+        )
         for n in range(1, 3_001)
     ]
     Builder(workspace_root)

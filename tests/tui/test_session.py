@@ -12,9 +12,9 @@ from tui_support import Tui, WithoutEngine, running
 from kbtui.references import parse_ref
 from kbtui.tui.app import TuiStartOptions
 from kbtui.tui.main.document_controller import NavigationHistory
-from kbtui.tui.main.saved_session import (
+from kbtui.tui.main.saved_tui_state import (
     MAX_TARGETS,
-    SavedSession,
+    SavedTuiState,
     load_saved_session,
     save_session,
 )
@@ -209,7 +209,7 @@ def test_the_way_back_comes_back_around_where_one_was(
         for name in names
     ]
     trail = NavigationHistory(places, at % len(places))
-    save_session(library, SavedSession(history=trail))
+    save_session(library, SavedTuiState(history=trail))
     found = load_saved_session(library)
     assert found is not None
     assert found.history.current_target == trail.current_target

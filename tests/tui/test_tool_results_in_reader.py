@@ -10,7 +10,7 @@ from tui_support import running
 
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.reader.reader_blocks import ReaderBlock
-from kbtui.tui.reader.tool_text_blocks import (
+from kbtui.tui.reader.tool_call_blocks import (
     HiddenLinesBlock,
     find_language_of_path,
     make_tool_text_blocks,

@@ -20,7 +20,7 @@ from claude_sessions import answered, session_id, typed, write_session
 import kbtui
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.formats.codex import CodexFormat
-from kbtui.conversations.formats.llm_logs import LlmFormat
+from kbtui.conversations.formats.llm_cli import LlmCliFormat
 from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
 from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.workspace import Workspace, load_settings, open_workspace_at_root, paths
@@ -214,7 +214,7 @@ def test_without_a_known_time_zone_that_of_the_machine_counts(variables: dict[st
     ("make_format", "opening"),
     [
         (CodexFormat, "kbtui.conversations.formats.codex.open_regular_file"),
-        (LlmFormat, "kbtui.conversations.formats.llm_logs.open_database"),
+        (LlmCliFormat, "kbtui.conversations.formats.llm_cli.open_database"),
     ],
     ids=["codex", "llm"],
 )
@@ -222,7 +222,7 @@ def test_a_format_remembers_what_it_has_read_for_each_client(
     workspace: Workspace,
     people: list[Person],
     monkeypatch: pytest.MonkeyPatch,
-    make_format: Callable[[], CodexFormat | LlmFormat],
+    make_format: Callable[[], CodexFormat | LlmCliFormat],
     opening: str,
 ) -> None:
     shared = make_format()

@@ -23,7 +23,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     UnlistedConversationPath,
 )
-from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     make_change_signature,
@@ -405,7 +405,7 @@ def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str
 # parsing a session
 
 
-class _HistorySection(NamedTuple):
+class _AiderHistorySection(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -414,7 +414,7 @@ class _HistorySection(NamedTuple):
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
-    opening: list[_HistorySection] = []
+    opening: list[_AiderHistorySection] = []
     for section in _split_into_sections(text):
         if section.kind == "request":
             builder.start_turn(None if builder.turns else started)
@@ -436,11 +436,11 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
         _add_sections_as_events(builder, opening)
 
 
-def _split_into_sections(text: str) -> list[_HistorySection]:
+def _split_into_sections(text: str) -> list[_AiderHistorySection]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then the spaces are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    sections: list[_HistorySection] = []
+    sections: list[_AiderHistorySection] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -459,12 +459,12 @@ def _split_into_sections(text: str) -> list[_HistorySection]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            sections.append(_HistorySection(kind, [content]))
+            sections.append(_AiderHistorySection(kind, [content]))
         is_after_blank = not line.strip()
     return sections
 
 
-def _add_sections_as_events(builder: TurnBuilder, sections: list[_HistorySection]) -> None:
+def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderHistorySection]) -> None:
     for section in sections:
         if section.kind == "reply":
             builder.add_event("message", "\n".join(section.lines).strip("\n"))
@@ -510,7 +510,7 @@ def sum_reported_tokens(text: str) -> ConversationUsage | None:
     return _sum_tokens_of_sections(_split_into_sections(text))
 
 
-def _sum_tokens_of_sections(sections: Iterable[_HistorySection]) -> ConversationUsage | None:
+def _sum_tokens_of_sections(sections: Iterable[_AiderHistorySection]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
     for section in sections:
         if section.kind != "aider":

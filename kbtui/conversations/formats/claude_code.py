@@ -16,7 +16,7 @@ from zlib import crc32
 import orjson
 
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
-from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file_tail
+from kbtui.conversations.formats.jp.tolerant_json_reader import read_file_head, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
-from kbtui.conversations.formats.jp.json_reader import open_regular_file, read_file_tail
+from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     RECORDS_KEPT,
     JsonlConversationFormat,

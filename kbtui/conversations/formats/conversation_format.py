@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         ConversationSegment,
         ConversationToolsAndModels,
         ConversationUsage,
-        ReadingResumePoint,
+        ParsingResumePoint,
         Turn,
     )
     from kbtui.workspace import Workspace
@@ -191,7 +191,7 @@ class ConversationFormat(ABC):
         return False
 
     def load_conversation_segment(
-        self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
+        self, info: ConversationInfo, mark: ParsingResumePoint | None, size: int
     ) -> ConversationSegment | None:
         """Load about `size` bytes of a conversation, but at least one turn.
 

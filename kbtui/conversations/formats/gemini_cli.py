@@ -24,7 +24,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     UnlistedConversationPath,
 )
-from kbtui.conversations.formats.jp.json_reader import (
+from kbtui.conversations.formats.jp.tolerant_json_reader import (
     MAX_EVENTS_BYTES,
     open_regular_file,
     read_file,

@@ -25,7 +25,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     DecodedTurns,
 )
-from kbtui.conversations.formats.jp.json_reader import (
+from kbtui.conversations.formats.jp.tolerant_json_reader import (
     hash_file_range,
     hash_file_until_resume_point,
     open_regular_file,
@@ -37,7 +37,7 @@ from kbtui.conversations.models import (
     ConversationInfo,
     ConversationSegment,
     ConversationUsage,
-    ReadingResumePoint,
+    ParsingResumePoint,
     add_up_usage,
 )
 from kbtui.errors import WorkspaceError
@@ -277,7 +277,7 @@ class JsonlConversationFormat(ConversationFormat):
         return info.events_path is not None and info.size >= MIN_BYTES_FOR_SEGMENTS
 
     def load_conversation_segment(
-        self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
+        self, info: ConversationInfo, mark: ParsingResumePoint | None, size: int
     ) -> ConversationSegment | None:
         """Load about `size` bytes of a conversation, but at least one record.
 
@@ -306,11 +306,11 @@ class JsonlConversationFormat(ConversationFormat):
         info: ConversationInfo,
         file: int,
         file_size: int,
-        start: ReadingResumePoint | None,
+        start: ParsingResumePoint | None,
         digest: Any,
         size: int,
     ) -> ConversationSegment | None:
-        before = start or ReadingResumePoint(0, "", 0, 0)
+        before = start or ParsingResumePoint(0, "", 0, 0)
         builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
         parser = self.make_parser(builder, before.state)
@@ -339,7 +339,7 @@ class JsonlConversationFormat(ConversationFormat):
                 # Records before the first turn may belong to it.
                 if record.start > before.offset and builder.turn_count:
                     marked = record.start
-                    mark = ReadingResumePoint(
+                    mark = ParsingResumePoint(
                         record.start,
                         digest.hexdigest(),
                         builder.turn_count - (not starts_turn),
@@ -364,7 +364,7 @@ class JsonlConversationFormat(ConversationFormat):
         conversation = _make_conversation(info, parser, [])
         return ConversationSegment(conversation, start, mark, is_last)
 
-    def _get_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
+    def _get_hash_until_resume_point(self, file: int, mark: ParsingResumePoint) -> Any:
         """Return a SHA-256 hash object for the bytes before `mark`; None if they have changed."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()

@@ -20,7 +20,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     UnlistedConversationPath,
 )
-from kbtui.conversations.formats.jp.json_reader import read_file
+from kbtui.conversations.formats.jp.tolerant_json_reader import read_file
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     FileState,

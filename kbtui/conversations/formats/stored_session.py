@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
-from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file
 from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError

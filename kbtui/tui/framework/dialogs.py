@@ -29,7 +29,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledWidget,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import format_key_hints, make_dialog_bindings
+from kbtui.tui.framework.tui_command_definition import format_key_hints, make_dialog_bindings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from kbtui.tui.framework.styled_text import Spans, align_spans_to_edges, wrap_spans
 from kbtui.tui.framework.styled_widget import ScrollViewWithoutRelayout, StyledWidget
-from kbtui.tui.framework.tui_command import MOVE_BINDINGS
+from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

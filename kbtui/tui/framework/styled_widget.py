@@ -38,7 +38,7 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     wrap_spans,
 )
-from kbtui.tui.framework.tui_command import PUNCTUATION_KEYS, find_hinted_key_at
+from kbtui.tui.framework.tui_command_definition import PUNCTUATION_KEYS, find_hinted_key_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -275,7 +275,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
         return super().refresh(*(regions if self.region else ()), **options)
 
 
-class BorderOnlyPane(Widget, inherit_bindings=False):
+class BorderDrawingPane(Widget, inherit_bindings=False):
     """A pane that paints only its border, because its children cover everything else."""
 
     _repaint_region: Region | None = None

@@ -11,7 +11,7 @@ from kbtui.records import NamedTuple
 from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import pause_garbage_collection
+from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
     MAX_NEWS,
     build_home_document,
@@ -19,7 +19,6 @@ from kbtui.tui.home_and_help_pages import (
     build_problem_document,
     build_topic_document,
 )
-from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, find_news_since_visit
 from kbtui.tui.navigation_target import (
     HOME,
     NavigationTarget,
@@ -32,6 +31,11 @@ from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
     ReaderDocument,
     is_start_position_loaded,
+)
+from kbtui.tui.topics_and_conversations import (
+    TopicsAndConversations,
+    TopicWithSubjects,
+    find_news_since_visit,
 )
 
 if TYPE_CHECKING:
@@ -46,10 +50,10 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.library_snapshot import LastVisit
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane
+    from kbtui.tui.topics_and_conversations import LastVisit
 
 BIG_CONVERSATION_BYTES = 2 << 20
 """The beginning of a conversation with at least this many bytes is shown before the rest is read."""
@@ -109,7 +113,7 @@ class DocumentController:
         self._reloading: NavigationTarget | None = None
         self._must_reload_again = False
         self.history = NavigationHistory()
-        self.contents: LibrarySnapshot | None = None
+        self.contents: TopicsAndConversations | None = None
         self.visit: LastVisit | None = None
         """The last visit to the workspace; None if there was none, or while it is being read."""
         self.notices: list[str] = []
@@ -130,7 +134,7 @@ class DocumentController:
         self._is_previewing = False
         """Whether the reader shows a preview of a hit."""
 
-    def set_library_contents(self, contents: LibrarySnapshot) -> None:
+    def set_library_contents(self, contents: TopicsAndConversations) -> None:
         """Replace the snapshot of the library. Update the short reference of the shown document."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
@@ -246,7 +250,10 @@ class DocumentController:
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")
 
     def _show_loaded_document(
-        self, contents: LibrarySnapshot | None, target: NavigationTarget, document: ReaderDocument
+        self,
+        contents: TopicsAndConversations | None,
+        target: NavigationTarget,
+        document: ReaderDocument,
     ) -> None:
         restoring, self._restoring = self._restoring, None
         if document.is_missing and target == restoring == self.history.current_target:
@@ -367,7 +374,7 @@ class DocumentController:
     def _load_document(
         self,
         target: NavigationTarget,
-        contents: LibrarySnapshot | None,
+        contents: TopicsAndConversations | None,
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None = None,
     ) -> ReaderDocument:
@@ -398,7 +405,7 @@ class DocumentController:
             return build_problem_document(key, key, f"{type(error).__name__}: {error}")
 
     def _make_page_or_subject_document(
-        self, target: NavigationTarget, contents: LibrarySnapshot | None
+        self, target: NavigationTarget, contents: TopicsAndConversations | None
     ) -> ReaderDocument:
         library, ref = self._library, target.ref
         if target.cite is not None:
@@ -437,7 +444,7 @@ class DocumentController:
                 return str(ref)
         return None
 
-    def _count_outdated_turns(self, contents: LibrarySnapshot | None) -> dict[str, int]:
+    def _count_outdated_turns(self, contents: TopicsAndConversations | None) -> dict[str, int]:
         """Return, for each changed subject, how many turns received an older text of the subject.
 
         The keys are the references of the subjects. Only subjects that have changed since the last
@@ -455,7 +462,7 @@ class DocumentController:
     def _make_conversation_document(
         self,
         conversation: str,
-        contents: LibrarySnapshot | None,
+        contents: TopicsAndConversations | None,
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None,
     ) -> ReaderDocument:

@@ -26,12 +26,11 @@ from kbtui.tui.command_table import (
 )
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.tui_command import TuiCommand
+from kbtui.tui.framework.tui_command_definition import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
-from kbtui.tui.library_snapshot import LibrarySnapshot
 from kbtui.tui.main.document_controller import DocumentController, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
-from kbtui.tui.main.saved_session import SavedSessionManager
+from kbtui.tui.main.saved_tui_state import SavedTuiStateManager
 from kbtui.tui.main.search_controller import SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
@@ -47,6 +46,7 @@ from kbtui.tui.navigation_target import (
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
+from kbtui.tui.topics_and_conversations import TopicsAndConversations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
-class WorkspaceVisit(NamedTuple):
+class WorkspaceSwitch(NamedTuple):
     """A visit to another workspace.
 
     `former` is the name of the workspace where the user was before. `target` is the place to show
@@ -110,7 +110,7 @@ class MainScreen(StyledScreen):
         first: Ref | None = None,
         fresh: bool = False,
         plain: bool = False,
-        visit: WorkspaceVisit | None = None,
+        visit: WorkspaceSwitch | None = None,
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
@@ -160,7 +160,7 @@ class MainScreen(StyledScreen):
         if visit:
             first_target = visit.target
         must_reopen = open_ref is None and not fresh and not visit
-        self.session = SavedSessionManager(
+        self.session = SavedTuiStateManager(
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
         self._has_removed_message = False
@@ -394,7 +394,7 @@ class MainScreen(StyledScreen):
 
     def open_hit_in_other_workspace(self, hit: Hit) -> None:
         """Visit the workspace of a hit, and show the hit in the reader there."""
-        visit = WorkspaceVisit(self.library.workspace.name, make_hit_target(hit))
+        visit = WorkspaceSwitch(self.library.workspace.name, make_hit_target(hit))
         try:
             library = self.library.open_library_of_workspace(Path(hit.workspace or ""))
         except KbtuiError as error:
@@ -659,7 +659,7 @@ class MainScreen(StyledScreen):
         self.panes.apply_pane_widths()
         outline.show_outline_of_document(self.citations_pane.activities)
 
-    def on_outline_pane_entry_chosen(self, event: OutlinePane.EntryChosen) -> None:
+    def on_outline_pane_outline_entry_chosen(self, event: OutlinePane.OutlineEntryChosen) -> None:
         self.reader_pane.go_to_outline_entry(event.entry)
         if not event.preview:
             self.panes.focus_widget("#document")
@@ -672,7 +672,7 @@ class MainScreen(StyledScreen):
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.show_outline_of_document(self.citations_pane.activities)
 
-    @on(CitationsPane.ActivitiesFound)
+    @on(CitationsPane.TurnActivitiesFound)
     def _show_activities_in_outline(self) -> None:
         self._update_outline()
 
@@ -687,7 +687,7 @@ class MainScreen(StyledScreen):
         from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen
 
         screen = BookmarksScreen(
-            self.library, self.document_controller.contents or LibrarySnapshot()
+            self.library, self.document_controller.contents or TopicsAndConversations()
         )
         self.app.push_screen(
             screen, lambda target: self.open_target_in_reader(target) if target else None
@@ -702,7 +702,9 @@ class MainScreen(StyledScreen):
             if target:
                 self.open_target_in_reader(target)
 
-        screen = MarksScreen(self.library, self.document_controller.contents or LibrarySnapshot())
+        screen = MarksScreen(
+            self.library, self.document_controller.contents or TopicsAndConversations()
+        )
         self.app.push_screen(screen, reload_document_and_open_target)
 
     def action_open_prompt_workshop(self) -> None:

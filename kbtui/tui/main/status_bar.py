@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_text import (
     measure_cell_width,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget, press_hinted_key
-from kbtui.tui.framework.tui_command import (
+from kbtui.tui.framework.tui_command_definition import (
     apply_keymap_to_commands,
     format_command_hints,
     format_key_hints,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
+from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.home_and_help_pages import describe_outdated_jp_tools
-from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
+from kbtui.tui.topics_and_conversations import TopicsAndConversations, TopicsAndConversationsReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class WorkspaceChangeListener:
         self._search = search
         self._handle_files_changed = handle_files_changed
         self._update_key_hints = update_key_hints
-        self._snapshot_reader = LibrarySnapshotReader(main.library)
+        self._snapshot_reader = TopicsAndConversationsReader(main.library)
         self._snapshot_worker = LatestOnlyWorker(main.screen)
         self._details_worker = LatestOnlyWorker(main.screen)
         self._listen_worker = LatestOnlyWorker(main.screen)
@@ -168,7 +168,7 @@ class WorkspaceChangeListener:
         self._main.status.set_activity_text("lists", "reading the topics and conversations …")
         self._details_worker.discard_pending_results()
 
-        def read_snapshot_if_possible() -> LibrarySnapshot | None:
+        def read_snapshot_if_possible() -> TopicsAndConversations | None:
             # If the workspace is gone, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.root.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
@@ -177,7 +177,7 @@ class WorkspaceChangeListener:
             read_snapshot_if_possible, self._show_received_snapshot, self._report_list_failure
         )
 
-    def _show_received_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
+    def _show_received_snapshot(self, snapshot: TopicsAndConversations | None) -> None:
         self._main.status.set_activity_text("lists", None)
         if snapshot is None:
             self._set_workspace_found(False)
@@ -185,7 +185,7 @@ class WorkspaceChangeListener:
             freeze_objects_if_entries_grew(snapshot.entry_count)
             self._show_snapshot(snapshot)
 
-    def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
+    def _show_snapshot(self, snapshot: TopicsAndConversations) -> None:
         document_controller = self._main.document_controller
         before = document_controller.contents
         document_controller.set_library_contents(snapshot)
@@ -193,20 +193,20 @@ class WorkspaceChangeListener:
             key = find_key_label_of_command("tools", self._main.screen.configured_keys)
             self._main.status.flash_message(describe_outdated_jp_tools(key), "warning")
         self._update_key_hints()
-        self._main.panes.library.show_library_snapshot(snapshot)
+        self._main.panes.library.show_contents(snapshot)
         if document_controller.shown and document_controller.shown.key == "home":
             document_controller.reload_shown_document()
         if snapshot.has_unread_details:
             self._read_snapshot_details(snapshot)
 
-    def _read_snapshot_details(self, snapshot: LibrarySnapshot) -> None:
+    def _read_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
         self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_snapshot_details(snapshot),
             self._handle_received_details,
             self._report_list_failure,
         )
 
-    def _handle_received_details(self, snapshot: LibrarySnapshot) -> None:
+    def _handle_received_details(self, snapshot: TopicsAndConversations) -> None:
         if snapshot.has_unread_details and not self._main.panes.library.needs_tools_and_models:
             self._main.document_controller.contents = snapshot
             self._read_snapshot_details(snapshot)

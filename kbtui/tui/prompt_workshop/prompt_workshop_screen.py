@@ -22,7 +22,7 @@ from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
+from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import (
     LabeledInput,
@@ -41,8 +41,8 @@ from kbtui.tui.prompt_workshop.prompt_with_changes import (
     measure_prompt_size,
 )
 from kbtui.tui.prompt_workshop.subject_pattern_bar import (
-    PatternMatchResult,
     SubjectPatternBar,
+    SubjectPatternMatches,
     find_subject_pattern_matches,
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
@@ -104,7 +104,7 @@ def make_workshop_preview(
     prompt_with_changes: PromptWithChanges,
     node: SubjectTreeNode,
     view: str,
-    result: PatternMatchResult | None,
+    result: SubjectPatternMatches | None,
 ) -> PromptWorkshopPreview:
     """Return the preview of the selected row, or of the pattern that the user is trying.
 
@@ -122,7 +122,7 @@ def _make_tree_node_preview(
     prompt_with_changes: PromptWithChanges,
     node: SubjectTreeNode,
     view: str,
-    result: PatternMatchResult | None,
+    result: SubjectPatternMatches | None,
 ) -> PromptWorkshopPreview:
     knowledge = prompt_with_changes.knowledge
     if result is not None and result.preloads:
@@ -273,7 +273,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
         self.prompt_with_changes: PromptWithChanges | None = None
         self.pattern_bar = SubjectPatternBar()
-        self.pattern_result = PatternMatchResult("")
+        self.pattern_result = SubjectPatternMatches("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
         self.preview: PromptWorkshopPreview | None = None
@@ -313,7 +313,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """
         self.count_worker.discard_pending_results()
         self.prompt_with_changes = self.list.prompt_with_changes = None
-        self.pattern_result = PatternMatchResult("")
+        self.pattern_result = SubjectPatternMatches("")
         self.costs.forget_subject_sizes()
         self.list.rows = []
 
@@ -481,7 +481,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Parse a pattern and list its matches; for an empty pattern, show the tree again."""
         if not text.strip():
             self.pattern_worker.discard_pending_results()
-            self._set_pattern_result(PatternMatchResult(""))
+            self._set_pattern_result(SubjectPatternMatches(""))
             self._rebuild_tree_rows()
             return
         prompt_with_changes, topic = self.prompt_with_changes, self._pattern_topic
@@ -491,13 +491,13 @@ class PromptWorkshopScreen(ListDetailScreen):
         ):  # `_rebuild_tree_rows` tries the pattern once the files are read
             return
 
-        def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
+        def match_pattern() -> tuple[SubjectPatternMatches, list[ListRow]]:
             result = find_subject_pattern_matches(
                 text, prompt_with_changes.knowledge, self.costs, topic
             )
             return result, make_pattern_match_rows(result.matches)
 
-        def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:
+        def show_matches(made: tuple[SubjectPatternMatches, list[ListRow]]) -> None:
             result, rows = made
             self._show_tree_rows(rows)
             self._set_pattern_result(result)
@@ -505,7 +505,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._row_worker.discard_pending_results()
         self.run_in_thread(match_pattern, show_matches, self.pattern_worker)
 
-    def _set_pattern_result(self, result: PatternMatchResult) -> None:
+    def _set_pattern_result(self, result: SubjectPatternMatches) -> None:
         self.pattern_result = result
         self.pattern_bar.show_pattern_result(result, result.cost.format_prompt_size_with_units())
         self._show_selected_row_details(PREVIEW_DELAY)

@@ -17,7 +17,7 @@ from kbtui.text import format_counted_noun, measure_text_width, sanitize_to_one_
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
-from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.prompt_workshop.prompt_with_changes import NO_COST, PromptSize
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SubjectPatternWord(NamedTuple):
     at: int
 
 
-class PatternProblem(NamedTuple):
+class SubjectPatternProblem(NamedTuple):
     """An error in the input, or a warning about the input. `at` is the index of the wrong character."""
 
     message: str
@@ -51,7 +51,7 @@ class PatternProblem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PatternMatchResult:
+class SubjectPatternMatches:
     """The subjects that a pattern matches, for the command `learn` or the option `-k`.
 
     * `topic` and `patterns` are the arguments of `learn`.
@@ -66,7 +66,7 @@ class PatternMatchResult:
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
     cost: PromptSize = NO_COST
-    problem: PatternProblem | None = None
+    problem: SubjectPatternProblem | None = None
 
     @property
     def is_valid_pattern(self) -> bool:
@@ -83,31 +83,31 @@ class PatternMatchResult:
 
 def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
-) -> PatternMatchResult:
+) -> SubjectPatternMatches:
     """Parse the input and find its matches. `selected` is the topic of patterns that name no topic."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
-            return PatternMatchResult(text)
+            return SubjectPatternMatches(text)
         if any(
             word.text in KNOWLEDGE_FLAGS or word.text.startswith(("--knowledge=", "-k"))
             for word in words
         ):
             return _match_preload_patterns(text, words, knowledge, costs)
         name, patterns = _split_topic_from_patterns(words, knowledge, selected)
-    except _PatternError as error:
-        return PatternMatchResult(text, problem=error.problem)
+    except _SubjectPatternError as error:
+        return SubjectPatternMatches(text, problem=error.problem)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
     cost = costs.sum_subject_sizes(matches)
     problem = _find_pattern_problem(knowledge, name, patterns)
-    return PatternMatchResult(text, name, globs, (), matches, cost, problem)
+    return SubjectPatternMatches(text, name, globs, (), matches, cost, problem)
 
 
-class _PatternError(Exception):
+class _SubjectPatternError(Exception):
     def __init__(self, message: str, at: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.problem = PatternProblem(message, at, hint)
+        self.problem = SubjectPatternProblem(message, at, hint)
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
@@ -119,7 +119,7 @@ def _split_pattern_words(text: str) -> Iterator[SubjectPatternWord]:
     for match in _WORD.finditer(text):
         if match[0] in "\"'":
             hint = "close the quote or remove it"
-            raise _PatternError("unclosed quote", match.start(), hint)
+            raise _SubjectPatternError("unclosed quote", match.start(), hint)
         word = re.sub(r"""\"([^"]*)"|'([^']*)'""", r"\1\2", match[0])
         yield SubjectPatternWord(word, match.start())
 
@@ -140,7 +140,7 @@ def _split_topic_from_patterns(
             continue
         if name is not None and name != first:
             hint = f"use only patterns of the topic {name}, or put -k before each pattern"
-            raise _PatternError("`learn` takes one topic at a time", word.at, hint)
+            raise _SubjectPatternError("`learn` takes one topic at a time", word.at, hint)
         name = first
         if rest:
             patterns.append(SubjectPatternWord(rest, word.at + len(first) + 1))
@@ -148,10 +148,10 @@ def _split_topic_from_patterns(
     if found is None:
         topics = ", ".join(topic.id for topic in knowledge.topics.values() if topic.enable)
         known = f"topics: {topics}" if topics else None
-        raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, known)
+        raise _SubjectPatternError("no topic is selected: write TOPIC/GLOB", words[0].at, known)
     if not found.enable:
         message = f"the topic {found.id} is switched off"
-        raise _PatternError(message, words[0].at, "switch the topic on first")
+        raise _SubjectPatternError(message, words[0].at, "switch the topic on first")
     return found.id, patterns
 
 
@@ -160,7 +160,7 @@ def _split_topic_from_patterns(
 
 def _match_preload_patterns(
     text: str, words: list[SubjectPatternWord], knowledge: KnowledgeBase, costs: SubjectSizes
-) -> PatternMatchResult:
+) -> SubjectPatternMatches:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
     problem = None
@@ -168,7 +168,7 @@ def _match_preload_patterns(
         try:
             knowledge.copy_with_preload_options([value.text])
         except UsageError as error:
-            raise _PatternError(error.message, value.at, error.hint) from error
+            raise _SubjectPatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
         learned = knowledge.get_topic_slugs(name).learned_set
         slugs = [
@@ -179,10 +179,12 @@ def _match_preload_patterns(
         word = SubjectPatternWord(pattern, value.at + len(name) + 1)
         problem = problem or _find_pattern_problem(knowledge, name, [word])
         if problem is None and len(matches) == before:
-            problem = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
+            problem = SubjectPatternProblem(
+                "all matches are already pre-loaded", word.at, is_error=False
+            )
     preloads = tuple(value.text for value in values)
     cost = costs.sum_subject_sizes(matches)
-    return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, problem)
+    return SubjectPatternMatches(text, None, (), preloads, tuple(matches), cost, problem)
 
 
 def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[SubjectPatternWord]:
@@ -196,7 +198,9 @@ def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[Su
         if text in KNOWLEDGE_FLAGS:
             value = next(rest, None)
             if value is None:
-                raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
+                raise _SubjectPatternError(
+                    f"{text} needs a value", word.at, "write TOPIC/GLOB after it"
+                )
             yield value
         elif text.startswith("--knowledge="):
             yield SubjectPatternWord(
@@ -206,12 +210,12 @@ def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[Su
             yield SubjectPatternWord(text[2:].removeprefix("="), word.at + 2)
         else:
             hint = "write -k before each pattern"
-            raise _PatternError("this pattern needs -k too", word.at, hint)
+            raise _SubjectPatternError("this pattern needs -k too", word.at, hint)
 
 
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[SubjectPatternWord]
-) -> PatternProblem | None:
+) -> SubjectPatternProblem | None:
     """Return the first problem of the patterns; None if all patterns are good.
 
     For example, a pattern that matches nothing is a problem.
@@ -221,15 +225,15 @@ def _find_pattern_problem(
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             message = f"the pattern has {len(pattern):,} characters; no slug is that long"
-            return PatternProblem(message, word.at)
+            return SubjectPatternProblem(message, word.at)
         is_unclosed = has_unclosed_glob_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
         if not resolved.list_matching_slugs([pattern]):
-            return PatternProblem(
+            return SubjectPatternProblem(
                 "nothing matches", at, explain_pattern_without_match(resolved, pattern)
             )
         if is_unclosed and not resolved.is_enabled_slug(pattern):
-            return PatternProblem(
+            return SubjectPatternProblem(
                 "the [ without ] matches only the character [", at, is_error=False
             )
     return None
@@ -270,7 +274,7 @@ class SubjectPatternBar(Vertical):
             yield self.input
         yield self._result_line
 
-    def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
+    def show_pattern_result(self, result: SubjectPatternMatches, outcome: str) -> None:
         """Show the result of a pattern, or the problem with the pattern.
 
         The command or the problem is on the left. The number of matches and `outcome` are on the
@@ -296,7 +300,7 @@ class SubjectPatternBar(Vertical):
         self._result_line.set_edge_texts(_format_problem_with_caret(problem, column, width), right)
 
 
-def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
+def _format_problem_with_caret(problem: SubjectPatternProblem, column: int, width: int) -> Spans:
     """Return a line with a `^` in `column` and the text of a problem.
 
     The text is to the right of the `^` if it fits there, otherwise to the left of the `^`.

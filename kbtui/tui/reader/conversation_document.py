@@ -48,7 +48,7 @@ from kbtui.tui.reader.reader_document import (
     format_text_length,
     format_turn_count,
 )
-from kbtui.tui.reader.tool_text_blocks import (
+from kbtui.tui.reader.tool_call_blocks import (
     find_language_of_path,
     format_json_value_as_text,
     make_diff_blocks,

@@ -33,7 +33,7 @@ from kbtui.tui.reader.reader_blocks import (
     make_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
-from kbtui.tui.reader.tool_text_blocks import make_diff_blocks, make_line_count_spans
+from kbtui.tui.reader.tool_call_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.userdata.mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:

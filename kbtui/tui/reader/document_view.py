@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledWidget,
     make_label_without_markup,
 )
-from kbtui.tui.framework.tui_command import MOVE_BINDINGS, make_dialog_bindings
+from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
 from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import ReaderDocument

@@ -398,7 +398,7 @@ MAX_SEARCHED_CHARACTERS = 4_000
 """The maximum number of characters of a request that the filter of the outline searches."""
 
 
-class TurnFacts(NamedTuple):
+class OutlineTurnFacts(NamedTuple):
     """The facts about a turn that the outline shows.
 
     * `seconds` is the time from the start of the turn to its last event; None if the agent stores
@@ -430,7 +430,7 @@ class OutlineEntry(NamedTuple):
     words: str
     line: int = 0
     depth: int = 0
-    turn: TurnFacts | None = None
+    turn: OutlineTurnFacts | None = None
     searched: str = ""
 
     @property
@@ -490,7 +490,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
         seconds = max(0.0, (max(times) - turn.started_at).total_seconds())
     requests = (event.text for event in turn.events if event.kind == "chat_request")
     request = next(requests, "") or next((event.text for event in turn.events), "")
-    facts = TurnFacts(
+    facts = OutlineTurnFacts(
         turn.number,
         turn.started_at,
         seconds,

@@ -17,10 +17,10 @@ from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import free_document_in_background
+from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import (
-    BorderOnlyPane,
+    BorderDrawingPane,
     LabeledInput,
     LeftAndRightTextLine,
     PaneInput,
@@ -129,7 +129,7 @@ class DocumentFactsBar(WrappedParagraphs):
         return super().render_line(y)
 
 
-class ReaderPane(BorderOnlyPane, Vertical):
+class ReaderPane(BorderDrawingPane, Vertical):
     """The pane that shows a document and the cursor in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("reader")]

@@ -36,7 +36,7 @@ _LINK_LEAVES = "it is a link that points outside the workspace"
 
 
 @dataclass(slots=True)
-class ConversationDirectoryCopy:
+class JpConversationDirectory:
     """One directory of a conversation, with the state of its files.
 
     * `is_local` is true if the directory is in JP's user-local directory, and false if it is in the
@@ -87,15 +87,15 @@ class JpStoredConversation:
 
     id: str
     is_archived: bool
-    copies: list[ConversationDirectoryCopy]
-    archived_copies: list[ConversationDirectoryCopy]
+    copies: list[JpConversationDirectory]
+    archived_copies: list[JpConversationDirectory]
     blob_directories: Mapping[bool, str] = field(default_factory=dict)
 
-    def get_copy_to_read_events_from(self) -> ConversationDirectoryCopy:
+    def get_copy_to_read_events_from(self) -> JpConversationDirectory:
         """Return the copy from which events and base configuration are read."""
-        return max(self.copies, key=ConversationDirectoryCopy.get_rank_for_reading_events)
+        return max(self.copies, key=JpConversationDirectory.get_rank_for_reading_events)
 
-    def get_copy_to_read_metadata_from(self) -> ConversationDirectoryCopy:
+    def get_copy_to_read_metadata_from(self) -> JpConversationDirectory:
         """Return the copy from which the metadata is read.
 
         If an archived conversation has a copy in the workspace, return that copy. Otherwise, return
@@ -193,7 +193,7 @@ class JpStoredConversation:
             blob_directories=self._list_blob_directories(events),
         )
 
-    def _list_blob_directories(self, copy: ConversationDirectoryCopy) -> tuple[str, ...]:
+    def _list_blob_directories(self, copy: JpConversationDirectory) -> tuple[str, ...]:
         """Return the directories of blobs.
 
         `copy` is the copy from which the events are read. The directory of blobs for this copy
@@ -203,12 +203,12 @@ class JpStoredConversation:
         return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
 
 
-def _read_metadata(copy: ConversationDirectoryCopy) -> tuple[dict[str, Any], list[str]]:
+def _read_metadata(copy: JpConversationDirectory) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a copy, and a phrase for each problem.
 
     If the metadata cannot be read, the first value is empty.
     """
-    from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
+    from kbtui.conversations.formats.jp.tolerant_json_reader import parse_json_object, read_file
 
     problems: list[str] = []
     try:
@@ -260,7 +260,7 @@ def find_stored_conversations(
 
     If `only` is an id, only the conversation with this id is in the first list.
     """
-    copies: dict[str, list[ConversationDirectoryCopy]] = {}
+    copies: dict[str, list[JpConversationDirectory]] = {}
     unlisted: list[UnlistedConversationPath] = []
     for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
@@ -438,9 +438,9 @@ def _list_real_subdirectories(path: str) -> list[str]:
 
 def stat_conversation_directory(
     path: str, is_local: bool, is_archived: bool, parent: str | None
-) -> ConversationDirectoryCopy:
+) -> JpConversationDirectory:
     """Return the copy of a conversation in the directory `path`, with the state of its files."""
-    copy = ConversationDirectoryCopy(path, is_local, is_archived, parent)
+    copy = JpConversationDirectory(path, is_local, is_archived, parent)
     for name in (METADATA, BASE_CONFIG, EVENTS):
         try:
             copy.files[name] = os.stat(f"{path}/{name}")  # noqa: PTH116

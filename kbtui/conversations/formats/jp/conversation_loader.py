@@ -22,7 +22,7 @@ from kbtui.conversations.formats.jp.event_parser import (
     MergedConversationConfig,
     is_known_event_type,
 )
-from kbtui.conversations.formats.jp.json_reader import (
+from kbtui.conversations.formats.jp.tolerant_json_reader import (
     ARRAY_START,
     BLOCK_BYTES,
     MAX_CONFIG_BYTES,
@@ -45,7 +45,7 @@ from kbtui.conversations.models import (
     ConversationInfo,
     ConversationSegment,
     ConversationToolsAndModels,
-    ReadingResumePoint,
+    ParsingResumePoint,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -264,7 +264,7 @@ def should_load_conversation_in_segments(info: ConversationInfo) -> bool:
 
 
 def load_conversation_segment(
-    info: ConversationInfo, mark: ReadingResumePoint | None, size: int
+    info: ConversationInfo, mark: ParsingResumePoint | None, size: int
 ) -> ConversationSegment | None:
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
@@ -358,7 +358,7 @@ def _read_whole_turns_from_offset(
 
 def _decode_conversation_segment(
     info: ConversationInfo,
-    start: ReadingResumePoint | None,
+    start: ParsingResumePoint | None,
     digest: Any,
     span: _JsonElementBatch,
     is_last: bool,
@@ -370,7 +370,7 @@ def _decode_conversation_segment(
     """
     if start and not span.begins_turn(0):
         return None
-    before = start or ReadingResumePoint(1, "", 0, 0)
+    before = start or ParsingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(
         type(element) is dict
@@ -391,7 +391,7 @@ def _decode_conversation_segment(
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
         digest.update(span.data[:end])
-        mark = ReadingResumePoint(
+        mark = ParsingResumePoint(
             before.offset + end,
             digest.hexdigest(),
             parser.turns_before + len(parser.turns),

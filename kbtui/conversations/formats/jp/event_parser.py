@@ -16,7 +16,7 @@ from kbtui.conversations.formats.jp.content_decoder import (
     decode_if_base64,
     decode_tool_result_text,
 )
-from kbtui.conversations.formats.jp.json_reader import DAMAGED
+from kbtui.conversations.formats.jp.tolerant_json_reader import DAMAGED
 from kbtui.conversations.formats.turn_builder import ProblemCollector, get_text_or_none
 from kbtui.conversations.models import (
     ConversationCompaction,

@@ -42,7 +42,7 @@ class TopicWithSubjects(NamedTuple):
 
 
 @dataclass(eq=False)
-class LibrarySnapshot:
+class TopicsAndConversations:
     """All topics and conversations at one moment, and the problems with reading them.
 
     `problems` are problems that belong to no topic. If the topics or the conversations could not be
@@ -161,7 +161,7 @@ def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bo
     return ancestor == conversation
 
 
-class LibrarySnapshotReader:
+class TopicsAndConversationsReader:
     """Reads snapshots of the library: first the lists, then the details in small steps.
 
     Details are the summaries of conversations, and the reasons why subjects cannot be read. They
@@ -179,7 +179,7 @@ class LibrarySnapshotReader:
         self._reasons: dict[str, str] = {}
         """The reason why a subject cannot be read, by the path of its file. Only subjects that cannot be read are included."""
 
-    def read_snapshot(self) -> LibrarySnapshot:
+    def read_snapshot(self) -> TopicsAndConversations:
         """Read the lists of topics, subjects and conversations.
 
         If a list cannot be read, the snapshot contains the reason.
@@ -206,7 +206,7 @@ class LibrarySnapshotReader:
         except (KbtuiError, OSError) as error:
             conversations_failure = str(error)
         workspace = self._library.workspace
-        snapshot = LibrarySnapshot(
+        snapshot = TopicsAndConversations(
             listings,
             conversations,
             problems,
@@ -227,7 +227,7 @@ class LibrarySnapshotReader:
 
         return find_learn_tool_problem(root, knowledge)
 
-    def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+    def read_snapshot_details(self, contents: TopicsAndConversations) -> TopicsAndConversations:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
         self._record_unreadable_subjects(contents, end)
@@ -239,7 +239,7 @@ class LibrarySnapshotReader:
                     break
         return self._add_known_details(contents)
 
-    def _record_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
+    def _record_unreadable_subjects(self, contents: TopicsAndConversations, end: float) -> None:
         """Read new and changed subjects until the time `end`, and record those that cannot be read."""
         for subject in contents.subjects:
             stamp = _make_subject_file_stamp(subject)
@@ -254,7 +254,7 @@ class LibrarySnapshotReader:
             if monotonic() > end:
                 return
 
-    def _add_known_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+    def _add_known_details(self, contents: TopicsAndConversations) -> TopicsAndConversations:
         """Return the snapshot with all details read so far, except those of files that have changed since."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
@@ -322,7 +322,7 @@ class NewsSinceVisit(NamedTuple):
     subjects: list[Subject]
 
 
-def find_news_since_visit(contents: LibrarySnapshot, visit: LastVisit) -> NewsSinceVisit:
+def find_news_since_visit(contents: TopicsAndConversations, visit: LastVisit) -> NewsSinceVisit:
     """Return the conversations and visible subjects that are new or have changed since the last visit."""
     found = [info for info in contents.main_conversations if visit.has_new_events(info)]
     found.sort(key=lambda info: info.last_activity_at, reverse=True)
@@ -336,7 +336,9 @@ def find_news_since_visit(contents: LibrarySnapshot, visit: LastVisit) -> NewsSi
     return NewsSinceVisit(found, turns, subjects)
 
 
-def list_running_conversations(contents: LibrarySnapshot, now: datetime) -> list[ConversationInfo]:
+def list_running_conversations(
+    contents: TopicsAndConversations, now: datetime
+) -> list[ConversationInfo]:
     """Return the conversations that are being written now, the latest first."""
     found = [
         info
@@ -361,7 +363,7 @@ def load_last_visit(library: Library) -> LastVisit | None:
         return None
 
 
-def save_visit(library: Library, now: datetime, contents: LibrarySnapshot | None) -> None:
+def save_visit(library: Library, now: datetime, contents: TopicsAndConversations | None) -> None:
     """Record that the user is leaving the workspace now. Errors are ignored."""
     from contextlib import suppress
 

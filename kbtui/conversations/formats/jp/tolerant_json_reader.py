@@ -25,7 +25,7 @@ from kbtui.text import format_counted_noun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.models import ReadingResumePoint
+    from kbtui.conversations.models import ParsingResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
 """The maximum size in bytes of a conversation's file. A larger file is not read."""
@@ -147,7 +147,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
         start += len(block)
 
 
-def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
+def hash_file_until_resume_point(file: int, mark: ParsingResumePoint) -> Any:
     """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
 
     Returns None if the hash differs from the one in `mark`. The file has then changed.

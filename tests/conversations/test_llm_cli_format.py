@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats import llm_logs
-from kbtui.conversations.formats.llm_logs import LlmFormat
+from kbtui.conversations.formats import llm_cli
+from kbtui.conversations.formats.llm_cli import LlmCliFormat
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationInfo
 from kbtui.workspace import Workspace, open_workspace_at_root
@@ -198,18 +198,18 @@ def workspace(workspace_root: Path) -> Workspace:
 
 
 def infos(workspace: Workspace, only: str | None = None) -> dict[str, ConversationInfo]:
-    found, problems = LlmFormat().find_stored_conversations(workspace, only)
+    found, problems = LlmCliFormat().find_stored_conversations(workspace, only)
     assert problems == []
     return {one.id: one.read_conversation_info() for one in found}
 
 
 def load(workspace: Workspace, conversation_id: str = "llm-one") -> Conversation:
-    return LlmFormat().load_conversation(infos(workspace, conversation_id)[conversation_id])
+    return LlmCliFormat().load_conversation(infos(workspace, conversation_id)[conversation_id])
 
 
 def test_without_a_database_there_is_nothing(workspace: Workspace, path: Path) -> None:
-    assert LlmFormat().find_stored_conversations(workspace) == ([], [])
-    assert LlmFormat().list_watched_directories(workspace) == [path.parent]
+    assert LlmCliFormat().find_stored_conversations(workspace) == ([], [])
+    assert LlmCliFormat().list_watched_directories(workspace) == [path.parent]
     assert not path.parent.exists()
 
 
@@ -258,7 +258,7 @@ def test_calls_pair_with_their_results(logs: Logs, workspace: Workspace) -> None
 
 def test_the_tokens_of_each_response_count_once(logs: Logs, workspace: Workspace) -> None:
     logs.add_talk("one")
-    usage = LlmFormat().read_usage(infos(workspace)["llm-one"])
+    usage = LlmCliFormat().read_usage(infos(workspace)["llm-one"])
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (50, 21, 12)
     assert usage.total_tokens == 83
@@ -280,14 +280,14 @@ def test_cached_tokens_are_counted_as_each_provider_means_them(
     logs = Logs(path)
     row = {"id": "r", "conversation_id": "one", "token_details": json.dumps(details)}
     logs.insert("responses", **row, input_tokens=10)
-    usage = LlmFormat().read_usage(infos(workspace)["llm-one"])
+    usage = LlmCliFormat().read_usage(infos(workspace)["llm-one"])
     assert usage is not None
     assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == expected
 
 
 def test_without_tokens_there_is_no_usage(path: Path, workspace: Workspace) -> None:
     Logs(path).insert("responses", id="r", conversation_id="one", prompt="hello")
-    assert LlmFormat().read_usage(infos(workspace)["llm-one"]) is None
+    assert LlmCliFormat().read_usage(infos(workspace)["llm-one"]) is None
 
 
 def test_every_conversation_belongs_to_every_workspace(
@@ -309,7 +309,7 @@ def test_a_conversation_without_a_name_gets_a_title(logs: Logs, workspace: Works
 def test_a_new_response_changes_only_its_own_conversation(logs: Logs, workspace: Workspace) -> None:
     logs.add_talk("one")
     logs.add_talk("two")
-    format_ = LlmFormat()
+    format_ = LlmCliFormat()
     before = {one.id: one.signature for one in format_.find_stored_conversations(workspace)[0]}
     if logs.is_new:
         logs.add_turn("two", 9, 5, 6, 1)
@@ -344,7 +344,7 @@ def test_a_conversation_that_was_continued_after_the_change_is_one(
     turns = load(workspace).turns
     assert len(turns) == 3
     assert [event.text for event in turns[2].events] == ["go on", "gladly"]
-    usage = LlmFormat().read_usage(info)
+    usage = LlmCliFormat().read_usage(info)
     assert usage is not None
     assert usage.output_tokens == 28
 
@@ -397,7 +397,7 @@ def test_a_missing_message_is_a_problem(path: Path, workspace: Workspace) -> Non
 def test_a_circle_of_messages_ends(
     path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm_logs, "MAX_CHAIN", 5)
+    monkeypatch.setattr(llm_cli, "MAX_CHAIN", 5)
     logs = Logs(path, is_new=True)
     for one, other in (("one/0", "one/1"), ("one/1", "one/0")):
         logs.insert("messages", hash=one, parent_hash=other, role="user")
@@ -420,8 +420,8 @@ def test_wrong_types_are_read_as_far_as_possible(logs: Logs, workspace: Workspac
             database.execute("UPDATE turns SET model = 5, datetime_utc = 'soon', schema_id = 1.5")
     info = infos(workspace)["llm-one"]
     assert info.created_at is not None
-    assert LlmFormat().load_conversation(info).turns
-    LlmFormat().read_usage(info)
+    assert LlmCliFormat().load_conversation(info).turns
+    LlmCliFormat().read_usage(info)
 
 
 def test_hostile_texts_stay_and_ids_are_harmless(path: Path, workspace: Workspace) -> None:
@@ -430,7 +430,7 @@ def test_hostile_texts_stay_and_ids_are_harmless(path: Path, workspace: Workspac
     [found] = infos(workspace)
     assert not set(found) & set("/ :\x07")
     assert load(workspace, found).turns[0].events[0].text == hostile
-    command = LlmFormat().make_resume_command(infos(workspace)[found])
+    command = LlmCliFormat().make_resume_command(infos(workspace)[found])
     assert command is not None
     assert command.words == ("llm", "chat", "--conversation", " ../x:\x07")
 
@@ -449,7 +449,7 @@ def test_a_file_that_is_no_database_is_a_problem(
 ) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    found, [problem] = LlmFormat().find_stored_conversations(workspace)
+    found, [problem] = LlmCliFormat().find_stored_conversations(workspace)
     assert (found, problem.path, problem.is_unreadable) == ([], path, True)
 
 
@@ -457,7 +457,7 @@ def test_a_database_of_another_program_is_a_problem(path: Path, workspace: Works
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE t (x)")
-    found, [problem] = LlmFormat().find_stored_conversations(workspace)
+    found, [problem] = LlmCliFormat().find_stored_conversations(workspace)
     assert (found, problem.reason) == ([], "the database has no responses table")
 
 
@@ -471,24 +471,24 @@ def test_a_damaged_database_raises_nothing(logs: Logs, workspace: Workspace) -> 
             b ^ 0x5A for b in damaged[position : position + 40]
         )
         logs.path.write_bytes(damaged)
-        format_ = LlmFormat()
+        format_ = LlmCliFormat()
         for one in format_.find_stored_conversations(workspace)[0]:
             one.read_conversation_info()
         format_.load_conversation(info)
         format_.read_usage(info)
     for size in range(0, len(data), 1999):
         logs.path.write_bytes(data[:size])
-        LlmFormat().find_stored_conversations(workspace)
-        LlmFormat().load_conversation(info)
+        LlmCliFormat().find_stored_conversations(workspace)
+        LlmCliFormat().load_conversation(info)
 
 
 def test_the_default_directory_is_that_of_llm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_USER_PATH", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert llm_logs.get_llm_database_path() == f"{home}/config/io.datasette.llm/logs.db"
+    assert llm_cli.get_llm_database_path() == f"{home}/config/io.datasette.llm/logs.db"
     monkeypatch.setattr("sys.platform", "darwin")
     folder = f"{home}/home/Library/Application Support/io.datasette.llm"
-    assert llm_logs.get_llm_database_path() == f"{folder}/logs.db"
+    assert llm_cli.get_llm_database_path() == f"{folder}/logs.db"
 
 
 VALUES = st.none() | st.integers(-9, 9) | st.floats() | st.text(max_size=9) | st.binary(max_size=9)
@@ -525,5 +525,5 @@ def test_any_parts_are_read(asked: Any, answered: Any, role: Any, value: Any) ->
         turn = ("t", "one", "a", "b", value, value, value, value, value, value, value, value, value)
         database.execute(f"INSERT INTO turns VALUES ({', '.join('?' * 13)})", turn)
         builder = TurnBuilder()
-        llm_logs._LlmConversationReader(database, builder).read_conversation("one")
+        llm_cli._LlmConversationReader(database, builder).read_conversation("one")
     assert builder.count == 1

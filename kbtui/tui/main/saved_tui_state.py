@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError, WorkspaceError
 from kbtui.references import parse_ref
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.library_snapshot import load_last_visit, save_visit
 from kbtui.tui.main.document_controller import MainScreenContext, NavigationHistory
 from kbtui.tui.navigation_target import (
     HOME,
@@ -19,13 +18,14 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.search_pane import MODES
+from kbtui.tui.topics_and_conversations import load_last_visit, save_visit
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.library_snapshot import LastVisit
     from kbtui.tui.main.search_controller import SearchController
+    from kbtui.tui.topics_and_conversations import LastVisit
 
 STATE_NAME = "tui"
 """The name under which the session of the TUI is stored in the user data."""
@@ -36,7 +36,7 @@ SAVE_SECONDS = 3.0
 
 
 @dataclass
-class SavedSession:
+class SavedTuiState:
     """The saved state of the TUI: the opened documents, and the arrangement of the panes."""
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
@@ -55,7 +55,7 @@ class SavedSession:
     mode: str = "hybrid"
 
 
-def load_saved_session(library: Library) -> SavedSession | None:
+def load_saved_session(library: Library) -> SavedTuiState | None:
     """Return the saved session, or None if there is none or if it cannot be parsed.
 
     Raises `WorkspaceError` if the file with the session cannot be read.
@@ -71,7 +71,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
         return None
 
 
-def save_session(library: Library, session: SavedSession) -> None:
+def save_session(library: Library, session: SavedTuiState) -> None:
     """Save a session. Errors are ignored, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
@@ -97,11 +97,11 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, object]:
     }
 
 
-def _parse_saved_session(state: Any) -> SavedSession:
+def _parse_saved_session(state: Any) -> SavedTuiState:
     parsed = [_parse_saved_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
     unfolded = state.get("unfolded")
-    return SavedSession(
+    return SavedTuiState(
         history=NavigationHistory(targets, min(int(state["at"]), len(targets) - 1)),
         unfolded=[str(key) for key in unfolded] if isinstance(unfolded, list) else None,
         hidden=bool(state.get("hidden")),
@@ -127,7 +127,7 @@ def _parse_saved_target(state: Any) -> NavigationTarget | None:
     return target._replace(view=str(state.get("view", "read")), mark=reading_position)
 
 
-class SavedSessionManager:
+class SavedTuiStateManager:
     """Restores and saves the session of a workspace, unless the settings disable sessions."""
 
     def __init__(
@@ -187,7 +187,7 @@ class SavedSessionManager:
             text = "Bookmarks and saved searches cannot be read; `kbtui doctor` says why."
             self._main.status.flash_message(text, "warning")
 
-    def _open_session_or_first_target(self, session: SavedSession | None) -> None:
+    def _open_session_or_first_target(self, session: SavedTuiState | None) -> None:
         document_controller = self._main.document_controller
         if document_controller.history.targets:
             return  # The user has opened something while the session was loading.
@@ -198,7 +198,7 @@ class SavedSessionManager:
         else:
             document_controller.open_target_in_reader(self._first)
 
-    def _apply_saved_session(self, session: SavedSession) -> None:
+    def _apply_saved_session(self, session: SavedTuiState) -> None:
         self._is_restored = True
         main = self._main
         main.document_controller.history = session.history
@@ -250,12 +250,12 @@ class SavedSessionManager:
                 self._main.library, document_controller.clock(), document_controller.contents
             )
 
-    def _capture_session(self) -> SavedSession:
+    def _capture_session(self) -> SavedTuiState:
         main = self._main
         main.document_controller.save_reading_position_in_history()
         theme = main.screen.app.theme
         library = main.panes.library
-        return SavedSession(
+        return SavedTuiState(
             history=main.document_controller.history,
             unfolded=sorted(library.state.unfolded) if library.contents is not None else None,
             hidden=library.state.hidden,

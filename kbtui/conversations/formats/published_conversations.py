@@ -129,7 +129,7 @@ def read_published_facts(path: str) -> dict[str, Any]:
     return facts
 
 
-class PublishedFormat(ConversationFormat):
+class PublishedConversationFormat(ConversationFormat):
     """Finds and reads the conversations of the published library that a workspace subscribes to.
 
     The conversations are read from the library's mirror on this machine.
@@ -257,5 +257,5 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
     )
 
 
-PUBLISHED_FORMAT = PublishedFormat()
+PUBLISHED_FORMAT = PublishedConversationFormat()
 """The format of published conversations. It is not in the list of agents' formats."""

@@ -50,7 +50,7 @@ class PublishSettings(NamedTuple):
     vector_table: bool = False
 
 
-class LibrarySettings(NamedTuple):
+class PublishedLibrarySettings(NamedTuple):
     """The tables of `kb-library.toml`. `path` is the path of the file, which may not exist."""
 
     path: Path
@@ -72,11 +72,11 @@ def get_library_settings_path(workspace: Workspace) -> Path:
     return workspace.config_directory / LIBRARY_FILE
 
 
-def load_library_settings(workspace: Workspace) -> LibrarySettings:
+def load_library_settings(workspace: Workspace) -> PublishedLibrarySettings:
     """Read `kb-library.toml`. Raises `ConfigError`."""
     path = get_library_settings_path(workspace)
     if not path.is_file():
-        return LibrarySettings(path)
+        return PublishedLibrarySettings(path)
     from kbtui.workspace.jp_config import load_config_file
 
     data = load_config_file(path)
@@ -84,7 +84,7 @@ def load_library_settings(workspace: Workspace) -> LibrarySettings:
     if unknown := [key for key in data if key not in tables]:
         hint = suggest_similar_key(str(unknown[0]), tables)
         raise ConfigError(f"unknown table {unknown[0]!r}", where=str(path), hint=hint)
-    return LibrarySettings(
+    return PublishedLibrarySettings(
         path,
         _parse_table(path, "library", data.get("library", {}), SubscriptionSettings()),
         _parse_table(path, "publish", data.get("publish", {}), PublishSettings()),

@@ -30,7 +30,7 @@ BUSY_SECONDS = 5.0
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-class SqliteFile:
+class UserDataSqliteFile:
     """A small SQLite file.
 
     If `sync` is false, a write returns before its data is on the disk.
@@ -150,14 +150,14 @@ class SqliteFile:
 
 
 def commit_all_or_none(
-    transactions: Sequence[tuple[SqliteFile, sqlite3.Connection, Path]],
+    transactions: Sequence[tuple[UserDataSqliteFile, sqlite3.Connection, Path]],
 ) -> None:
     """Commit transactions in several files. If a commit fails, undo the earlier commits.
 
     The path of each transaction is a copy of the file from before the transaction. Raises
     `WorkspaceError`.
     """
-    committed: list[tuple[SqliteFile, sqlite3.Connection, Path]] = []
+    committed: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
     try:
         for one in transactions:
             with one[0].wrap_sqlite_errors():

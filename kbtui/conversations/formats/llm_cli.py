@@ -91,7 +91,7 @@ _TURN_COLUMNS = (
 )
 
 
-class LlmFormat(ConversationFormat):
+class LlmCliFormat(ConversationFormat):
     """The conversations of the command `llm`.
 
     `llm` does not record in which directory it ran. Therefore all its conversations belong to every
