@@ -199,7 +199,7 @@ async def test_home_topics_doctor_and_entries_agree_on_the_subjects(book: Builde
         # The index has the hidden subject, but not the disabled one.
         await tui.until("5 subjects (without disabled ones)")
         await tui.press("q")
-        await tui.until("2 topics, 5 subjects, 1 hidden")
+        await tui.until("5 subjects, 1 hidden, 1 disabled")
         await tui.open("project")
         await tui.until("4 subjects, 1 hidden, 1 pre-loaded")
         await tui.press("E")
