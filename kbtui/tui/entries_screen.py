@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
     from kbtui.dates import Clock
     from kbtui.index.catalog_query import EntryChunkJson
+    from kbtui.knowledge.subject_editing import TrashedFile
     from kbtui.library import Library
     from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
@@ -389,7 +390,10 @@ def _describe_passage_origin(chunk: EntryChunkJson) -> str:
 
 
 class EntriesScreen(ListDetailScreen):
-    """A screen with a table of entries. When it closes, it returns a reference to open, or None."""
+    """A screen with a table of entries. When it closes, it returns a reference to open, or None.
+
+    `trashed` are the files that earlier screens have moved to the trash (see `SubjectFileActions`).
+    """
 
     HEADING = "Entries"
     SCOPE = "entries"
@@ -400,14 +404,16 @@ class EntriesScreen(ListDetailScreen):
     )
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 
-    def __init__(self, library: Library, clock: Clock) -> None:
+    def __init__(
+        self, library: Library, clock: Clock, trashed: list[TrashedFile] | None = None
+    ) -> None:
         self.list: EntryTable
         super().__init__(library, EntryTable())
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
         self.loaded: LoadedEntryRows | None = None
         self.subject_actions = SubjectFileActions(
-            self, library, self.show_message, self._reload_and_select_entry
+            self, library, self.show_message, self._reload_and_select_entry, trashed
         )
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}

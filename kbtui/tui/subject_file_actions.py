@@ -34,8 +34,10 @@ TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 class SubjectFileActions:
     """Creates, changes and removes subject files for a screen.
 
-    `show_message` is called with a text and a style role. `on_written` is called with the reference of
-    each subject that was written or removed.
+    * `show_message` is called with a text and a style role.
+    * `on_written` is called with the reference of each subject that was written or removed.
+    * `trashed` are the files that were moved to the trash, in the order in which they were moved. A
+      caller that passes this list can undo these moves after the screen was closed.
     """
 
     def __init__(
@@ -44,12 +46,12 @@ class SubjectFileActions:
         library: Library,
         show_message: Callable[[str, str], None],
         on_written: Callable[[str], None],
+        trashed: list[subject_editing.TrashedFile] | None = None,
     ) -> None:
         self._screen, self._library = screen, library
         self._show_message, self._on_written = show_message, on_written
         self._worker = LatestOnlyWorker(screen)
-        self._trashed: list[subject_editing.TrashedFile] = []
-        """The files that were moved to the trash, in the order in which they were moved."""
+        self._trashed = [] if trashed is None else trashed
 
     def _show_error(self, error: Exception) -> None:
         self._show_message(self._describe_error(error), "error")

@@ -353,6 +353,23 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until("Nothing to undo")
 
 
+async def test_a_deleted_subject_comes_back_after_the_screen_was_closed(book: Builder) -> None:
+    path = book.root / "docs/project/style.md"
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        await tui.press("d")
+        await tui.until("y move it")
+        await tui.press("y")
+        await tui.until(lambda: not path.exists())
+        await tui.press("q")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.press("E")
+        await tui.until(lambda: isinstance(tui.app.screen, EntriesScreen))
+        await tui.press("u")
+        await tui.until(path.exists)
+
+
 async def test_what_was_deleted_does_not_replace_a_new_file(book: Builder) -> None:
     path = book.root / "docs/project/style.md"
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):

@@ -111,6 +111,17 @@ async def test_a_line_is_reached_by_its_number(book: Builder) -> None:
         await tui.until("This page has no turns or lines to go to.")
 
 
+async def test_the_history_of_a_subject_lacks_no_line(book: Builder) -> None:
+    long_subject(book)
+    async with running(book.root, size=(100, 24)) as tui:
+        viewport = tui.main.reader_pane.document_view.viewport
+        await tui.open("project/long:5")
+        await tui.press("C")
+        await tui.until(lambda: viewport.document.view == "history")
+        await tui.until(lambda: viewport.document.find_block_index("loading") is None)
+        assert "No line" not in tui.text
+
+
 async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_so(
     book: Builder,
 ) -> None:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from kbtui.dates import Clock
     from kbtui.engine.engine_protocol import IndexChangedEvent
+    from kbtui.knowledge.subject_editing import TrashedFile
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit
@@ -125,6 +126,8 @@ class MainScreen(StyledScreen):
         self._clock = clock
         self._plain = plain
         self._visit = visit
+        self._trashed: list[TrashedFile] = []
+        """The files that the entries screen has moved to the trash, so that it can move them back later."""
         if open_ref or visit:
             # Even in a narrow terminal, show the document that the user asked for.
             self.set_classes("at-reader")
@@ -722,7 +725,9 @@ class MainScreen(StyledScreen):
     def action_open_entries_screen(self) -> None:
         from kbtui.tui.entries_screen import EntriesScreen
 
-        self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
+        self.app.push_screen(
+            EntriesScreen(self.library, self._clock, self._trashed), self.open_returned_reference
+        )
 
     def action_open_sources_screen(self) -> None:
         from kbtui.tui.sources_screen import SourcesScreen

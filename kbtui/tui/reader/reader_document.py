@@ -321,7 +321,12 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
         if ref.call is not None and document.find_block_index(f"{key}{ref.call}") is None:
             calls = next(n for n in count() if document.find_block_index(f"{key}{n + 1}") is None)
             return f"no tool call {ref.call}: turn {ref.turn} has {format_counted_noun(calls, 'tool call')}"
-    elif ref.lines is not None and not 1 <= ref.lines[0] <= document.lines_total:
+    # A document without numbered lines, such as a history, lacks none of them.
+    elif (
+        ref.lines is not None
+        and document.lines_total
+        and not 1 <= ref.lines[0] <= document.lines_total
+    ):
         return describe_missing_line(document, ref.lines[0])
     return ""
 
