@@ -178,7 +178,7 @@ def test_a_passage_is_used_by_the_turns_that_found_it(built: Builder, library: L
 def test_the_command_prints_titles_dates_and_what_is_gone(built: Builder) -> None:
     uses = run(built, "cites", f"{TALK}:1").stdout.splitlines()
     assert uses[0] == f"[1] guide/start  Getting started  (learn, {TALK}:1)  changed since"
-    assert uses[3] == f"[4] notes/lost.txt  (file, {TALK}:1)  gone"
+    assert uses[3] == f"[4] notes/lost.txt  (file, {TALK}:1)  no longer there"
     done = run(built, "cites", "rule.md", inside="docs/guide")
     [line] = done.stdout.splitlines()
     assert line.startswith(f"cited by {TALK}:1  2026-")
@@ -410,4 +410,4 @@ def test_a_disabled_subject_is_not_said_to_be_missing(built: Builder) -> None:
         done = run(built, *words, "guide/off")
         assert "the subject 'off' of the topic 'guide' is disabled" in done.stderr
         assert "no such" not in done.stderr
-    assert done.stdout.endswith("  gone\n")
+    assert done.stdout.endswith("  no longer there\n")
