@@ -292,10 +292,11 @@ async def test_an_opened_hit_is_logged_with_its_query_and_rank(book: Builder) ->
     assert log.list_opened_hits() == [OpenedHit("program", hit.ref, hit.chunk_id, 1)]
 
 
-async def test_pasted_lines_become_one(book: Builder) -> None:
+@pytest.mark.parametrize("pasted", ["make\r\n  tests\n", "make\rtests"])
+async def test_pasted_lines_become_one(book: Builder, pasted: str) -> None:
     async with running(book.root) as tui:
         await tui.press("slash")
-        tui.app.post_message(events.Paste("make\r\n  tests\n"))
+        tui.app.post_message(events.Paste(pasted))
         await tui.until(lambda: asked(tui) == "make tests")
         await tui.until_hits()
 

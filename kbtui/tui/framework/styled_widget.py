@@ -435,12 +435,14 @@ class MessageLine(StyledWidget):
 
 
 class SanitizedInput(Input):
-    """An input that sanitizes pasted text and joins its lines into one."""
+    """An input that sanitizes pasted text and joins its lines with spaces."""
 
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.insert_text_at_cursor(sanitize_to_one_line(event.text, "strip"))
+        # Terminals paste line ends as carriage returns, which sanitizing would remove.
+        text = " ".join(event.text.splitlines())
+        self.insert_text_at_cursor(sanitize_to_one_line(text, "strip"))
 
 
 class PaneInput(SanitizedInput):
