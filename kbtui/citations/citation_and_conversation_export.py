@@ -91,9 +91,9 @@ def format_difference_remark(
     renamed_to: Ref | None = None,
     is_disabled: bool = False,
 ) -> str | None:
-    """Return a remark about how the text that a turn was given differs from the current text.
+    """Describe how the text that a turn was given differs from the current text.
 
-    Returns None if no remark is needed. The parameters are the fields of `GivenAndCurrentText`.
+    Return None if there is nothing to say. The parameters are the fields of `GivenAndCurrentText`.
     """
     remarks = [format_given_text_remark(cite)]
     if renamed_to is not None:

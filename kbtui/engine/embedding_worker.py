@@ -500,7 +500,7 @@ class EmbeddingWorker:
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed the chunks that have no vector."""
+        """Switch to the index generation at `folder`, and embed its chunks that lack a vector."""
         self._folder = folder
         self._has_catalog_changed = True
         self.caught_up.clear()
@@ -712,7 +712,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return whether the model is unneeded now: no query and no chunk needs it.
+        """Return whether the model need not be loaded: no query needs it, and no chunk lacks a vector.
 
         Updates `is_asleep`.
         """

@@ -81,7 +81,7 @@ async def import_source_files(
 
 
 def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
-    """Return the path with which the URLs of a source's documents begin.
+    """Return the path that all URLs of a source's documents begin with.
 
     A relative `file` is returned unchanged. An absolute path inside the workspace becomes relative
     to `root`. For any other path, only the last part is returned.

@@ -78,7 +78,7 @@ def make_source_run_limits(settings: Settings) -> SourceRunLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return the message for a document that is larger than `max_bytes`.
+    """Format the error message for a document that is larger than `max_bytes`.
 
     `size` is the document's size in bytes; None if the size is unknown.
     """

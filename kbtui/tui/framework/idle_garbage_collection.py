@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""When the library has this many new entries, all existing objects are excluded from garbage collection."""
+"""The number of new entries in the library after which garbage collection ignores all existing objects."""
 YOUNG_THRESHOLD = 2_000
 """The number of new objects that triggers a collection of young objects.
 
