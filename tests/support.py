@@ -244,7 +244,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     reader = IndexReader(cache_dir)
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
-    found: dict[str, Any] = {"entries": {}, "lexical": {}, "windows": {}}
+    found: dict[str, Any] = {"entries": {}, "lexical": {}}
     for entry in catalog.iterate_entries():
         chunks = catalog.list_entry_chunks(entry.id)
         found["entries"][entry.id] = (
@@ -262,10 +262,6 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
         found["lexical"][hidden] = sorted(
             numbers.get(number, f"stray {number}") for number in chunks_found if number is not None
         )
-        searcher = reader.open_window_index(hidden=hidden).searcher()
-        hits = searcher.search(tantivy.Query.all_query(), limit=100_000).hits
-        windows = searcher.fast_field_values("id", [address for _, address in hits])
-        found["windows"][hidden] = sorted(number for number in windows if number is not None)
     tables.close()
     catalog.close()
     reader.close()

@@ -19,7 +19,6 @@ from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestChunkPlace
-from kbtui.index.passage_windows import find_changed_windows
 from kbtui.records import NamedTuple
 from kbtui.text import replace_surrogates
 
@@ -113,15 +112,12 @@ class EntryChunksWriteResult(NamedTuple):
     * `chunks` are the written chunks with their numbers.
     * `changed` lists the positions of those `chunks` that need a new document in the keyword index.
     * `gone` lists the numbers of the deleted chunks.
-    * `windows` lists the numbers of the changed windows (see `passage_windows`); it is empty for a
-      new entry.
     * `previous` is the entry as it was before; None if the entry is new.
     """
 
     chunks: list[Chunk]
     changed: list[int]
     gone: list[int]
-    windows: list[int]
     previous: CatalogEntry | None
 
 
@@ -318,14 +314,8 @@ class CatalogDatabase:
         self._insert_rows("chunks", added)
         self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
-        windows = []
-        if before:
-            spoken = ((row[3], row[1]) for row in old.values() if row[_VECTOR_COLUMNS.start])
-            windows = find_changed_windows(
-                spoken, ((chunk.ordinal, chunk.id) for chunk in chunks if chunk.embed)
-            )
         previous = parse_catalog_entry_row(before[0]) if before else None
-        return EntryChunksWriteResult(numbered, changed, gone, windows, previous)
+        return EntryChunksWriteResult(numbered, changed, gone, previous)
 
     def _write_entry_and_mark_rows(
         self, entry: CatalogEntry, mark: str | None, seq: int, *, is_new: bool

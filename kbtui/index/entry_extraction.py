@@ -18,7 +18,6 @@ from kbtui.index.chunk_splitter import (
     split_subject_into_chunks,
 )
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
-from kbtui.index.passage_windows import WINDOW_CHUNKS
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ class EntryPartForIndex:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `chunks_before` contains the last chunks before that position, at least those in the same window
-      as the first chunk of this part.
     * `conversation` contains the turns of this part, which follow turn number `after_turn`.
     * The first `after_call` calls in the first of these turns belong to earlier parts.
     * `mark` says where reading resumes after this part.
@@ -55,7 +52,6 @@ class EntryPartForIndex:
 
     entry: CatalogEntry
     chunks: list[Chunk]
-    chunks_before: list[Chunk] = field(default_factory=list)
     first_ordinal: int = 0
     conversation: Conversation | None = None
     after_turn: int = 0
@@ -375,11 +371,10 @@ def _make_conversation_entry_part(
     """
     count = known.chunks
     rewritten = min(NEIGHBOURS, count)
-    window = (count - rewritten) // WINDOW_CHUNKS * WINDOW_CHUNKS
-    first = min(window, count - rewritten - NEIGHBOURS)
     around: list[Chunk] = []
     seen = None
     if count:
+        first = max(0, count - rewritten - NEIGHBOURS)
         around = catalog.list_entry_chunks(entry.id, first, count)
         texts = {chunk.text for chunk in new_chunks}
         seen = catalog.count_equal_chunk_texts(texts, entry.id, count)
@@ -412,7 +407,6 @@ def _make_conversation_entry_part(
     entry_part = EntryPartForIndex(
         entry,
         chunks[cut:],
-        chunks[:cut],
         count - rewritten,
         segment.conversation,
         segment.start.turns if segment.start else 0,

@@ -113,7 +113,6 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
     When `stop` is set, the check of the catalog ends early and may miss damage.
     """
     from kbtui.index.catalog_database import CatalogDatabase
-    from kbtui.index.keyword_index import get_window_index_folder
 
     try:
         with closing(CatalogDatabase(folder / "catalog.sqlite")) as catalog:
@@ -123,9 +122,7 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
     except sqlite3.Error as error:
         return f"the catalog cannot be read: {error}"
     for name in ("lexical", "hidden"):
-        windows = get_window_index_folder(folder / name)
         found = found or find_damaged_tantivy_file(folder / name)
-        found = found or find_damaged_tantivy_file(windows)
     return found
 
 

@@ -103,15 +103,6 @@ class IndexReader:
         folder = self.folder / ("hidden" if hidden else "lexical")
         return self._open_last_commit(folder, lambda: open_tantivy_index(folder, self.language))
 
-    def open_window_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index of windows (see `passage_windows`). For `hidden`, see `open_keyword_index`."""
-        from kbtui.index.keyword_index import get_window_index_folder, open_window_index
-
-        folder = self.folder / ("hidden" if hidden else "lexical")
-        return self._open_last_commit(
-            get_window_index_folder(folder), lambda: open_window_index(folder, self.language)
-        )
-
     def _open_last_commit(self, folder: Path, open_index: Callable[[], Any]) -> Any:
         with self._lock:
             index = self._indexes.get(folder)

@@ -19,7 +19,7 @@ from kbtui.index.entry_extraction import (
     read_conversation_entry_parts,
     read_subject_entry,
 )
-from kbtui.index.keyword_index import KeywordIndexWriter, get_window_index_folder
+from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
@@ -110,7 +110,6 @@ class IndexGenerationWriter:
     def are_index_files_in_place(self) -> bool:
         """Return whether this generation's files exist and no other generation has replaced it."""
         indexes = [self.folder / name for name in ("lexical", "hidden")]
-        indexes += [get_window_index_folder(index) for index in indexes]
         files = [*(index / "meta.json" for index in indexes), self.folder / "catalog.sqlite"]
         return self._is_current_or_unpublished() and all(file.exists() for file in files)
 
@@ -177,7 +176,7 @@ class IndexGenerationWriter:
         for part, written in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
             if part.first_ordinal or _has_same_document_fields(written.previous, entry):
-                writer.update_chunk_documents(entry, part.chunks_before, written)
+                writer.update_chunk_documents(entry, written)
             else:
                 writer.replace_entry_documents(entry, written.chunks)
             self.writers[not entry.hidden].remove_entry(entry.id)

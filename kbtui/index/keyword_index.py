@@ -2,9 +2,7 @@
 
 There are two indexes with the same schema: `lexical` for visible entries, and `hidden` for hidden
 subjects. With one index for both, the scores of visible entries would reveal which words hidden
-subjects contain. The windows of each index (see `passage_windows`) are in a tantivy index of their
-own. If they shared an index with the passages, they would change the average length of a text, on
-which every BM25 score depends.
+subjects contain.
 
 Each commit writes the watermark, a document with the catalog's sequence number. The watermark says
 how much of the catalog the index contains.
@@ -27,12 +25,7 @@ from kbtui.index.keyword_tokenizer import (
     may_have_code_words,
     normalize_unicode,
 )
-from kbtui.index.passage_windows import (
-    WINDOW_CHUNKS,
-    make_chunk_place,
-    make_entry_place,
-    make_window_id,
-)
+from kbtui.index.passage_places import get_block, make_chunk_place, make_entry_place
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 if TYPE_CHECKING:
@@ -42,10 +35,10 @@ if TYPE_CHECKING:
     from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
-KEYWORD_INDEX_VERSION = 11
+KEYWORD_INDEX_VERSION = 12
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
-PASSAGE_HEAP_BYTES, WINDOW_HEAP_BYTES = 64_000_000, 32_000_000
+HEAP_BYTES = 64_000_000
 """The memory in bytes that the documents of a segment may use before tantivy writes the segment to disk."""
 
 MAX_ARGUMENT_TERMS = 60
@@ -56,10 +49,6 @@ Further terms cannot be found.
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
-_WINDOWS_FOLDER = "windows"
-"""The name of the directory, inside the index of passages, that contains the index of windows."""
-WINDOW_FILTER_FIELDS = ("entry", "kind", "topic", "type", "agent", "archived")
-"""The fields that windows have in common with passages, so that filters also apply to windows."""
 
 
 def make_keyword_index_schema(language: str = "") -> Any:
@@ -73,7 +62,9 @@ def make_keyword_index_schema(language: str = "") -> Any:
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
     # A chunk's place identifies its entry, so chunks can be grouped by entry without the catalog.
     builder.add_unsigned_field("place", fast=True)
-    builder.add_unsigned_field("window_id", indexed=True)
+    # These two fields serve to score the text around a passage; see `search/surrounding_text`.
+    builder.add_unsigned_field("block", indexed=True)
+    builder.add_unsigned_field("prose_length", fast=True)
     builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("body", tokenizer_name=_STEMMED, index_option="position")
@@ -85,21 +76,6 @@ def make_keyword_index_schema(language: str = "") -> Any:
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("time", indexed=True, fast=True)
     builder.add_unsigned_field("watermark", stored=True)
-    return builder.build()
-
-
-def make_window_index_schema(language: str = "") -> Any:
-    """Return the schema of a window's document.
-
-    A window is a group of passages; see `passage_windows`.
-
-    The words in the field `window` are stemmed like those in `body`.
-    """
-    builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("id", indexed=True, fast=True)
-    builder.add_text_field("window", tokenizer_name=_STEMMED, index_option="freq")
-    for name in WINDOW_FILTER_FIELDS:
-        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     return builder.build()
 
 
@@ -136,24 +112,7 @@ def make_text_analyzer(language: str) -> Any:
     return builder.build()
 
 
-def get_window_index_folder(folder: Path) -> Path:
-    """Return the directory of the index of windows for the keyword index at `folder`."""
-    return folder / _WINDOWS_FOLDER
-
-
-def open_window_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open the index of windows that belongs to the keyword index at `folder`; see `open_tantivy_index`."""
-    place = get_window_index_folder(folder)
-    return open_tantivy_index(place, language, create=create, make_schema=make_window_index_schema)
-
-
-def open_tantivy_index(
-    folder: Path,
-    language: str,
-    *,
-    create: bool = False,
-    make_schema: Callable[[str], Any] = make_keyword_index_schema,
-) -> Any:
+def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
     """Open a tantivy index.
 
     If `create` is true, create the index if it is missing. Raises `IndexUnavailable`.
@@ -165,7 +124,7 @@ def open_tantivy_index(
         if tantivy.Index.exists(path):
             index = tantivy.Index.open(path)
         elif create:
-            index = tantivy.Index(make_schema(language), path=path)
+            index = tantivy.Index(make_keyword_index_schema(language), path=path)
         else:
             raise IndexUnavailable("there is no index yet", where=str(folder))
     except (ValueError, OSError) as error:
@@ -189,14 +148,14 @@ def open_tantivy_index(
 class _TantivyWriter:
     """Writes one tantivy index. `has_changes` says whether there is something to commit."""
 
-    def __init__(self, index: Any, folder: Path, heap_bytes: int) -> None:
+    def __init__(self, index: Any, folder: Path) -> None:
         self.index, self._folder = index, folder
         self.schema = index.schema
         self.searcher = index.searcher()
         self.has_changes = False
         self._added: set[str] = set()
         try:
-            self._writer = index.writer(heap_size=heap_bytes, num_threads=1)
+            self._writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
                 f"another process is writing the keyword index: {error}", where=str(folder)
@@ -242,13 +201,10 @@ class _TantivyWriter:
             is_indexed = bool(self.searcher.search(query, limit=1, count=False).hits)
         return is_indexed
 
-    def remove_entry(self, entry_id: str, *, must_commit: bool = True) -> None:
-        """Delete all documents of an entry.
-
-        If `must_commit` is false, the deletion alone does not count as a change to commit.
-        """
+    def remove_entry(self, entry_id: str) -> None:
+        """Delete all documents of an entry."""
         self._writer.delete_documents_by_term("entry", entry_id)
-        self.has_changes = self.has_changes or must_commit
+        self.has_changes = True
 
     def write_watermark(self, watermark: int) -> None:
         """Replace the watermark document, which contains the catalog's sequence number."""
@@ -288,7 +244,7 @@ class _TantivyWriter:
 
 
 class KeywordIndexWriter:
-    """Writes one of the two keyword indexes, with its windows. Only one thread may use it.
+    """Writes one of the two keyword indexes. Only one thread may use it.
 
     `has_changes` says whether there is something to commit. Without changes, do not commit: each commit
     replaces the watermark document. The replaced document still counts in BM25's statistics, so the
@@ -298,81 +254,56 @@ class KeywordIndexWriter:
 
     def __init__(self, folder: Path, language: str) -> None:
         self._others = list(list_further_language_fields(language))
-        passages = open_tantivy_index(folder, language, create=True)
-        self._passages = _TantivyWriter(passages, folder, PASSAGE_HEAP_BYTES)
-        windows = open_window_index(folder, language, create=True)
-        self._windows = _TantivyWriter(windows, get_window_index_folder(folder), WINDOW_HEAP_BYTES)
-        self._had_windows = bool(self._windows.searcher.num_docs)
+        self._writer = _TantivyWriter(open_tantivy_index(folder, language, create=True), folder)
 
     @property
     def has_changes(self) -> bool:
         """Whether there is something to commit."""
-        return self._passages.has_changes or self._windows.has_changes
+        return self._writer.has_changes
 
     def read_catalog_watermark(self) -> int:
         """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
-        searcher = self._passages.reload()
-        query = tantivy.Query.term_query(self._passages.schema, "entry", _WATERMARK)
+        searcher = self._writer.reload()
+        query = tantivy.Query.term_query(self._writer.schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
-        self._add_entry_documents(entry, chunks)
-
-    def _add_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         self._add_passages(entry, chunks)
-        self._add_windows(entry, range(0, len(chunks), WINDOW_CHUNKS), chunks)
 
-    def update_chunk_documents(
-        self, entry: CatalogEntry, before: list[Chunk], written: EntryChunksWriteResult
-    ) -> None:
-        """Write the documents of an entry's changed chunks and windows, and delete those of its removed chunks.
+    def update_chunk_documents(self, entry: CatalogEntry, written: EntryChunksWriteResult) -> None:
+        """Write the documents of an entry's changed chunks, and delete those of its removed chunks.
 
         Call this only if the entry is in the index and nothing except its chunks has changed.
-        `before` are the chunks directly before the written chunks, at least those in the same
-        window as the first written chunk.
         """
         chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.
         changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
         changed.update(written.changed)
         numbers = [*written.gone, *(chunks[at].number for at in changed)]
-        self._passages.delete_documents("chunk", numbers)
+        self._writer.delete_documents("chunk", numbers)
         self._add_passages(entry, [chunks[at] for at in sorted(changed)])
-        first_place = make_entry_place(entry.id)
-        starts = [number * WINDOW_CHUNKS for number in written.windows]
-        ids = [make_chunk_place(first_place, start) for start in starts]
-        self._windows.delete_documents("id", ids)
-        self._add_windows(entry, starts, [*before, *chunks])
 
     def remove_entry(self, entry_id: str) -> None:
         """Remove an entry's documents from the index."""
-        if self._passages.has_entry(entry_id):
-            self._passages.remove_entry(entry_id)
-            self._windows.remove_entry(entry_id)
-        elif self._had_windows:
-            # Windows without passages remain if a writer is killed between its two commits.
-            self._windows.remove_entry(entry_id, must_commit=False)
+        if self._writer.has_entry(entry_id):
+            self._writer.remove_entry(entry_id)
 
     def commit_with_watermark(self, watermark: int) -> None:
         """Commit, and store the catalog's sequence number in the index as `watermark`."""
-        # The windows come first. If the process is killed between the two commits, the watermark is old,
-        # and the entries that changed after this watermark are written again.
-        if self._windows.has_changes:
-            self._windows.commit()
-        self._passages.write_watermark(watermark)
-        self._passages.commit()
-        self._passages.reload()
+        self._writer.write_watermark(watermark)
+        self._writer.commit()
+        self._writer.reload()
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
-        return self._passages.count_stale_documents() + self._windows.count_stale_documents()
+        return self._writer.count_stale_documents()
 
     def count_committed_documents(self) -> int:
-        """Return the number of documents that the index of passages contained at the last commit."""
-        return int(self._passages.searcher.num_docs)
+        """Return the number of documents that the index contained at the last commit."""
+        return int(self._writer.searcher.num_docs)
 
     def rewrite_all_documents(
         self,
@@ -385,14 +316,12 @@ class KeywordIndexWriter:
         Merging segments would do the same, but tantivy-py has no function for it. If `give_up` returns
         true, this method returns False and leaves the index unchanged. Otherwise, it returns True.
         """
-        for writer in (self._passages, self._windows):
-            writer.delete_all_documents()
+        self._writer.delete_all_documents()
         for entry, chunks in entries:
             if give_up():
-                for writer in (self._passages, self._windows):
-                    writer.rollback()
+                self._writer.rollback()
                 return False
-            self._add_entry_documents(entry, chunks)
+            self._add_passages(entry, chunks)
         self.commit_with_watermark(watermark)
         return True
 
@@ -405,7 +334,12 @@ class KeywordIndexWriter:
         same = [
             ("title", title),
             *((field, title) for field in self._others),
-            *_make_filter_fields(entry),
+            ("entry", entry.id),
+            ("kind", entry.kind),
+            ("topic", normalize_unicode(entry.topic or "")),
+            ("type", normalize_unicode(entry.type) or entry.kind),
+            ("agent", normalize_unicode(entry.agent or "")),
+            ("archived", "yes" if entry.archived else "no"),
         ]
         common = tantivy.Document()
         for field, text in same:
@@ -432,52 +366,16 @@ class KeywordIndexWriter:
             place = make_chunk_place(first_place, chunk.ordinal)
             document.add_unsigned("chunk", chunk.number)
             document.add_unsigned("place", place)
-            document.add_unsigned("window_id", make_window_id(place))
+            document.add_unsigned("block", get_block(place))
+            # The text of tool calls and their results does not count for the passages around them.
+            document.add_unsigned("prose_length", len(chunk.text) if chunk.embed else 0)
             document.add_unsigned("tie", int(chunk.id, 16))
             document.add_integer("time", int(chunk.timestamp or entry.changed))
-            self._passages.add_document(entry.id, document)
-
-    def _add_windows(
-        self, entry: CatalogEntry, starts: Iterable[int], chunks: Sequence[Chunk]
-    ) -> None:
-        """Add the windows that begin at the positions `starts` of the entry.
-
-        `chunks` are consecutive chunks of the entry.
-        """
-        if not chunks:
-            return
-        first_place, first_ordinal = make_entry_place(entry.id), chunks[0].ordinal
-        filters = _make_filter_fields(entry)
-        for start in starts:
-            at = start - first_ordinal
-            members = chunks[max(0, at) : max(0, at + WINDOW_CHUNKS)]
-            text = "\n".join([chunk.text for chunk in members if chunk.embed])
-            if not text:
-                continue
-            document = tantivy.Document()
-            for field, value in filters:
-                document.add_text(field, value)
-            document.add_text("window", normalize_unicode(text))
-            document.add_unsigned("id", make_chunk_place(first_place, start))
-            self._windows.add_document(entry.id, document)
+            self._writer.add_document(entry.id, document)
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
-        self._passages.close()
-        self._windows.close()
-
-
-def _make_filter_fields(entry: CatalogEntry) -> list[tuple[str, str]]:
-    """Return the values of `WINDOW_FILTER_FIELDS` for an entry, without empty values."""
-    values = (
-        entry.id,
-        entry.kind,
-        normalize_unicode(entry.topic or ""),
-        normalize_unicode(entry.type) or entry.kind,
-        normalize_unicode(entry.agent or ""),
-        "yes" if entry.archived else "no",
-    )
-    return [pair for pair in zip(WINDOW_FILTER_FIELDS, values, strict=True) if pair[1]]
+        self._writer.close()
 
 
 @lru_cache(maxsize=64)  # a call and its result have the same arguments

@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import Query
 
-from kbtui.records import NamedTuple
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class PassageAndWindowStatistics(NamedTuple):
-    """The statistics of keyword indexes: for passages, and for windows (groups of passages)."""
-
-    passages: CombinedTermStatistics
-    windows: CombinedTermStatistics
 
 
 class CombinedTermStatistics:

@@ -1,8 +1,8 @@
 """Search by keywords: makes tantivy queries from a search request, and ranks chunks.
 
 A `QueryTerm` is a term in a field of the index, with a weight. The score of a chunk is the sum of
-the scores of the query terms that match the chunk, and of those that match its window (see
-`passage_windows`). Rank explanations use the query terms, too.
+the scores of the query terms that match the chunk, and of those that match the text around it (see
+`surrounding_text`). Rank explanations use the query terms, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from kbtui.index.entries_and_chunks import (
     select_best_chunks,
     sort_ranked_chunks,
 )
-from kbtui.index.keyword_index import WINDOW_FILTER_FIELDS
 from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
@@ -29,12 +28,11 @@ from kbtui.index.keyword_tokenizer import (
     has_unspaced_script,
     normalize_unicode,
 )
-from kbtui.index.passage_windows import (
-    WINDOW_CHUNKS,
-    find_windows_around,
+from kbtui.index.passage_places import (
+    BLOCK_PASSAGES,
+    get_block,
     get_entry_number_of_place,
     get_place_limits,
-    score_texts_around,
 )
 from kbtui.records import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
@@ -46,13 +44,13 @@ from kbtui.search.query_word_analysis import (
     analyze_and_correct_query_words,
     list_terms_with_prefix,
 )
+from kbtui.search.surrounding_text import SurroundingTextQuery, make_block_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kbtui.index.entries_and_chunks import Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
     from kbtui.search.query_parser import ParsedQuery, ToolArgumentAndExclusionFilters
     from kbtui.search.search_request_and_answer import SearchRequest
 
@@ -123,7 +121,7 @@ def _compute_rarity(searcher: Any, field: str, term: str) -> float:
     return math.log1p(max(0.0, searcher.num_docs - chunks + 0.5) / (chunks + 0.5))
 
 
-FIELD_WEIGHTS = {"body": 1.0, "window": 1.0, "title": 0.5}
+FIELD_WEIGHTS = {"body": 1.0, "title": 0.25}
 CODE_WEIGHT = 1.0
 """The weight of a match with a whole compound word such as `utf-8`.
 
@@ -176,12 +174,6 @@ class QueryTermBuilder:
             yield self._build_query_term(pair, CODE_WEIGHT, *(found or [("code", pair)]))
         if word.completions:
             yield self._build_query_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
-
-    def build_window_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
-        """Yield a word's search terms in the index of windows: its stems."""
-        for token in word.tokens:
-            weight = FIELD_WEIGHTS["window"] * token.weight
-            yield self._build_query_term(token.plain, weight, ("window", token.stem))
 
     def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
@@ -295,19 +287,18 @@ MAX_PAIRED_CHUNKS = 200
 NEAR_SHARE = 0.9
 """A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
 
-MAX_FETCHED_WINDOWS = 300
-"""The maximum number of windows that are fetched with their scores, best first."""
-BEST_WINDOWS = 25
-"""The passages of this many best windows are ranked, even passages without a word of the query."""
-MAX_SCORED_PASSAGES = 100
-"""The windows of this many best passages are scored, even the windows that were not fetched."""
+BEST_PASSAGES = 50
+"""The text around this many best passages, and around the passages near them, is scored.
+
+The passages near them are ranked, too, even passages without a word of the query.
+"""
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 _ChunkRow = tuple[int, float, int, int]
 """The values of a `RankedChunk`. A search makes hundreds of rows, and a `RankedChunk` takes six times as long."""
 TermScores = tuple[QueryTerm, dict[int, float]]
-"""A term, and the score that the term adds to each matching chunk or window, by number."""
+"""A term, and the score that the term adds to each matching chunk, by number."""
 
 
 class KeywordSearch:
@@ -319,7 +310,7 @@ class KeywordSearch:
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ToolArgumentAndExclusionFilters,
-        statistics: Mapping[bool, PassageAndWindowStatistics] | None = None,
+        statistics: Mapping[bool, CombinedTermStatistics] | None = None,
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
@@ -331,7 +322,6 @@ class KeywordSearch:
         self.sides = [
             _KeywordIndexQuery(
                 reader.open_keyword_index(hidden=hidden),
-                reader.open_window_index(hidden=hidden),
                 query,
                 request,
                 narrowing,
@@ -443,19 +433,17 @@ class _KeywordIndexQuery:
     def __init__(
         self,
         index: Any,
-        windows: Any,
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ToolArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
-        statistics: PassageAndWindowStatistics | None,
+        statistics: CombinedTermStatistics | None,
         get_chunks: Callable[[Collection[int]], Mapping[int, tuple[Chunk, str]]],
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
         self._get_chunks = get_chunks
-        summed = statistics.passages if statistics else None
-        self._counted: Any = summed or self.searcher
+        self._counted: Any = statistics or self.searcher
         self._language = language
         self.words = analyze_and_correct_query_words(
             query.words,
@@ -464,7 +452,9 @@ class _KeywordIndexQuery:
             self._read_texts_with_stem,
             completes_last=request.partial and query.open,
         )
-        self._builder = builder = QueryTermBuilder(self._schema, self.searcher, language, summed)
+        self._builder = builder = QueryTermBuilder(
+            self._schema, self.searcher, language, statistics
+        )
         self.parts = self._build_query_terms()
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
@@ -489,8 +479,10 @@ class _KeywordIndexQuery:
         self._near_wanted: list[tuple[Any, Any]] = []
         self.chunks_with_words: frozenset[int] | None = None
         """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
-        self.windows = WindowQuery(
-            windows, self.words, request, narrowing, language, statistics and statistics.windows
+        self.places_with_surroundings: set[int] = set()
+        """The places of the chunks whose scores include that of the text around them."""
+        self.surroundings = SurroundingTextQuery(
+            self.searcher, self._schema, self.words, self._counted
         )
 
     def _read_texts_with_stem(self, stem: str, limit: int) -> list[str]:
@@ -593,13 +585,13 @@ class _KeywordIndexQuery:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
         The result has the best `limit` chunks by their own texts. If the index ranks by score, the
-        chunks of the best windows (groups of passages) are added. `without` contains the numbers of
+        chunks near the best of them are added. `without` contains the numbers of
         the entries to exclude. If `whole_ties` is true and the limit divides a group of chunks with
         equal scores, the whole group is left out of the best chunks.
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:
-            others = _make_entry_exclusion_clauses(self._schema, "place", without)
+            others = _make_entry_exclusion_clauses(self._schema, without)
             query = Query.boolean_query([(Occur.Must, query), *others])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
         found, places = self._search_chunks(query, limit, **order)
@@ -611,15 +603,17 @@ class _KeywordIndexQuery:
         if all_found and wanted is self._wanted and not without:
             self.chunks_with_words = frozenset([row[0] for row in found])
         found = drop_rows_tied_with_last(found) if cut else found
-        best = self.windows.rank_windows(without)
-        members, more_places = self._search_chunks_of_windows(best.first, wanted)
+        best = found[: BEST_PASSAGES + 1]
+        best = drop_rows_tied_with_last(best) if len(best) > BEST_PASSAGES else best
+        around = self.surroundings.score_passages_near(places[row[0]] for row in best)
+        self.places_with_surroundings |= around.keys()
+        near, more_places = self._search_chunks_at_places(around, wanted)
         places |= more_places
         held = {row[0] for row in found}
-        found += [row for row in members if row[0] not in held]
-        around = self.windows.score_passages([places[row[0]] for row in found], best)
+        found += [row for row in near if row[0] not in held]
         rows = [
-            RankedChunk(number, score + more, owner, tie)
-            for (number, score, owner, tie), more in zip(found, around, strict=True)
+            RankedChunk(number, score + around.get(places[number], 0.0), owner, tie)
+            for number, score, owner, tie in found
         ]
         rows = sort_ranked_chunks(rows, tolerance=self.tolerance)
         if of_pairs := self._score_word_pairs([row.number for row in rows[:MAX_PAIRED_CHUNKS]]):
@@ -651,19 +645,20 @@ class _KeywordIndexQuery:
         # The watermark, a document that is not a chunk, has no number.
         return [row for row in rows if row[0] is not None], dict(zip(numbers, places, strict=True))
 
-    def _search_chunks_of_windows(
-        self, windows: Sequence[int], wanted: list[tuple[Any, Any]]
+    def _search_chunks_at_places(
+        self, wanted_places: Collection[int], wanted: list[tuple[Any, Any]]
     ) -> tuple[list[_ChunkRow], dict[int, int]]:
-        """Return the chunks in `windows` that match the filters, scored by their own texts.
+        """Return the chunks at `wanted_places` that match the filters, scored by their own texts.
 
         Also returns a mapping from chunk numbers to places, as `_search_chunks` does.
         """
-        if not windows:
+        if not wanted_places:
             return [], {}
-        terms = [Query.term_query(self._schema, "window_id", one, "basic") for one in windows]
-        members = _make_scoreless_query(Query.boolean_query([(Occur.Should, one) for one in terms]))
-        query = Query.boolean_query([(Occur.Must, members), *wanted, *self._limits])
-        return self._search_chunks(query, len(windows) * WINDOW_CHUNKS)
+        blocks = {get_block(place) for place in wanted_places}
+        among = (Occur.Must, make_block_query(self._schema, blocks))
+        query = Query.boolean_query([among, *wanted, *self._limits])
+        rows, places = self._search_chunks(query, len(blocks) * BLOCK_PASSAGES)
+        return [row for row in rows if places[row[0]] in wanted_places], places
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the score that word pairs add to each of the chunks `numbers`, by chunk number.
@@ -742,93 +737,6 @@ class _KeywordIndexQuery:
         return queries
 
 
-class RankedWindows(NamedTuple):
-    """The ids of the best windows (groups of consecutive passages), with their scores.
-
-    `first` are the windows whose passages are ranked, at most `BEST_WINDOWS`. `is_complete` says
-    whether `scores` has all windows that match.
-    """
-
-    scores: dict[int, float]
-    first: list[int]
-    is_complete: bool
-
-
-class WindowQuery:
-    """The query for the windows of a keyword index. A window is a group of consecutive passages.
-
-    Filters on entries exclude windows. Filters on passages only decide which passages of the
-    windows are ranked.
-    """
-
-    def __init__(
-        self,
-        index: Any,
-        words: Sequence[QueryWord],
-        request: SearchRequest,
-        narrowing: ToolArgumentAndExclusionFilters,
-        language: StemmingAnalyzer,
-        statistics: CombinedTermStatistics | None,
-    ) -> None:
-        self.searcher = index.searcher()
-        self._schema = index.schema
-        builder = QueryTermBuilder(self._schema, self.searcher, language, statistics)
-        parts = [part for word in words for part in builder.build_window_terms(word)]
-        self.parts = select_query_terms(parts, statistics or self.searcher)
-        self._limits = _build_field_filters(
-            self._schema, request, narrowing, only=WINDOW_FILTER_FIELDS
-        )
-        if not request.archived:
-            self._limits.append(_make_archived_exclusion_clause(self._schema))
-
-    def rank_windows(self, without: Collection[Any]) -> RankedWindows:
-        """Return the best windows. Windows of the entries in `without` are left out."""
-        if not self.parts:
-            return RankedWindows({}, [], True)
-        limits = [*self._limits, *_make_entry_exclusion_clauses(self._schema, "id", without)]
-        wanted = [(Occur.Should, part.query) for part in self.parts]
-        if any(occur != Occur.MustNot for occur, _ in limits):
-            wanted = [(Occur.Must, Query.boolean_query(wanted))]
-        query = Query.boolean_query([*wanted, *limits])
-        rows = [*_find_scores_by_number(self.searcher, query, "id", MAX_FETCHED_WINDOWS).items()]
-        is_complete = len(rows) < MAX_FETCHED_WINDOWS
-        if not is_complete:
-            rows = drop_rows_tied_with_last(rows)
-        first = drop_rows_tied_with_last(rows[: BEST_WINDOWS + 1]) if rows[BEST_WINDOWS:] else rows
-        return RankedWindows(dict(rows), [window for window, _ in first], is_complete)
-
-    def score_passages(self, places: Sequence[int], best: RankedWindows) -> list[float]:
-        """Return the score of the text around the passage at each place.
-
-        The windows of the first `MAX_SCORED_PASSAGES` passages are scored even if they are not
-        among the best. All other windows count as 0.
-        """
-        scores = best.scores
-        if not best.is_complete:
-            first = [find_windows_around(place) for place in places[:MAX_SCORED_PASSAGES]]
-            # If the passage's own window is one of the best, an adjacent window outside the best scores lower.
-            low = {id_ for one in first if one.own not in scores for id_ in one[:2]}
-            scores = scores | self._score_windows(low - scores.keys())
-        return score_texts_around(places, scores)
-
-    def _score_windows(self, windows: Collection[int]) -> dict[int, float]:
-        """Return the scores of windows, by window id; windows that do not match are left out."""
-        query = self._make_window_id_query(windows)
-        for part in self.parts:
-            # Nest the queries: with one flat query, tantivy would score many more windows.
-            query = Query.boolean_query([(Occur.Must, query), (Occur.Should, part.query)])
-        return _find_scores_by_number(self.searcher, query, "id", len(windows))
-
-    def score_terms(self, windows: Collection[int]) -> list[TermScores]:
-        """Return the score that each term of the query adds to each of these windows."""
-        query = self._make_window_id_query(windows)
-        return _score_each_term(self.searcher, self.parts, query, "id", len(windows))
-
-    def _make_window_id_query(self, windows: Collection[int]) -> Any:
-        terms = [Query.term_query(self._schema, "id", one, "basic") for one in sorted(windows)]
-        return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
-
-
 def _score_each_term(
     searcher: Any, parts: Iterable[QueryTerm], among: Any, field: str, count: int
 ) -> list[TermScores]:
@@ -860,13 +768,8 @@ def _build_field_filters(
     schema: Any,
     request: SearchRequest,
     narrowing: ToolArgumentAndExclusionFilters,
-    *,
-    only: Collection[str] | None = None,
 ) -> list[tuple[Any, Any]]:
-    """Return a query for each filter on a text field.
-
-    If `only` is not None, filters on other fields are left out.
-    """
+    """Return a query for each filter on a text field."""
     wanted = [
         ("topic", request.topics),
         ("type", request.types),
@@ -881,28 +784,22 @@ def _build_field_filters(
     queries = [
         (Occur.Must, _make_scoreless_query(_make_any_value_query(schema, field, values)))
         for field, values in wanted
-        if values and (only is None or field in only)
+        if values
     ]
     queries += [
         (Occur.MustNot, _make_any_value_query(schema, field, values))
         for field, values in unwanted
-        if values and (only is None or field in only)
+        if values
     ]
     return queries
 
 
-def _make_entry_exclusion_clauses(
-    schema: Any, field: str, owners: Collection[int]
-) -> list[tuple[Any, Any]]:
-    """Return query clauses that exclude all documents of the entries `owners`; [] if `owners` is empty.
-
-    `field` is the name of the field with a document's place: a number that contains the entry's
-    number.
-    """
+def _make_entry_exclusion_clauses(schema: Any, owners: Collection[int]) -> list[tuple[Any, Any]]:
+    """Return query clauses that exclude all chunks of the entries `owners`; [] if `owners` is empty."""
     if not owners:
         return []
     ranges = [
-        Query.range_query(schema, field, FieldType.Unsigned, *get_place_limits(owner))
+        Query.range_query(schema, "place", FieldType.Unsigned, *get_place_limits(owner))
         for owner in owners
     ]
     # One excluded query of many is four times as fast as many excluded queries.

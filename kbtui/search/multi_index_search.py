@@ -22,7 +22,7 @@ from kbtui.index.entries_and_chunks import (
 )
 from kbtui.notices import Notice
 from kbtui.records import NamedTuple
-from kbtui.search.combined_term_statistics import CombinedTermStatistics, PassageAndWindowStatistics
+from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
 from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
@@ -228,18 +228,12 @@ class _MultiIndexSearch:
         """Make every index score its chunks with the summed statistics of all indexes."""
         statistics = {}
         for hidden in (False, True) if self._request.hidden else (False,):
-            passages, windows = [], []
+            indexes = []
             for position, run in self._runs.items():
                 with self._name_failing_index(position):
-                    passages.append(run.reader.open_keyword_index(hidden=hidden))
-                    windows.append(run.reader.open_window_index(hidden=hidden))
-            statistics[hidden] = PassageAndWindowStatistics(
-                *(
-                    CombinedTermStatistics(
-                        [index.searcher() for index in indexes], indexes[0].schema
-                    )
-                    for indexes in (passages, windows)
-                )
+                    indexes.append(run.reader.open_keyword_index(hidden=hidden))
+            statistics[hidden] = CombinedTermStatistics(
+                [index.searcher() for index in indexes], indexes[0].schema
             )
         for run in self._runs.values():
             run.statistics = statistics

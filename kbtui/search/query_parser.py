@@ -579,7 +579,7 @@ class _QueryFilterApplier:
             has_unspaced_script,
             normalize_unicode,
         )
-        from kbtui.index.passage_windows import get_entry_number_of_place
+        from kbtui.index.passage_places import get_entry_number_of_place
         from kbtui.search.query_word_analysis import StemmingAnalyzer
 
         text = normalize_unicode(text)

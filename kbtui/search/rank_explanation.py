@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.passage_windows import find_windows_around, make_chunk_place, make_entry_place
+from kbtui.index.passage_places import make_chunk_place, make_entry_place
 from kbtui.notices import Notice, NoticeValues
 from kbtui.records import NamedTuple
 from kbtui.search.hit_freshness import HitFreshnessChecker
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.index.passage_windows import WindowsAroundPassage
     from kbtui.references import Ref
-    from kbtui.search.keyword_search import ChunkRanking, QueryTerm, TermScores
+    from kbtui.search.keyword_search import ChunkRanking, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
+    from kbtui.search.surrounding_text import SurroundingTerm
     from kbtui.workspace import Workspace
 
 
@@ -43,12 +43,13 @@ class _IndexTermScores(NamedTuple):
 
     * `chunks` are the chunks being explained that this index contains.
     * `own` contains the terms' scores in chunks.
-    * `around` contains the terms' scores in windows, the groups of passages around chunks.
+    * `around` contains the scores of `around_terms` in the text around each chunk, by place.
     """
 
     chunks: set[int]
     own: list[TermScores]
-    around: list[TermScores]
+    around_terms: list[SurroundingTerm]
+    around: dict[int, list[float]]
 
 
 class SearchExplainer:
@@ -72,7 +73,7 @@ class SearchExplainer:
         }
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
         self._term_scores: list[_IndexTermScores] = []
-        self._windows: dict[int, WindowsAroundPassage] = {}
+        self._places: dict[int, int] = {}
         self._hit_ids = {hit.chunk_id for hit in self.answer.hits}
 
     def explain_hits(self) -> list[RankExplanation]:
@@ -105,18 +106,19 @@ class SearchExplainer:
 
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
         """Store the score that each term of the query adds to each explained chunk."""
-        self._windows = {
-            chunk.number: find_windows_around(
-                make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
-            )
+        self._places = {
+            chunk.number: make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
             for entry, chunk in explained
         }
-        windows = {id_ for one in self._windows.values() for id_ in (one.own, one.adjacent)}
         self._term_scores = [
             _IndexTermScores(
-                side.find_chunks_of_index(self._windows),
-                side.score_terms(self._windows),
-                side.windows.score_terms(windows),
+                side.find_chunks_of_index(self._places),
+                side.score_terms(self._places),
+                side.surroundings.terms,
+                # The text around passages that are not near the best ones does not count.
+                side.surroundings.score_terms(
+                    side.places_with_surroundings.intersection(self._places.values())
+                ),
             )
             for side in self._run.keyword_search.sides
         ]
@@ -232,16 +234,19 @@ class SearchExplainer:
         for side in self._term_scores:
             if chunk.number not in side.chunks:
                 continue
-            scores = [(part, of.get(chunk.number, 0.0)) for part, of in side.own]
-            scores += _score_terms_around(side.around, self._windows[chunk.number])
-            for part, score in scores:
-                words[part.word] = words.get(part.word, False) or score > 0
+            scores = [
+                (part.word, part.field, part.term, part.weight, of.get(chunk.number, 0.0))
+                for part, of in side.own
+            ]
+            around = side.around.get(self._places[chunk.number], ())
+            scores += [
+                (term.word, "around", term.stem, term.weight, score)
+                for term, score in zip(side.around_terms, around, strict=False)
+            ]
+            for word, field, stem, weight, score in scores:
+                words[word] = words.get(word, False) or score > 0
                 if score > 0:
-                    found.append(
-                        QueryTermScore(
-                            part.word, part.field, part.term, part.weight, round(score, 4)
-                        )
-                    )
+                    found.append(QueryTermScore(word, field, stem, weight, round(score, 4)))
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
@@ -293,21 +298,6 @@ def find_passages_of_reference(
         first, last = ref.lines
         chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
     return reader.get_entries_by_id({entry_id}).get(entry_id), chunks
-
-
-def _score_terms_around(
-    terms: list[TermScores], windows: WindowsAroundPassage
-) -> list[tuple[QueryTerm, float]]:
-    """Return, for each term in the passages around a chunk, the score that it adds to the chunk."""
-    own, adjacent = (
-        [scores.get(window, 0.0) for _, scores in terms]
-        for window in (windows.own, windows.adjacent)
-    )
-    share = windows.share if sum(adjacent) > sum(own) else 0.0
-    return [
-        (part, one + share * (other - one))
-        for (part, _), one, other in zip(terms, own, adjacent, strict=True)
-    ]
 
 
 def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:

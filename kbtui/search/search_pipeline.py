@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.combined_term_statistics import PassageAndWindowStatistics
+    from kbtui.search.combined_term_statistics import CombinedTermStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_word_analysis import QueryWord
@@ -160,7 +160,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
     count = 0
     for run in runs:
         search = run.keyword_search
-        counted = run.statistics[False].passages if run.statistics else search.sides[0].searcher
+        counted = run.statistics[False] if run.statistics else search.sides[0].searcher
         found: dict[str, dict[str, None]] = {}
         for token in {
             token: None
@@ -220,7 +220,7 @@ class SearchRun:
         """The reranker's bonuses for the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
-        self.statistics: Mapping[bool, PassageAndWindowStatistics] | None = None
+        self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
 
     @cached_property
@@ -337,7 +337,7 @@ class SearchRun:
     def reranker(self) -> Reranker:
         """The object that computes the bonuses of the best chunks."""
         side = self.keyword_search.sides[0]
-        counted = self.statistics[False].passages if self.statistics else side.searcher
+        counted = self.statistics[False] if self.statistics else side.searcher
         total = counted.num_docs
         stems = {token.stem for word in side.words for token in word.tokens}
         counts = {stem: counted.doc_freq("body", stem) for stem in stems}

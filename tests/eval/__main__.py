@@ -30,9 +30,9 @@ from kbtui.search.search_request_and_answer import SearchRequest
 from tests.arguments import make_name_parser
 from tests.eval import cranfield, qmsum
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
+from tests.eval.indexing_costs import format_indexing_costs
 from tests.eval.labelled_questions import CORPUS, read_decisions, read_questions, squeeze_space
 from tests.eval.metrics import METRICS, compare_by_bootstrap, mean, measure
-from tests.eval.window_costs import format_window_costs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -234,7 +234,7 @@ def count_returned_decisions(vectors: Vectors) -> dict[str, int]:
     return counts
 
 
-def measure_window_costs(vectors: Vectors, collections: Path | None) -> list[str]:
+def measure_indexing_costs(vectors: Vectors, collections: Path | None) -> list[str]:
     """Return lines about the words that are indexed and the documents that edits rewrite."""
     indexed = {"demo": Path(_index_once(_copy_once(CORPUS), vectors).reader.folder)}
     meetings = (
@@ -242,7 +242,7 @@ def measure_window_costs(vectors: Vectors, collections: Path | None) -> list[str
     )
     if meetings:
         indexed["qmsum"] = Path(_index_once(meetings, vectors).reader.folder)
-    return format_window_costs(indexed, meetings)
+    return format_indexing_costs(indexed, meetings)
 
 
 def main() -> int:
@@ -301,10 +301,8 @@ def main() -> int:
         print(f"\ndecisions within {DECISION_CHARACTERS:,} characters, of {total} questions")
         for what, count in count_returned_decisions(vectors).items():
             print(f"  hits {what:<16} {count:>3}  ({count / total:.0%})")
-        print(
-            "\nwindows of passages; neighbours with each passage; the windows' share of these costs"
-        )
-        print("\n".join(measure_window_costs(vectors, collections)))
+        print("\npassages alone; neighbours with each passage; the share of these costs")
+        print("\n".join(measure_indexing_costs(vectors, collections)))
     print("\n".join(["", *wrong]) if wrong else "")
     return 1 if wrong else 0
 

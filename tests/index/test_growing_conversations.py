@@ -69,7 +69,7 @@ def everything(cache: Path) -> dict[str, Any]:
     for index, field, name in (
         (reader.open_keyword_index(), "body", "chunk"),
         (reader.open_keyword_index(), "body", "place"),
-        (reader.open_window_index(), "window", "id"),
+        (reader.open_keyword_index(), "body", "prose_length"),
     ):
         searcher = index.searcher()
         for word in [*WORDS, *TURNS]:

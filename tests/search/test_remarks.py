@@ -106,7 +106,7 @@ def test_a_rare_near_spelling_does_not_come_before_the_word_that_was_meant(
     builder.subject("notes/rare.md", "# Rare\n\nHelpers relieve the otter.\n")
     # `recoves` has the same stem as this word, but nobody means it by `receves`.
     builder.subject("notes/health.md", "# Health\n\nThe otter recovers.\n")
-    # The passages around a typing error are in its window. They do not contain it.
+    # The passages around a typing error are found, too. They do not contain it.
     passages = "".join(f"## Part {part}\n\n{'A plain sentence. ' * 60}\n\n" for part in range(4))
     builder.subject("notes/typo.md", f"# Typo\n\nI recieve mail.\n\n{passages}")
     index = WorkspaceIndexWriter(builder.workspace, Settings())

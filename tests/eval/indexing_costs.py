@@ -1,4 +1,4 @@
-"""Measures what windows of passages cost: the words that are indexed, and the documents that an edit rewrites.
+"""Measures what indexing costs: the words that are indexed, and the documents that an edit rewrites.
 
 Both are compared with version 0.1, which indexed each passage together with its neighbours: up to two passages
 and 600 characters on each side. The words are counted in a workspace's index. The edits are made in a copy
@@ -60,8 +60,8 @@ def list_neighbours(chunks: Sequence[Chunk], at: int) -> list[Chunk]:
     return found
 
 
-def count_indexed_words(passages: dict[str, list[Chunk]]) -> tuple[int, int, int]:
-    """Return the numbers of words in the passages, in passages and windows, and in passages with their neighbours."""
+def count_indexed_words(passages: dict[str, list[Chunk]]) -> tuple[int, int]:
+    """Return the numbers of words in the passages, and in passages with their neighbours."""
     alone = around = 0
     for chunks in passages.values():
         lengths = {chunk.id: len(chunk.text.split()) for chunk in chunks}
@@ -71,7 +71,7 @@ def count_indexed_words(passages: dict[str, list[Chunk]]) -> tuple[int, int, int
             2 * lengths[chunk.id] + sum(lengths[one.id] for one in list_neighbours(chunks, at))
             for at, chunk in enumerate(chunks)
         )
-    return alone, 2 * alone, around
+    return alone, around
 
 
 def _change_word(text: str, draw: random.Random) -> str:
@@ -116,7 +116,7 @@ WAYS_TO_EDIT: dict[str, tuple[str, Callable[[str, random.Random], str]]] = {
 def count_rewritten_documents(
     meetings: Path | None, seed: int = 17
 ) -> dict[str, tuple[float, float]]:
-    """Return for each way to edit the mean numbers of rewritten documents: with windows, and in version 0.1.
+    """Return for each way to edit the mean numbers of rewritten documents: now, and in version 0.1.
 
     `meetings` is the workspace of the meetings of QMSum. If it is None, only subjects are edited.
     """
@@ -149,7 +149,7 @@ def count_rewritten_documents(
                 written.clear()
                 index.refresh_index()
                 after = list_passages(location)
-                now.append(sum(len(one.changed) + len(one.windows) for one in written))
+                now.append(sum(len(one.changed) for one in written))
                 earlier.append(_count_changed_contexts(before, after))
                 before = after
             if files:
@@ -174,13 +174,13 @@ def _list_contexts(chunks: Sequence[Chunk]) -> set[tuple[str, ...]]:
     }
 
 
-def format_window_costs(corpora: dict[str, Path], meetings: Path | None) -> list[str]:
+def format_indexing_costs(corpora: dict[str, Path], meetings: Path | None) -> list[str]:
     """Return lines with the costs: words in the indexes of `corpora`, and documents that edits rewrite."""
     lines = []
     for name, folder in corpora.items():
-        alone, windows, around = count_indexed_words(list_passages(folder))
+        alone, around = count_indexed_words(list_passages(folder))
         lines.append(
-            f"  words indexed, {name:<33}{windows / alone:>6.2f}{around / alone:>6.2f}  ({windows / around:.0%})"
+            f"  words indexed, {name:<33}{1:>6.2f}{around / alone:>6.2f}  ({alone / around:.0%})"
         )
     lines += [
         f"  documents rewritten, {name:<34}{now:>4.1f}{earlier:>6.1f}  ({now / earlier:.0%})"

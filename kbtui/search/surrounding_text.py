@@ -1,0 +1,159 @@
+"""Scores the text around a passage: which words of the query occur in it and in the passages near it.
+
+A passage is often too short to contain all words of a query; its neighbours may contain the rest. The
+passage, four passages before it and four after it are therefore scored like one text, by a formula
+like BM25. A word counts once for each passage that contains it, and nearer passages count more.
+Everything is computed when a search runs, so the index has only the passages themselves.
+
+Tool calls and their results do not count, because they would outweigh the words of the user and the
+assistant.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tantivy import Occur, Query
+
+from kbtui.index.passage_places import BLOCK_PASSAGES, get_block
+from kbtui.records import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kbtui.search.query_word_analysis import QueryWord
+
+# The values of these constants were measured: docs/search-quality.md.
+DISTANCE_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
+"""How much a passage counts in the text around another one, by the distance between them."""
+SURROUNDINGS_WEIGHT = 1.5
+"""The weight of the text around a passage. The passage's own text has the weight 1."""
+TYPICAL_LENGTH = 1400.0
+"""The length of a text around a passage, in weighted characters, that counts as neither short nor long."""
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
+"""The parameters k1 and b of BM25, with the values that tantivy uses."""
+
+MAX_SURROUNDING_TERMS = 24
+"""The maximum number of stems of a query that are looked for around passages.
+
+A score of tantivy has 24 bits, and each stem takes one of them (see `_find_members`).
+"""
+
+REACH = len(DISTANCE_WEIGHTS) - 1
+"""The greatest distance between a passage and the passages that count for it."""
+_STEPS = tuple((step, DISTANCE_WEIGHTS[abs(step)]) for step in range(-REACH, REACH + 1))
+
+
+class SurroundingTerm(NamedTuple):
+    """A stem that is looked for around passages, with its weight and the highest possible score."""
+
+    word: str
+    stem: str
+    weight: float
+    highest: float
+
+
+class _Member(NamedTuple):
+    """A passage near other passages: its length in characters, and the positions of the terms that it contains."""
+
+    length: int
+    terms: tuple[int, ...]
+
+
+class SurroundingTextQuery:
+    """Finds and scores the words of a query around the passages of a keyword index."""
+
+    def __init__(
+        self, searcher: Any, schema: Any, words: Iterable[QueryWord], statistics: Any
+    ) -> None:
+        """Prepare the search of `searcher`. Rarities are computed from `statistics`, a searcher or a sum of several."""
+        self._searcher, self._schema = searcher, schema
+        found: dict[str, SurroundingTerm] = {}
+        for token in (token for word in words for token in word.tokens):
+            weight = token.weight * SURROUNDINGS_WEIGHT
+            weight += found[token.stem].weight if token.stem in found else 0.0
+            highest = weight * (_SATURATION + 1) * _compute_rarity(statistics, token.stem)
+            if highest:
+                found[token.stem] = SurroundingTerm(token.plain, token.stem, weight, highest)
+        best = sorted(found.values(), key=lambda term: (-term.highest, term.stem))
+        self.terms = best[:MAX_SURROUNDING_TERMS]
+
+    def score_passages_near(self, places: Iterable[int]) -> dict[int, float]:
+        """Return the scores of the text around all passages that are near the passages at `places`, by place."""
+        near = {place + step for place in places for step, _ in _STEPS}
+        return {place: sum(scores) for place, scores in self.score_terms(near).items()}
+
+    def score_terms(self, places: Collection[int]) -> dict[int, list[float]]:
+        """Return the score that each term in `terms` adds to the passage at each place.
+
+        Places without a passage are left out.
+        """
+        members = self._find_members(places) if self.terms and places else {}
+        highest = [term.highest for term in self.terms]
+        found = {}
+        for place in places:
+            if place not in members:
+                continue
+            counts, length = [0.0] * len(highest), 0.0
+            for step, weight in _STEPS:
+                member = members.get(place + step)
+                if member is not None:
+                    length += weight * member.length
+                    for at in member.terms:
+                        counts[at] += weight
+            middle = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * length / TYPICAL_LENGTH)
+            found[place] = [
+                most * count / (count + middle) if count else 0.0
+                for most, count in zip(highest, counts, strict=True)
+            ]
+        return found
+
+    def _find_members(self, places: Collection[int]) -> Mapping[int, _Member]:
+        """Return the passages at and around `places`, by place."""
+        blocks = {get_block(place + step) for place in places for step in (-REACH, 0, REACH)}
+        among = make_block_query(self._schema, blocks)
+        # One search finds all terms of each passage: term N adds 2 to the power of N to the score.
+        wanted = [
+            (Occur.Should, Query.const_score_query(self._make_term_query(term.stem), 2.0**at))
+            for at, term in enumerate(self.terms)
+        ]
+        query = Query.boolean_query([(Occur.Must, among), *wanted])
+        limit = len(blocks) * BLOCK_PASSAGES
+        hits = self._searcher.search(query, limit=limit, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = self._searcher.fast_field_values("place", addresses)
+        lengths = self._searcher.fast_field_values("prose_length", addresses)
+        positions: dict[float, tuple[int, ...]] = {}
+        found = {}
+        for place, length, (score, _) in zip(numbers, lengths, hits, strict=True):
+            if score not in positions:
+                bits = int(score)
+                positions[score] = tuple(at for at in range(len(wanted)) if bits >> at & 1)
+            found[place] = _Member(length, positions[score] if length else ())
+        return found
+
+    def _make_term_query(self, stem: str) -> Any:
+        return Query.term_query(self._schema, "body", stem, "basic")
+
+
+def make_block_query(schema: Any, blocks: Collection[int]) -> Any:
+    """Return a query for the passages in these blocks. The query does not compute scores."""
+    terms = [Query.term_query(schema, "block", one, "basic") for one in sorted(blocks)]
+    return Query.const_score_query(
+        Query.boolean_query([(Occur.Should, term) for term in terms]), 0.0
+    )
+
+
+def _compute_rarity(statistics: Any, stem: str) -> float:
+    """Return the inverse document frequency of a stem in texts around passages; 0 if no passage contains the stem.
+
+    The number of such texts that contain the stem is estimated from the number of passages that contain it.
+    """
+    passages = statistics.doc_freq("body", stem)
+    if not passages:
+        return 0.0
+    share = min(passages / max(1, statistics.num_docs), 0.999)
+    # A text around a passage counts as much as `others` passages more.
+    others = sum(weight for _, weight in _STEPS) - 1
+    return -math.log(1 - (1 - share) ** others)
