@@ -66,19 +66,17 @@ def everything(cache: Path) -> dict[str, Any]:
         "SELECT id, changed, stat, size FROM entries ORDER BY id"
     ).fetchall()
     ids = dict(tables.execute("SELECT number, id FROM chunks"))
-    for index, field, name in (
-        (reader.open_keyword_index(), "body", "chunk"),
-        (reader.open_keyword_index(), "body", "place"),
-        (reader.open_keyword_index(), "body", "prose_length"),
-    ):
-        searcher = index.searcher()
+    index = reader.open_keyword_index()
+    searcher = index.searcher()
+    for name in ("chunk", "place", "prose_length"):
         for word in [*WORDS, *TURNS]:
-            query = index.parse_query(word, [field])
+            query = index.parse_query(word, ["body"])
             hits = [
                 (score, address) for score, address in searcher.search(query, limit=10_000).hits
             ]
             numbers = searcher.fast_field_values(name, [address for _, address in hits])
-            found[name, word] = sorted(ids.get(number, number) for number in numbers)
+            named = (ids[number] if name == "chunk" else number for number in numbers)
+            found[name, word] = sorted(named)
     tables.close()
     reader.close()
     return found
