@@ -42,6 +42,8 @@ CONVERSATION_WEIGHT = 0.3
 """A passage of a turn gets this share of the mean score of the other best passages in its conversation."""
 CONVERSATION_PASSAGES = 3
 """The bonus for a conversation is computed from at most this many other passages of it, best first."""
+NEIGHBOUR_WEIGHTS = (0.07, 0.05, 0.02)
+"""A passage of a turn gets these shares of the scores of the passages one, two and three places away."""
 
 REASONING_BONUS = -3.0
 """The (negative) bonus of reasoning, which only restates the question; the answer is in a later message."""
@@ -188,8 +190,12 @@ def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
 
 
 def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
-    """Return each passage's bonus for other passages of its conversation that match the query."""
+    """Return each passage's bonus for other passages of its conversation that match the query.
+
+    The bonus has a share of the best of these passages, and shares of the passages near this one.
+    """
     scores: dict[Hashable, list[float]] = defaultdict(list)
+    by_place = {(one.owner, one.chunk.ordinal): one.score for one in turns}
     for one in turns:
         scores[one.owner].append(one.score)
     best = {
@@ -200,7 +206,14 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
     for one in turns:
         others = list(best[one.owner])
         others.remove(one.score if one.score in others else others[-1])
-        found.append(CONVERSATION_WEIGHT * sum(others) / CONVERSATION_PASSAGES)
+        bonus = CONVERSATION_WEIGHT * sum(others) / CONVERSATION_PASSAGES
+        place = one.chunk.ordinal
+        bonus += sum(
+            weight * by_place.get((one.owner, near), 0.0)
+            for distance, weight in enumerate(NEIGHBOUR_WEIGHTS, 1)
+            for near in (place - distance, place + distance)
+        )
+        found.append(bonus)
     return found
 
 

@@ -567,8 +567,9 @@ def make_search_hit(
     )
 
 
-LEG_WEIGHT = 0.5
-"""The weight of each leg in the fused score. The two legs together have the weight 1."""
+# These values were measured: docs/search-quality.md.
+LEG_WEIGHTS = {"lexical": 0.45, "semantic": 0.5}
+"""The weight of each leg in the fused score."""
 
 
 class SearchLegScoreScale:
@@ -647,7 +648,7 @@ class SearchLegScoreFusion:
         if not self.has_two_rankings:
             rank = self.ranks[leg].get(number)
             return 1.0 / rank if rank else 0.0
-        weight = LEG_WEIGHT * (self._coverage if leg == "semantic" else 1.0)
+        weight = LEG_WEIGHTS[leg] * (self._coverage if leg == "semantic" else 1.0)
         if leg == "semantic" and number in self._pending:
             leg = "lexical"
         return weight * self._scales[leg].scale_score(number)

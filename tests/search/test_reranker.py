@@ -134,8 +134,18 @@ def test_a_conversation_that_matches_more_often_ranks_higher() -> None:
     often = make_turns(["a", "b", "c"], scores=[4.0, 4.0, 4.0])
     once = make_turns(["a"], scores=[4.0], owner="jp-c2", first=9)
     found = rerank("otter", [*often, *once])
-    assert found[0].conversation == found[1].conversation == found[2].conversation
-    assert found[0].conversation > found[3].conversation
+    assert min(one.conversation for one in found[:3]) > found[3].conversation
+
+
+def test_a_passage_between_matches_ranks_higher_than_one_far_from_them() -> None:
+    apart = make_turns(["a", "b", "c"], scores=[4.0, 4.0, 4.0])
+    places = [0, 1, 9]
+    passages = [
+        one._replace(chunk=one.chunk._replace(ordinal=place))
+        for one, place in zip(apart, places, strict=True)
+    ]
+    first, second, far = (one.conversation for one in rerank("otter", passages))
+    assert first == second > far > 0
 
 
 def test_a_title_with_the_words_and_a_passage_of_some_length_count_for_subjects_too() -> None:
