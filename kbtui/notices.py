@@ -74,7 +74,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "query_cut": "the query was cut at {characters} characters",
     "query_mistake": "{detail}",
     "search_not_logged": "the search is not logged: {detail}",
-    "unknown_filter": "there is no filter {word}:; did you mean {suggestion}:?",
+    "unknown_filter": "there is no filter '{word}:'; did you mean '{suggestion}:'?",
     "workspace_left_out": "{workspace} was not searched: {detail}",
     "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine is updating it",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
@@ -199,10 +199,10 @@ def format_notice(notice: Notice) -> str:
             values = {**values, "inputs": " and the ".join(values["inputs"])}
         case "unknown_filter" if not values["suggestion"]:
             nearest = values.get("nearest")
-            near = f"; the nearest is {nearest}:" if nearest else ""
+            near = f"; the nearest is '{nearest}:'" if nearest else ""
             if inputs := values.get("inputs"):
-                near = f"; {nearest}: is a filter of the {' and the '.join(inputs)}"
-            return f"there is no filter {values['word']}:{near}. It is searched for as a word."
+                near = f"; '{nearest}:' is a filter of the {' and the '.join(inputs)}"
+            return f"there is no filter '{values['word']}:'{near}. It is searched for as a word."
         case "near_spellings":
             return _format_near_spellings(values)
         case "filters_leave_nothing":

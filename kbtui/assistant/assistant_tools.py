@@ -205,7 +205,7 @@ CONVERSATION_GREP = ToolDefinition(
         "pattern": _make_string_schema("The text to find, within one line."),
         "ignore_case": _make_boolean_schema("Ignore case.", default=True),
         "regex": _make_boolean_schema(
-            "Read the pattern as a regular expression in RE2's syntax, without backreferences and look-around."
+            "Read the pattern as a regular expression in RE2's syntax (no backreferences or look-around)."
         ),
         "ids": _make_string_list_schema("Only these conversations."),
         "scopes": _make_string_list_schema(

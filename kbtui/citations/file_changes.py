@@ -748,7 +748,10 @@ def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
 def _iterate_search_replace_edits(
     text: str, applied: dict[str, bool]
 ) -> Iterator[_UnresolvedFileAction]:
-    """Yield the SEARCH/REPLACE blocks that aider applied, and set their files to True in `applied`."""
+    """Yield the SEARCH/REPLACE blocks that aider applied.
+
+    In `applied`, the value of each changed file is set to True.
+    """
     path: str | None = None
     position = 0
     for block in _SEARCH_REPLACE.finditer(text):

@@ -344,7 +344,7 @@ def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
 
 
 def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
-    """Return the file text that a shell command printed; None if the command did anything else."""
+    """Return the file text that a shell command printed; None if the command did more than print file text."""
     words = find_command_that_only_prints_file(call)
     if words is None:
         return None

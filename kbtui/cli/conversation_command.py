@@ -103,7 +103,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N characters of XML; a single turn is shortened, but several turns that do not fit are an error"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser(
-        "info", help="show what a conversation contains and which tools and tokens it used"
+        "info", help="show what a conversation contains, which tools it used, and how many tokens"
     )
     changes = commands.add_parser(
         "changes", help="print the changes that a conversation made to files, as a diff"

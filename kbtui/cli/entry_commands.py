@@ -217,7 +217,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     history = actions.add_parser("history", help="list the versions of a subject")
     text = "below each version, print its changes in the format of `diff -u`"
     history.add_argument("--diff", action="store_true", help=text)
-    text = "print what changed between two versions; name each by its number, the beginning of its commit, or `now`"
+    text = "print what changed between two versions; name each by its number, its abbreviated commit hash, or `now`"
     history.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help=text)
     for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
@@ -499,7 +499,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
     """Return the index of the version that a user names.
 
-    `name` is the number of the version, the beginning of its commit, or `now` for the current text.
+    `name` is the number of the version, its abbreviated commit hash, or `now` for the current text.
     """
     if name == "now" and versions[0].is_current:
         return 0

@@ -36,7 +36,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     add.add_argument("ref", metavar="REF", help="a turn or call: jp-c17457886043:3 or …:3.2")
     text = "decided, rejected or superseded"
     add.add_argument("state", choices=MARK_STATES, help=text)
-    add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
+    add.add_argument("--note", metavar="TEXT", default="", help="your note on the turn or passage")
     text = "a reference to the text that applies instead; required with superseded"
     add.add_argument("--by", metavar="REF", help=text)
     text = "mark only this passage of the turn; white space may differ"

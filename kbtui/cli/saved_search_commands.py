@@ -83,7 +83,7 @@ def list_saved_searches(args: Namespace) -> int:
         ]
         print_result("  ".join(map(sanitize_to_one_line, [one.name, one.query, *options])) + "\n")
     if not found:
-        print_to_stderr("no search is saved; `kbtui search --save NAME QUERY` saves one")
+        print_to_stderr("there are no saved searches; `kbtui search --save NAME QUERY` saves one")
     return 0
 
 
@@ -98,8 +98,8 @@ def remove_saved_search(args: Namespace) -> int:
 
 def _make_unknown_name_error(name: str, known: list[SavedSearch]) -> NothingFound:
     names = ", ".join(one.name for one in known)
-    hint = f"saved: {names}" if known else "no search is saved"
-    return NothingFound(f"no search is saved as {name!r}", hint=hint)
+    hint = f"saved searches: {names}" if known else "there are no saved searches"
+    return NothingFound(f"there is no saved search {name!r}", hint=hint)
 
 
 def _open_user_data(args: Namespace) -> UserData:

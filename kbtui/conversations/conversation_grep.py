@@ -169,7 +169,7 @@ class RegexGrepPattern:
             raise UsageError(
                 f"invalid regular expression: {reason}",
                 where="pattern",
-                hint="the syntax is RE2's, without backreferences and look-around; escape literal "
+                hint="the syntax is RE2's (no backreferences or look-around); escape literal "
                 "characters with a backslash, or search for a literal text",
             ) from error
 
@@ -442,8 +442,8 @@ def _add_context_lines(
 ) -> Iterator[tuple[str | None, int | None]]:
     """Yield each matching line and its context lines, with the offset of the match in the line.
 
-    For a line of context, the offset is None. Between two blocks of adjacent lines, `(None, None)`
-    is yielded.
+    For a line of context, the offset is None. Wherever lines between two matches are skipped,
+    `(None, None)` is yielded.
     """
     lines = text.removesuffix("\n").split("\n")
     matches = {}

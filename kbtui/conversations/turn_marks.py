@@ -117,7 +117,7 @@ class Mark(NamedTuple):
     text: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Return all fields as JSON. `from_json` makes the same mark from the result."""
+        """Return all fields as JSON, from which `from_json` restores the mark."""
         target = self.target_anchor
         return self._asdict() | {
             "anchor": self.anchor._asdict(),

@@ -257,7 +257,7 @@ class FileWatcher:
         self._thread.join(2.0)
 
     def close(self) -> None:
-        """Free the descriptor that interrupts the thread.
+        """Close the file descriptor with which other threads wake the watching thread.
 
         Does nothing while the thread is running.
         """

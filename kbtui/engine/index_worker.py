@@ -45,9 +45,9 @@ Rewriting this many passages takes about 0.3 seconds.
 COMPACT_PAUSE_MIN, COMPACT_SECONDS, COMPACT_SHARE = 1.0, 1.5e-4, 0.05
 """In all other cases, an index is compacted after a pause without changes.
 
-Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long that compacting uses
-at most `COMPACT_SHARE` of one core, and at least `COMPACT_PAUSE_MIN` seconds, so that the next save
-does not wait for it.
+A compaction takes about `COMPACT_SECONDS` for each passage. The pause is so long that compactions
+use at most `COMPACT_SHARE` of one core, and at least `COMPACT_PAUSE_MIN` seconds, so that the next
+save does not wait for it.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """The index is closed this many seconds after a refresh that changed it.
@@ -207,7 +207,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request, or until compacting is due. During a long wait, the index is closed."""
+        """Wait for a request, or until a compaction is due. During a long wait, the index is closed."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
@@ -272,14 +272,14 @@ class IndexWorker:
             self._is_registered = True
 
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
-        """Compact the index now if this is quick; otherwise schedule the compacting for later."""
+        """Compact the index now if that would be quick; otherwise schedule a compaction for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         limit = COMPACT_AT_ONCE_MAX if self._compacts_at_once else 0
         self._compacts_at_once = False
         try:
             left = index.remove_stale_documents(None if due else limit)
         except (OSError, ValueError) as error:
-            # Compacting needs as much free space as the index uses. Search works without it.
+            # Compaction needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")
             self._close_index()
             left = 0

@@ -347,10 +347,10 @@ class WorkspacePool:
 
 
 def lock_index(workspace: Workspace) -> FileLock:
-    """Lock the index of a workspace. If an older engine has locked it, ask that engine to end.
+    """Lock the index of a workspace. If an older engine has locked it, ask that engine to exit.
 
-    Raises `EngineUnavailable` if another process keeps the lock. Raises `OSError` if the lock file cannot
-    be opened.
+    Raises `EngineUnavailable` if another process does not release the lock within
+    `TAKEOVER_SECONDS`. Raises `OSError` if the lock file cannot be opened.
     """
     path = get_index_lock_path(workspace)
     end, ask_at = time.monotonic() + TAKEOVER_SECONDS, 0.0

@@ -212,7 +212,7 @@ class Embedder(ABC):
 
     @abstractmethod
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row."""
+        """Return the unit vector of a query as a matrix with one row."""
 
     def embed_texts(
         self, texts: Sequence[str], map_batches: Callable[..., Iterable[Matrix]] = map
@@ -273,7 +273,7 @@ class TorchEmbedder(Embedder):
         return self._embed_texts_with_method(texts, self._model.encode_document)
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row."""
+        """Return the unit vector of a query as a matrix with one row."""
         return self._embed_texts_with_method([text], self._model.encode_query)
 
     def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
@@ -394,7 +394,7 @@ class OnnxEmbedder(Embedder):
         return _normalize_matrix_rows((states * mask[..., None]).sum(axis=1))
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row. The model treats a query like any other text."""
+        """Return the unit vector of a query as a matrix with one row. The model treats a query like any other text."""
         return self.embed_batch([text])
 
 

@@ -114,7 +114,7 @@ class EmbeddingProcess:
                 if self._is_closed:
                     raise
         self.has_failed = True
-        raise EmbeddingProcessEnded(f"the process that embeds texts ended {STARTS_MAX} times")
+        raise EmbeddingProcessEnded(f"the process that embeds texts exited {STARTS_MAX} times")
 
     def _send_request(self, kind: str, texts: Sequence[str]) -> Future[Matrix]:
         answer: Future[Matrix] = Future()
@@ -175,7 +175,7 @@ class EmbeddingProcess:
             pending, self._pending = self._pending, {}
             is_closed = self._is_closed
         if not is_closed:
-            self._log(f"the process that embeds texts ended unexpectedly (exit code {code})")
+            self._log(f"the process that embeds texts exited unexpectedly (exit code {code})")
         for waiting in pending.values():
             waiting.set_exception(EmbeddingProcessEnded(f"exit code {code}"))
 

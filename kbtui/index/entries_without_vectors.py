@@ -46,7 +46,8 @@ class EntriesWithoutVectors:
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
     """Return the entries of the index generation in `folder` that lack vectors.
 
-    If the file is missing or unreadable, no entry counts as embedded.
+    If the file is missing or unreadable, the result says that no entry was ever embedded: its `seq`
+    is -1, its `model` is "", and its `missing` is empty.
     """
     path = folder / _FILE_NAME
     if path.exists():

@@ -291,7 +291,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     if bare != pattern and (bare in scan or any(map(compile_slug_pattern(bare), scan.slugs))):
         return f"slugs have no extension: write '{bare}'"
     if is_hidden_path(pattern):
-        return "slugs have no leading dots"
+        return "a slug cannot start with a dot"
     if has_unclosed_glob_bracket(pattern):
         return "a [ without ] matches only the character ["
     if is_glob_pattern(pattern):

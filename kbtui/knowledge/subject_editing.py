@@ -159,7 +159,9 @@ def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
 def _choose_draft_title(text: str, otherwise: str) -> str:
     """Return the title of an edited draft.
 
-    This is the title in the front matter, else the first heading, else `otherwise`.
+    The title is the first of these that exists: the title in the front matter, the first heading,
+    and `otherwise`. Raises `MissingTitleError` if there is none, or if the title in the front
+    matter is empty.
     """
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()

@@ -118,7 +118,10 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A notice if the engine and this client disagree where agents store their files, or []."""
+        """A list with a notice if the engine and this client disagree about where agents store their files.
+
+        Otherwise, an empty list.
+        """
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 

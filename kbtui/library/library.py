@@ -579,7 +579,7 @@ class Library(ReferenceReader):
                     raise UsageError("a turn cannot supersede itself", where=superseded_by)
             superseded_by = str(other)
         elif state == "superseded":
-            hint = "write the reference that applies instead, such as jp-c17457886043:3 or topic/slug; `rejected` needs no reference"
+            hint = "name the turn or subject that supersedes the marked turn, such as jp-c17457886043:3 or topic/slug; if there is none, use the state `rejected`"
             raise UsageError("`superseded` needs a reference", where="superseded by", hint=hint)
         return self._marks.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage
@@ -641,9 +641,10 @@ class Library(ReferenceReader):
         return self._marks.find_marks(text)
 
     def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
-        """Return the marks on the turns that `refs` name. Each reference names a turn or a call.
+        """Return all marks in the conversations whose turns or calls are named in `refs`.
 
-        Other references are ignored. If the marks cannot be read, the result has a notice.
+        References to anything else are ignored. If the marks cannot be read, the result has a
+        notice.
         """
         from kbtui.userdata.mark_lookup import find_marks_of_turns
 

@@ -246,7 +246,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
     if not found:
         raise NothingFound(
             "the query log has no queries",
-            hint="search first, then compare; the setting `query_log` must be on",
+            hint="turn on the setting `query_log` and run some searches; then compare again",
         )
     return found
 

@@ -280,7 +280,7 @@ def parse_search_request(shape: SearchRequestJson) -> SearchRequest:
     values: dict[str, Any] = {}
     for name, value in shape.items():
         if name not in SearchRequest._fields:
-            raise ValueError(f"a search request has no field {name!r}")
+            raise ValueError(f"unknown field in a search request: {name!r}")
         default = SearchRequest._field_defaults[name]
         if isinstance(default, tuple):
             kind: type = int if name in {"worded", "chunks"} else str

@@ -107,7 +107,9 @@ def _make_mark_form(
         )
     ]
     if state == "superseded":
-        about = "The reference that applies instead, such as jp-c17457886043:3 or topic/slug."
+        about = (
+            "A reference to the text that applies instead, such as jp-c17457886043:3 or topic/slug."
+        )
         fields.insert(0, FormField("by", "superseded by", by or "", about))
     if known is None or known.passage is None:
         about = "Optional: a part of the text, to mark only this part instead of the whole turn or call."
@@ -116,7 +118,7 @@ def _make_mark_form(
     def save_mark_from_form(values: FormValues) -> Mark:
         passage = values.get("passage") or (known.passage if known else None)
         if state == "superseded" and not values["by"]:
-            raise UsageError("enter the reference that applies instead")
+            raise UsageError("enter a reference to the text that applies instead")
         chosen: MarkState = next(one for one in MARK_STATES if one == state)
         return library.mark(
             reference,
@@ -135,9 +137,9 @@ def _make_mark_form(
 class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
-    When such a screen closes, it returns the place to open, or None. `ADD_COMMAND` is the command
-    that adds an item. `ADD_HINT` is the end of the hint that names the key of this command, such as
-    "on a turn to mark it".
+    When such a screen closes, it returns the place to open, or None. If the list is empty, the
+    screen tells which key adds an item. `ADD_COMMAND` is the command of this key, and `ADD_HINT` is
+    the text after the key, such as "on a turn to mark it".
     """
 
     SCOPE: ClassVar[Scope]

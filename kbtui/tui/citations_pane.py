@@ -58,9 +58,9 @@ LOOKUP_TOOLS = {
     "conversation_read",
 }
 UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
-    "cut": "turn got a shortened text",
-    "masked": "turn got masked secrets",
-    "part": "turn got only a part",
+    "cut": "turn was given a shortened text",
+    "masked": "turn was given masked secrets",
+    "part": "turn was given only a part",
     "tool": "given text is unknown",
     "unreadable": "cannot be read",
 }

@@ -123,7 +123,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("marks", "quotation_mark", "marks", "List the marks, and open, change or remove them.", action="show_marks"),
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
-        define_command("resume", "R", "continue in agent", "Copy or run the agent's command that continues the conversation, forks it at this turn, or attaches the turn.", about="item", action="offer_agent_commands"),
+        define_command("resume", "R", "continue in agent", "Copy or run the agent's command to continue the conversation, fork it at this turn, or attach the turn to a new conversation.", about="item", action="offer_agent_commands"),
         define_command("keep", "K", "keep", "Keep a copy of the conversation and its subagents. The copy stays if the agent deletes the original.", about="item"),
         define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", 9, needs="file", about="item"),
         define_command("blame", "A", "turns of this file", "List the turns that changed or read the file of this subject or tool call.", about="item"),
@@ -199,7 +199,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("next", "tab,shift+tab", "other pane", "Switch between the list and the text.", action="focus_other_pane"),
         _RELOAD._replace(help="Reload everything from disk; unwritten changes are kept."),
         _THEME, _HELP,
-        define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave.", 12),
+        define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, close the screen.", 12),
         define_command("leave", "q", "leave", "Leave the prompt workshop (asks first if there are unwritten changes)."),
     ),
     *add_scope_to_commands(
@@ -229,7 +229,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "2", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
         define_command("filter", "f,slash", "filter", f"Filter by words, or by {format_filter_keys('entries')}.", 10, is_immediate=True, action="focus_filter"),
-        define_command("type", "m", "type", "Switch the type filter: one type after another, then all.", 4, action="filter_by_next_value('type')"),
+        define_command("type", "m", "type", "Cycle the type filter through the types, then show all types.", 4, action="filter_by_next_value('type')"),
         define_command("status", "ampersand", "status", "Switch the status filter: ready, pending, error, all.", 3, action="filter_by_next_value('is')"),
         define_command("new", "plus", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
@@ -241,7 +241,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _HIDDEN._replace(action="toggle_hidden_or_archived('hidden')"),
         define_command("archived", "comma", "archived", "Show or hide archived conversations.", action="toggle_hidden_or_archived('archived')"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Close the details or the filter; if neither is open, leave.", 12),
+        define_command("back", "escape", "back", "Close the details or the filter; if neither is open, close the screen.", 12),
         define_command("leave", "q,E", "leave", "Leave the entries."),
     ),
     *add_scope_to_commands(
@@ -411,8 +411,8 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each command id with its value.
 
-    TOML parses the unquoted key in `reader.find = "x"` as nested tables, whose keys this function
-    joins into one id again.
+    TOML parses the unquoted key in `reader.find = "x"` as nested tables. This function joins their
+    keys into the id `reader.find`.
     """
     for name, value in table.items():
         if isinstance(value, dict):

@@ -48,7 +48,7 @@ def offer_tool_update(
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:
-    """Show how the files of the tools for JP would change, and write the files if the user agrees.
+    """Show how an update of kbtui's tools for JP would change files; write the files if the user agrees.
 
     `on_done` is called after the files have been written.
     """

@@ -239,7 +239,7 @@ WORKTREE_WIDTH = 12
 SORT_ORDERS = {
     "activity": ("a", "latest event first"),
     "created": ("c", "newest first"),
-    "updated": ("u", "latest change of a file first"),
+    "updated": ("u", "most recent file change first"),
     "title": ("n", "name, A to Z"),
     "turns": ("t", "most turns first"),
 }

@@ -95,7 +95,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
     class OutlineClosed(Message):
         """The user closed the outline.
 
-        `position` is where the reader was when the outline got the focus.
+        `position` is the reader pane's position when the outline received the focus.
         """
 
         def __init__(self, position: ReadingPosition) -> None:

@@ -127,9 +127,9 @@ class SearchInput(CompletingInput):
     async def action_move_in_results(self, move: str, *pages: float) -> None:
         """Select another hit in the list; `move` is a direction such as "up" or "down".
 
-        Like in a shell, "up" recalls an earlier query, unless a hit other than the first was selected
-        for this query. Then "up" and "down" walk through the history, until the user edits the query or
-        selects another hit.
+        As in a shell, "up" recalls the previous query, unless the user has moved to a hit below the
+        first. After a query has been recalled, "up" and "down" walk through the history until the
+        user edits the query or selects another hit.
         """
         results = self.screen.query_one("#results", SearchResultsPane).list
         is_in_history = self.recalled is not None and self.value == self.recalled

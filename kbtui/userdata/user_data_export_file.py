@@ -390,13 +390,15 @@ class _ExportFileReader:
     def _add_copy(self, shape: dict[str, Any]) -> None:
         name, size = shape.get("file_name"), shape.get("bytes")
         if shape.keys() != {"kind", "file_name", "bytes"} or type(size) is not int or size < 0:
-            raise ValueError("the heading of a copy has invalid values")
+            raise ValueError("the header of a copy has invalid values")
         if not isinstance(name, str) or not is_kept_file(name) or "/" in name:
             raise ValueError("the copy of a kept session has an invalid name")
         self._check_is_new("copy", name)
         sizes = self._sizes_of_copies.get(name)
         if not sizes or max(sizes) > max(1, size) * _MAX_COMPRESSION:
-            raise ValueError("the size of a kept session is wrong, or no session has this copy")
+            raise ValueError(
+                "no kept session has this copy, or the size in a session's record is too large for the copy"
+            )
         path, written = self._directory / name, 0
         with path.open("xb") as target:
             while written < size:
@@ -409,7 +411,7 @@ class _ExportFileReader:
                     raise ValueError("a part of a copied session is not valid base64") from error
                 written += len(block)
                 if written > size:
-                    raise ValueError("the parts of a copy have more bytes than its heading says")
+                    raise ValueError("the parts of a copy have more bytes than its header says")
                 target.write(block)
         self._check_copy(path, sizes)
         self._kept_sizes[name] = size
@@ -437,7 +439,7 @@ def _is_identifier_or_none(value: object) -> bool:
 
 
 def _parse_workspace(shape: dict[str, Any]) -> ExportedWorkspaceData:
-    """Parse the heading of a workspace. Raises `ValueError`."""
+    """Parse the header of a workspace. Raises `ValueError`."""
 
     def is_absolute_path(value: object) -> bool:
         return is_record_identifier(value) and str(value).startswith("/")

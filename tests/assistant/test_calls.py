@@ -198,7 +198,7 @@ def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -
     assert reply.is_error
     assert "unknown topic 'off'" in reply.text
     almost = answer_tool_call("knowledge_search", {"query": "aardvark topc:guide"}, library)
-    assert "There is no filter topc:; did you mean topic:?" in almost.text.split("\n")[0]
+    assert "There is no filter 'topc:'; did you mean 'topic:'?" in almost.text.split("\n")[0]
     narrowed = answer_tool_call("knowledge_search", {"query": "badger title:more"}, library).text
     assert narrowed.count("[entry ") == narrowed.count(f"[entry jp-c{LIVE + 1} ") > 0
 

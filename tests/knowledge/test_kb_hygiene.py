@@ -51,7 +51,7 @@ def test_dead_patterns_and_why(build: Build) -> None:
         (key, "'off' matches no subject", "the matching subjects are disabled"),
         (key, "'apha' matches no subject", "did you mean 'alpha'?"),
         (key, "'x/*' matches no subject", None),
-        (key, "'.secret' matches no subject", "slugs have no leading dots"),
+        (key, "'.secret' matches no subject", "a slug cannot start with a dot"),
         (key, "'[' matches no subject", "a [ without ] matches only the character ["),
         (key, "'secret' matches no subject", "the matching subjects are disabled"),
         ("kb.topic.t.disabled", "'gone' matches no subject", None),

@@ -78,9 +78,9 @@ def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
         ("engine after:someday x", "after:someday", "2026-11-01"),
         ("is:blue", "is:blue", "pinned"),
         ("tool: engine", "tool:", "needs a value"),
-        ("modle:opus", "modle:opus", "did you mean model:?"),
+        ("modle:opus", "modle:opus", "did you mean 'model:'?"),
         ("from:3d", "from:3d", "only in the entries"),
-        ("speaker:bob", "speaker:bob", "no filter speaker:"),
+        ("speaker:bob", "speaker:bob", "no filter 'speaker:'"),
     ],
 )
 def test_a_mistake_is_pointed_at_and_the_rest_still_filters(

@@ -151,10 +151,10 @@ async def test_a_mistyped_filter_is_named_above_the_results_while_it_is_typed(
     async with running(book.root) as tui:
         await tui.press("slash")
         await tui.type("the tilte:x")
-        await tui.until("There is no filter tilte:; did you mean title:?")
+        await tui.until("There is no filter 'tilte:'; did you mean 'title:'?")
         await tui.press("ctrl+u")
         await tui.type("the tiel:x")
-        await tui.until("There is no filter tiel:; the nearest is title:. It is")
+        await tui.until("There is no filter 'tiel:'; the nearest is 'title:'. It")
         await tui.press("ctrl+u")
         await tui.type("the")
         await tui.until(lambda: "There is no filter" not in tui.text)

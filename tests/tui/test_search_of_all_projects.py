@@ -101,7 +101,7 @@ async def test_keys_about_one_workspace_refuse_a_hit_of_another_project(
         await select_hit_of(tui, "coast")
         for key in ("y", "e", "s", "M", "B"):
             await tui.press(key)
-            await tui.until("This hit is in the project coast. Open it first.")
+            await tui.until("This hit is in the project coast. Open the hit first.")
         await tui.press("a")
         await tui.until("Ranks can be explained only in a search of one workspace (/ starts one).")
 

@@ -474,7 +474,7 @@ MISTAKES = [
     ("peop[le/*", 4, "a [ without ] matches only the character ["),
     ("start.md", 0, "slugs have no extension: write 'start'"),
     ("start sty", 6, "nothing matches"),
-    (".secret", 0, "slugs have no leading dots"),
+    (".secret", 0, "a slug cannot start with a dot"),
     ("old", 0, "the matching subjects are disabled"),
     ("project/start snippets/retry", 14, "one topic at a time"),
     ("../*", 0, "nothing matches"),

@@ -2,7 +2,7 @@
 
 A full collection stops all threads and visits every object. With 20,000 subjects, this takes a
 fifth of a second. Therefore, long-lived objects are frozen, so that collections do not visit them.
-If a full collection takes long nevertheless, the next one runs only while the user is idle.
+If a full collection takes a long time nevertheless, the next one runs only while the user is idle.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ def configure_garbage_collector() -> None:
 
 
 class IdleGarbageCollector:
-    """Runs full garbage collections, if possible while the user is idle.
+    """Runs full garbage collections, and slow ones only while the user is idle.
 
-    A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the last collection
-    took long, the scheduled collection waits until the user is idle.
+    A key or mouse event schedules a collection for `IDLE_SECONDS` later. It runs then even if the
+    user is not idle, unless a large document is loading, or the last collection took more than
+    `SHORT_COLLECTION_SECONDS`.
     """
 
     def __init__(self, app: App[None]) -> None:

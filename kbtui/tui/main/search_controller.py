@@ -716,7 +716,7 @@ class SearchController:
             return False
         if self._main.is_hit_of_other_workspace(row.data):
             status.show_unavailable_key_message(
-                "This hit is in another workspace. Open it first, then its outline."
+                "This hit is in another workspace. Open the hit before you open its outline."
             )
             return False
         self.open_or_preview_hit(row.data, preview=False)

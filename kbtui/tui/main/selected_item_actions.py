@@ -97,7 +97,7 @@ class SelectedItemActions:
         reference = self.get_selected_reference()
         if hit := self._get_selected_hit_of_other_workspace():
             self._main.status.show_unavailable_key_message(
-                f"This hit is in the project {hit.project}. Open it first."
+                f"This hit is in the project {hit.project}. Open the hit first."
             )
         elif reference is None:
             self._main.status.show_unavailable_key_message(

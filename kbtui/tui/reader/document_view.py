@@ -106,7 +106,7 @@ class DocumentViewport:
     # blocks and their heights
 
     def is_block_of_current_view(self, block: int) -> bool:
-        """Return whether a block belongs to the current view, which is the user's or the model's.
+        """Return whether a block belongs to the current view: what the user saw, or what the model saw.
 
         A block in a closed fold belongs to the view, although it is not visible.
         """
@@ -588,7 +588,10 @@ class DocumentViewport:
         return False
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers next to tool calls, by block key; return whether a number has changed."""
+        """Set the citation numbers next to tool calls; return whether a number has changed.
+
+        `numbers` maps the key of each call's block to its citation number.
+        """
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)

@@ -598,7 +598,9 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield lists of Markdown marks that belong together, such as an opening and a closing mark.
+    """Yield the ranges of Markdown markup in lists of ranges that belong together.
+
+    An example is a list with the ranges of an opening and a closing `**`.
 
     Only the first `reach` characters of the text are searched. The positions of list bullets and
     table bars are added to `dots`.

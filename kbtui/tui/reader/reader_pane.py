@@ -333,7 +333,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         elif document.block_indices_by_kind.get("change"):
             left = self._make_next_change_hint()
         elif document.view in ("learn", "prompt"):
-            left = [("as the assistant gets it", "dim")]
+            left = [("as the assistant sees it", "dim")]
         if self._new_event_count and viewport.is_last_line_visible:
             self._new_event_count = 0
         reference = viewport.current_reference

@@ -1,4 +1,4 @@
-"""Makes the blocks of texts that tools returned.
+"""Makes reader blocks from the texts that tools returned.
 
 The texts can contain fenced code, the contents of files, colours and diffs. The middle of a long
 text is in a fold.
@@ -318,7 +318,10 @@ def make_tool_text_blocks(
 
 
 def _strip_blank_lines(text: str, part: _TextPart) -> tuple[int, int]:
-    """Return the range of a part, without the blank lines next to a fence."""
+    """Return the range of a part without the blank lines at its end.
+
+    Outside a fence, blank lines at the start of the part are excluded too.
+    """
     start, end = part.start, part.end
     while start > 0 and start < end and text[start] == "\n" and not part.is_fenced:
         start += 1
