@@ -291,6 +291,14 @@ def test_named_conversations_are_published_with_their_secrets_masked(
     with open_workspace(theirs.root) as library:
         hits = library.search("zeppelin", mode="lexical").hits
         assert {hit.entry_id for hit in hits} == {id_}
+    # An event of a kind that only newer versions know is shown as JSON.
+    file = find_conversation(theirs.workspace, id_).events_path
+    assert file is not None
+    file.write_bytes(file.read_bytes().replace(b'"kind":"message"', b'"kind":"oracle"'))
+    conversation = load_conversation(find_conversation(theirs.workspace, id_))
+    (event,) = (one for one in conversation.turns[1].events if one.name == "oracle")
+    assert event.kind == "unknown"
+    assert "The zeppelin flies." in event.text
     # The member's own copy counts.
     theirs.conversation(1, [[asked("mine"), said("own words")]], title="Mine")
     assert [one.title for one in list_conversations(theirs.workspace)] == ["Mine"]

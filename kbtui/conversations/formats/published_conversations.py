@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
@@ -33,6 +34,7 @@ from kbtui.conversations.models import (
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.files import read_regular_file
+from kbtui.text import format_json
 from kbtui.workspace.published_mirror import find_mirror
 
 if TYPE_CHECKING:
@@ -245,6 +247,9 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
     given = {name: values[name] for name in _EVENT_FIELDS if name in values}
     if not isinstance(given["text"], str) or not isinstance(given["kind"], str):
         raise ValueError("the text or kind of an event is not a string")
+    if given["kind"] not in EVENT_KINDS:
+        # A newer version of kbtui published this event. It is shown as JSON, like an agent's unknown events.
+        given |= {"kind": "unknown", "name": given["kind"], "text": format_json(values)}
     blocks = values.get("blocks")
     if blocks is not None:
         given["blocks"] = [
