@@ -174,6 +174,15 @@ class VectorStore:
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
+    def read_vector_hashes_and_row_ids(self) -> tuple[list[int], list[bytes], list[int]]:
+        """Return the chunk numbers, the vector hashes and LanceDB's row ids of all rows, as three lists."""
+        query: Any = self.table.search().select(["number", "hash"]).with_row_id(True)
+        table = query.to_arrow()
+        numbers, hashes, row_ids = (
+            table[name].to_pylist() for name in ("number", "hash", "_rowid")
+        )
+        return numbers, hashes, row_ids
+
     @property
     def version(self) -> int:
         """The number of the current version of the table."""
@@ -227,6 +236,18 @@ class VectorStore:
             part = ", ".join(map(str, held[at : at + 2000]))
             self.table.delete(f"number IN ({part})")
             self._writes += 1
+
+    def remove_rows(self, row_ids: Iterable[int]) -> None:
+        """Remove the rows with these ids of LanceDB."""
+        held = sorted(row_ids)
+        for at in range(0, len(held), 20_000):
+            part = ",".join(map(str, held[at : at + 20_000]))
+            self.table.delete(f"_rowid IN ({part})")
+
+    def restore_version(self, version: int) -> None:
+        """Make an earlier version of the table the current one. No row is written again."""
+        table: Any = self.table
+        table.restore(version)
 
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int
@@ -333,21 +354,20 @@ class VectorStore:
         self.table.optimize(cleanup_older_than=keep_versions)
         self._writes = 0
 
-    def delete_versions_before(self, versions: Iterable[int]) -> None:
-        """Delete the table's versions that are older than the current version and all `versions`.
+    def get_age_of_versions(self, versions: Iterable[int]) -> timedelta:
+        """Return the age of the oldest of these versions of the table, with a margin.
 
         LanceDB deletes versions by their age, by the clocks that wrote the versions. A wrong clock
         can only keep additional versions.
         """
         table: Any = self.table
-        needed = {*versions, self.version}
-        oldest = min(
+        needed = set(versions)
+        oldest: datetime = min(
             version["timestamp"].astimezone(UTC)
             for version in table.list_versions()
             if version["version"] in needed
         )
-        age = max(timedelta(), datetime.now(UTC) - oldest)
-        self.table.optimize(cleanup_older_than=age + VERSION_MARGIN)
+        return max(timedelta(), datetime.now(UTC) - oldest) + VERSION_MARGIN
 
     def _build_vector_index(self, partitions: int) -> None:
         """Build a vector index with this number of partitions. It replaces the existing index."""

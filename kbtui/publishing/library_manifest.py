@@ -86,11 +86,14 @@ class VectorTableVersion:
     vectors from the parts of vectors that `later_parts` names. `written_at` is the time at which
     the version was written, by the store's clock. It distinguishes a table that was deleted and
     written again from the one before, because the versions of both can have the same number.
+    `whole_version` is the version that still has the obsolete rows. The next version is made from
+    it, because LanceDB writes a file again if more than a tenth of its rows is deleted.
     """
 
     version: int
     dimension: int
     written_at: float
+    whole_version: int
     later_parts: list[str] = field(default_factory=list)
 
     @property
@@ -219,6 +222,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
             int(table["version"]),
             int(table["dimension"]),
             float(table["written_at"]),
+            int(table.get("whole_version", table["version"])),
             list(table["later_parts"]),
         )
         if not 1 <= table.dimension <= 65_536 or not set(table.later_parts) <= {

@@ -1,4 +1,4 @@
-"""Updates the table of vectors of a large library when much of it is obsolete.
+"""Updates the table of vectors of a large library when many passages lack in it, or much of it is obsolete.
 
 Readers that use the current manifest go on reading the version of the table that this manifest names.
 """
@@ -25,19 +25,23 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.vector_store import VectorRow
+    from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.publishing.text_embedder import TextVectorProvider
 
-MAX_SHARE_BESIDE_TABLE = 0.05
-"""The table is updated when more than this share of its rows is obsolete, or of the passages is missing.
+MAX_PASSAGES_BESIDE_TABLE = 100_000
+"""The table is written when it lacks more than this number of passages.
 
-Until then, readers fetch the vectors of the missing passages as parts. An update of the table costs more: LanceDB
-indexes and joins rows, each reader fetches the ids of all rows again, and a search by URI would read rows
-without an index one by one.
+Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages. Each row that is
+written costs as much again as its part, so the table of a library of up to this size stays empty, and all
+readers mirror its vectors.
+"""
+MAX_OBSOLETE_SHARE = 0.5
+"""The table is also written when more than this share of its rows is obsolete.
+
+A search by URI drops obsolete rows from what it finds.
 """
 ROWS_AT_ONCE = 20_000
 """The number of rows that are in memory at once while they are sent."""
-KEEP_ALL_VERSIONS = timedelta(days=36_500)
 REQUEST_TIMEOUT = timedelta(minutes=10)
 """LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
 
@@ -83,7 +87,7 @@ def update_published_table(
     needed_versions: Sequence[int],
     now: float,
 ) -> PublishedTableUpdate:
-    """Update the table of vectors of the library at `uri` if much of it is obsolete.
+    """Update the table of vectors of the library at `uri` if it lacks many passages, or much of it is obsolete.
 
     `passages` are the passages of the new version of the library, and `dimension` is the length of
     their vectors. `old` is the version of the table in the current manifest. Readers may need the
@@ -99,27 +103,55 @@ def update_published_table(
             place, embedder.model.key, dimension,
             is_published=True, request_timeout=REQUEST_TIMEOUT,
         )  # fmt: skip
-        numbers, hashes = store.read_vector_hashes()
-        have = dict(zip(numbers.tolist(), hashes.tolist(), strict=True))
-
-        def is_row_current(number: int) -> bool:
-            if number not in wanted or number not in have:
-                return False
-            # numpy leaves out zero bytes at the end.
-            return bool((wanted[number].chunk.vector_hash or b"").rstrip(b"\0") == have[number])
-
-        stale = [number for number in have if not is_row_current(number)]
-        lacking = [passage for number, passage in wanted.items() if not is_row_current(number)]
-        is_good = max(len(stale), len(lacking)) <= MAX_SHARE_BESIDE_TABLE * len(wanted)
-        if is_good and old is not None and old.version == store.version:
+        current, obsolete = _find_current_rows(store, wanted)
+        lacking = _list_other_passages(wanted, current)
+        rows = len(current) + len(obsolete)
+        is_good = (
+            len(lacking) <= MAX_PASSAGES_BESIDE_TABLE and len(obsolete) <= MAX_OBSOLETE_SHARE * rows
+        )
+        is_known = old is not None and old.version == store.version
+        if is_good and old is not None and is_known:
             return PublishedTableUpdate(old, lacking)
-        store.remove_vectors_of_chunks(stale)
-        if lacking:
+        if is_good and not rows:
+            version = store.version
+            return PublishedTableUpdate(
+                VectorTableVersion(version, dimension, now, whole_version=version), lacking
+            )
+        if old is not None and is_known and old.whole_version != old.version:
+            store.restore_version(old.whole_version)
+            current, obsolete = _find_current_rows(store, wanted)
+        if len(obsolete) > MAX_OBSOLETE_SHARE * (len(current) + len(obsolete)):
+            # LanceDB now writes the remaining rows into new files.
+            store.remove_rows(obsolete)
+        if lacking := _list_other_passages(wanted, current):
             store.add_vector_batches(_make_vector_rows(embedder, lacking))
-        if stale or lacking:
-            store.compact_vector_table(force=True, keep_versions=KEEP_ALL_VERSIONS)
-            store.delete_versions_before(needed_versions)
-        return PublishedTableUpdate(VectorTableVersion(store.version, dimension, now), [])
+        versions = [*needed_versions, store.version]
+        store.compact_vector_table(force=True, keep_versions=store.get_age_of_versions(versions))
+        whole_version = store.version
+        store.remove_rows(_find_current_rows(store, wanted)[1])
+        return PublishedTableUpdate(
+            VectorTableVersion(store.version, dimension, now, whole_version=whole_version), []
+        )
+
+
+def _find_current_rows(
+    store: VectorStore, wanted: dict[int, PassageToPublish]
+) -> tuple[set[int], list[int]]:
+    """Return the numbers of the passages whose current vector is in the table, and the ids of all other rows."""
+    current, obsolete = set[int](), []
+    for number, hash_, row_id in zip(*store.read_vector_hashes_and_row_ids(), strict=True):
+        passage = wanted.get(number)
+        if passage and (passage.chunk.vector_hash or b"") == hash_:
+            current.add(number)
+        else:
+            obsolete.append(row_id)
+    return current, obsolete
+
+
+def _list_other_passages(
+    wanted: dict[int, PassageToPublish], current: set[int]
+) -> list[PassageToPublish]:
+    return [passage for number, passage in wanted.items() if number not in current]
 
 
 def _make_vector_rows(

@@ -9,6 +9,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
+from kbtui.publishing import published_table_update
 from tests.arguments import make_name_parser
 from tests.bench import (
     backlog,
@@ -55,10 +56,16 @@ def main() -> int:
     )
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--size", type=int, help="chunks, for `million` and `publish`")
+    parser.add_argument("--updates", type=int, help="updates, for `publish-series`")
     parser.add_argument("--keep", type=Path, help="where to keep what is made, and find it again")
+    parser.add_argument("--beside", type=int, help="most passages beside the table of vectors")
     args = parser.parse_args()
     if args.size is not None:
         scale.size = publishing.passages = args.size
+    if args.updates is not None:
+        publishing.updates = args.updates
+    if args.beside is not None:
+        published_table_update.MAX_PASSAGES_BESIDE_TABLE = args.beside
     with contextlib.ExitStack() as stack:
         base = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbb-")))
         base = base.absolute()

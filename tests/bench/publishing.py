@@ -2,7 +2,8 @@
 
 A real S3 server on the loopback, behind a proxy that delays each request by a link of 20 ms and counts bytes
 and requests. Subjects are real files; their vectors are made up, so no figure includes the model.
-`make bench ARGS="publish --size 100000"` takes more passages than the usual 10,000.
+`make bench ARGS="publish --size 100000"` takes more passages than the usual 10,000. `publish-series` publishes
+many updates; `--beside 10000` lets it write the table when 10,000 passages lack in it.
 """
 
 import os
@@ -26,7 +27,6 @@ from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishR
 from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
-from kbtui.publishing.published_table_update import MAX_SHARE_BESIDE_TABLE
 from kbtui.publishing.text_embedder import TextVectorProvider
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.published_library_settings import PublishSettings
@@ -44,6 +44,8 @@ MOST_INDEXED_PASSAGES = 300_000
 """The member of a larger library builds no index: for a million passages, this takes more than twenty minutes."""
 MODEL = EmbeddingModelSource("made_up", "/no/model", packaged=False)
 passages = USUAL_PASSAGES
+updates = 20
+"""The number of updates of a series."""
 
 
 def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
@@ -62,12 +64,9 @@ def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
         proxy.delay = LINK_SECONDS
         _report(proxy, "fetch without vectors, 20 ms", lambda: pull_subscribed_library(workspace))
         _report(proxy, "look for a version, 20 ms", lambda: pull_subscribed_library(workspace))
-        _measure_queries(proxy, "by URI, 20 ms", _open_table(workspace))
-        _measure_update(proxy, author, workspace, 0)
-        _measure_queries(proxy, "by URI, after it", _open_table(workspace))
-        if 1000 < MAX_SHARE_BESIDE_TABLE * passages < 2000:
-            print("the next update writes the table")
-            _measure_update(proxy, author, workspace, 1)
+        _measure_queries_by_uri(proxy, "by URI, 20 ms", workspace)
+        _measure_update(proxy, author, workspace)
+        _measure_queries_by_uri(proxy, "by URI, after it", workspace)
         proxy.delay = 0.0
         _report(proxy, "publish again, nothing changed", lambda: _publish(author))
         if passages <= MOST_INDEXED_PASSAGES:
@@ -77,10 +76,55 @@ def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
     yield from ()
 
 
-def _measure_update(proxy: Proxy, author: Path, workspace: Workspace, update_number: int) -> None:
+def publish_series(base: Path, times: int) -> Iterator[Row]:
+    """Publish many updates of 1,000 passages each, and print what each moves, and the mean."""
+    with serve_s3() as port:
+        create_bucket(port, "team-bench")
+        proxy = Proxy(port, keeps_objects=True)
+        os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+        author, member = base / "author", base / "member"
+        scale.write_subjects(author, passages // scale.SECTIONS)
+        _report(proxy, "publish, with a table of vectors", lambda: _publish(author))
+        workspace = _subscribe(member, mirror_megabytes=0)
+        _report(proxy, "fetch without vectors", lambda: pull_subscribed_library(workspace))
+        proxy.delay = LINK_SECONDS
+        _measure_queries_by_uri(proxy, "by URI, before", workspace)
+        proxy.delay = 0.0
+        moved = [_measure_update_in_series(proxy, author, workspace, at) for at in range(updates)]
+        texts, sent, fetched = map(sum, zip(*moved, strict=True))
+        print(
+            f"{len(moved)} updates, bytes sent: {sent / texts:.2f} times their text,"
+            f" fetched: {fetched / texts:.2f} times   (target < 3)"
+        )
+        proxy.delay = LINK_SECONDS
+        _measure_queries_by_uri(proxy, "by URI, after them", workspace)
+        proxy.close()
+    yield from ()
+
+
+def _measure_update_in_series(
+    proxy: Proxy, author: Path, workspace: Workspace, number: int
+) -> tuple[int, int, int]:
+    """Change 1,000 passages, publish and fetch them; gives the size of their texts, and the bytes sent and fetched."""
+    own = _change_subjects(author, number)
+    began, before = time.perf_counter(), proxy.received
+    _publish(author, is_quiet=True)
+    took, sent, before = time.perf_counter() - began, proxy.received - before, proxy.sent
+    pulled = pull_subscribed_library(workspace)
+    fetched = proxy.sent - before
+    print(
+        f"update {number + 1}: sent {sent:,} bytes, {sent / own:.2f} times their text, in {took:.1f} s;"
+        f" fetched {fetched:,}, {fetched / own:.2f} times; {len(pulled.manifest.parts)} parts"
+        f"{', a new version of the table' if pulled.is_table_new else ''}",
+        flush=True,
+    )
+    return own, sent, fetched
+
+
+def _measure_update(proxy: Proxy, author: Path, workspace: Workspace) -> None:
     """Change 1,000 passages, publish them, and fetch them without vectors."""
     proxy.delay = 0.0
-    own = _change_subjects(author, update_number)
+    own = _change_subjects(author, 0)
     before = proxy.received
     update = _report(proxy, "publish 1,000 changed passages", lambda: _publish(author))
     _report_update("sent, parts alone", update.sent_bytes, own)
@@ -95,8 +139,10 @@ def _measure_indexes(proxy: Proxy, member: Path) -> None:
     workspace = _subscribe(member, mirror_megabytes=0)
     index = WorkspaceIndexWriter(workspace, Settings(model="off"))
     _report(proxy, "keyword index of the member", index.refresh_index)
-    remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
-    found = _measure_queries(proxy, "by URI, by chunk", remote)
+    found = []
+    if _open_table(workspace).count_vector_rows():
+        remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
+        found = _measure_queries(proxy, "by URI, by chunk", remote)
     workspace = _subscribe(member, mirror_megabytes=100_000)
     _report(proxy, "fetch all vectors, 20 ms", lambda: pull_subscribed_library(workspace))
     store = _report(proxy, "vectors of the member, no model runs", lambda: _embed(index))
@@ -135,7 +181,7 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
     return result
 
 
-def _publish(root: Path) -> LibraryPublishResult:
+def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
     embedder = TextVectorProvider(workspace, MODEL, print)
@@ -149,7 +195,10 @@ def _publish(root: Path) -> LibraryPublishResult:
         missing = [key for key in some if key not in known]
         cache.store_cached_vectors(dict(zip(missing, made.some(len(missing)), strict=True)))
     cache.close()
-    print(f"  of the next time, {time.perf_counter() - began:.0f} s make up vectors", flush=True)
+    if not is_quiet:
+        print(
+            f"  of the next time, {time.perf_counter() - began:.0f} s make up vectors", flush=True
+        )
     try:
         store = LibraryStore(URI)
         return LibraryPublisher(workspace, store, entries, embedder, has_table=True).publish()
@@ -183,17 +232,14 @@ def _embed(index: WorkspaceIndexWriter) -> VectorStore:
 
 
 def _change_subjects(root: Path, update_number: int) -> int:
-    """Write other texts into twenty subjects of fifty passages; gives their size in bytes.
-
-    Each update changes other subjects.
+    """Write other texts into twenty random subjects of fifty passages; gives their size in bytes.
 
     Passages have about 550 bytes, as those of the guide have.
     """
     made = random.Random(5 + update_number)
     lines = scale.natural_lines(made, 2000)
     own = 0
-    first = update_number * CHANGED_SUBJECTS
-    for path in sorted((root / "docs").rglob("*.md"))[first : first + CHANGED_SUBJECTS]:
+    for path in made.sample(sorted((root / "docs").rglob("*.md")), CHANGED_SUBJECTS):
         parts = [f"# {path.stem}\n"]
         parts += [
             f"## Part {section}, changed\n\n" + "\n".join(made.choices(lines, k=6)) + "\n"
@@ -216,8 +262,17 @@ def _open_table(workspace: Workspace) -> VectorStore:
     )
 
 
+def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> None:
+    """Measure queries of the published table, unless it is empty."""
+    table = _open_table(workspace)
+    if table.count_vector_rows():
+        _measure_queries(proxy, name, table)
+    else:
+        print("the table is empty, so its passages are queried in a local table")
+
+
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
-    """Open the published table as the engine does; it must have the vectors of all chunks."""
+    """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
     mirror = get_subscribed_mirror(index.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
@@ -226,7 +281,8 @@ def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
     missing: dict[str, set[int]] = {}
     for number, entry_id, _ in index.catalog.iterate_chunks_to_embed():
         missing.setdefault(entry_id, set()).add(number)
-    assert not remote.take_chunks_without_published_vector(index.catalog, missing)
+    left = remote.take_chunks_without_published_vector(index.catalog, missing)
+    print(f"  {sum(map(len, left.values())):,} passages lack in the table")
     return remote
 
 
@@ -276,6 +332,8 @@ def _report_recall(store: VectorStore, remote: list[set[int]], local: list[set[i
         ranked = select_best_chunks(sort_ranked_chunks(rows, least=1.0, cut=True), 100)
         best.append({row.number for row in ranked[:10]})
     for name, found in (("by URI", remote), ("local table", local)):
+        if not found:
+            continue
         shares = [len(one & exact) / 10 for one, exact in zip(found, best, strict=False)]
         print(
             f"of the first 10 passages of an exact search, {name} among the first 100: {statistics.mean(shares):.3f}",
@@ -283,4 +341,4 @@ def _report_recall(store: VectorStore, remote: list[set[int]], local: list[set[i
         )
 
 
-BENCHES = {"publish": publish_and_subscribe}
+BENCHES = {"publish": publish_and_subscribe, "publish-series": publish_series}

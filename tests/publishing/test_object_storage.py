@@ -22,7 +22,7 @@ from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
-from kbtui.publishing import library_publisher
+from kbtui.publishing import library_publisher, published_table_update
 from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
 from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.workspace import Settings
@@ -62,6 +62,11 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
     yield proxy
     proxy.close()
+
+
+@pytest.fixture(autouse=True)
+def small_libraries_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 5)
 
 
 @pytest.fixture
@@ -284,10 +289,12 @@ def test_ten_readers_see_whole_versions_while_a_writer_publishes_fifty_times(
 
 
 def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
-    tmp_path: Path, proxy: Proxy, uri: str
+    tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 
+    # Each change writes the table.
+    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
     ours = make_team_workspace(tmp_path / "ours", subjects=6)
     for place in (uri, str(tmp_path / "share")):
         publish(ours, place, has_table=True)
@@ -467,6 +474,97 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     left = {version["version"] for version in versions.list_versions()}
     assert first.table.version not in left
     assert third.table.version in left
+    writer.close()
+
+
+def test_a_library_with_few_passages_is_mirrored_and_its_table_stays_empty(
+    tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 100)
+    ours = make_team_workspace(tmp_path / "ours", subjects=30)
+    # The table is added to a library that has parts of vectors.
+    publish(ours, uri)
+    assert publish(ours, uri, has_table=True).sent_parts == 0
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri, "mirror_megabytes = 0\n")
+    assert pull(reader).vectors == 60, "of texts and titles"
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    remote = embed_like_the_engine(writer)
+    assert remote
+    assert len(list_passages(writer, remote)) == 30
+
+    for number in range(20):
+        ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nAnother plan, {number}.\n")
+    publish(ours, uri, has_table=True)
+    result = pull(reader)
+    assert (result.vectors, result.is_table_new) == (20, False)
+    remote = embed_like_the_engine(writer)
+    assert remote
+    assert sum("Another plan" in text for text in list_passages(writer, remote)) == 20
+
+    # It grows beyond the limit, so the table gets all passages.
+    for number in range(30, 110):
+        ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nA plan, {number}.\n")
+    publish(ours, uri, has_table=True)
+    result = pull(reader)
+    assert (result.vectors, result.is_table_new) == (0, True)
+    remote = embed_like_the_engine(writer)
+    assert remote
+    assert set(list_passages(writer, remote).values()) == {1}
+    assert len(list_passages(writer, remote)) == 110
+    writer.close()
+
+
+def test_writing_the_table_writes_only_new_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.index import vector_store
+
+    # LanceDB joins files that no index covers.
+    monkeypatch.setattr(vector_store, "EXACT_ROWS", 100)
+    share = tmp_path / "share"
+    ours = make_team_workspace(tmp_path / "ours", subjects=160)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, str(share), "mirror_megabytes = 0\n")
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    seen = set[Path]()
+
+    def publish_and_measure() -> int:
+        """Publish, check what a reader finds, and return the bytes of new rows in the table."""
+        publish(ours, str(share), has_table=True)
+        pull(reader)
+        remote = embed_like_the_engine(writer)
+        assert remote
+        found = list_passages(writer, remote)
+        assert set(found.values()) == {1}
+        texts = {path.read_text().strip() for path in (ours.root / "docs/notes").iterdir()}
+        assert found.keys() == texts
+        files = set((share / "vectors").glob("*/data/*")) - seen
+        seen.update(files)
+        return sum(file.stat().st_size for file in files)
+
+    everything = publish_and_measure()
+    # LanceDB by itself would write a file again when more than a tenth of its rows is deleted.
+    for change in range(3):
+        for number in range(change * 30, change * 30 + 30):
+            ours.subject(
+                f"notes/note{number % 60}.md", f"# Note {number}\n\nPlan {change} of {number}.\n"
+            )
+        assert publish_and_measure() < everything / 2
+    # An earlier text returns with its row.
+    for number in range(90, 120):
+        text = f"# Note {number}\n\nThe plan of service {number}.\n"
+        ours.subject(f"notes/note{number}.md", f"{text}Shorter.\n")
+    assert 0 < publish_and_measure() < everything / 2
+    for number in range(90, 120):
+        ours.subject(
+            f"notes/note{number}.md", f"# Note {number}\n\nThe plan of service {number}.\n"
+        )
+    assert publish_and_measure() == 0
+    # More rows are obsolete than in use, so the table is written again without them.
+    for number in range(40):
+        ours.subject(f"notes/note{number}.md", f"# Note {number}\n\nThe last plan, {number}.\n")
+    assert publish_and_measure() > everything / 2
     writer.close()
 
 
