@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
+MAX_FURTHER_PASSAGES = 10_000
+"""The maximum number of passages that are ranked for a request with a high limit."""
 CHUNKS_LOADED_AT_ONCE = 30
 """The number of ranked chunks that are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
@@ -102,6 +104,7 @@ def run_search_and_build_answer(
         total=counts.total,
         omitted=counts.omitted,
         left_out=counts.left_out,
+        has_more=run.has_further_hits,
         # The answer must not reveal that hidden subjects exist.
         empty=not run.scores and run.reader.has_no_entries(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
@@ -220,6 +223,8 @@ class SearchRun:
         """The reranker's bonuses for the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
+        self.has_further_hits = False
+        """Whether there are further keyword hits, which were not ranked."""
         self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
 
@@ -286,6 +291,28 @@ class SearchRun:
             elif self.legs["lexical"]:
                 self.notices.append(Notice("newest_first"))
         self.fuse_rankings()
+        self._append_further_hits()
+
+    def _append_further_hits(self) -> None:
+        """If the request's limit is higher than the number of ranked hits, append further keyword hits.
+
+        The further hits keep the order of the keyword leg. They do not take part in the fusion: its
+        scale depends on the depth of the legs, and the first hits must be the same for every limit.
+        """
+        self.has_further_hits = len(self.legs.get("lexical", ())) >= self.request.depth
+        per_entry = self.request.per_entry or len(self.visible_chunks)
+        counts = Counter(entry_id for _, entry_id in self.visible_chunks.values())
+        ranked_hits = sum(min(count, per_entry) for count in counts.values())
+        if not self.has_further_hits or self.request.limit <= ranked_hits:
+            return
+        lowest, ranks = min(self.scores.values()), self.fusion.ranks["lexical"]
+        found = self.keyword_search.rank_chunks(MAX_FURTHER_PASSAGES)
+        further = [row.number for row in found if row.number not in self.scores]
+        for place, number in enumerate(further, 1):
+            self.scores[number] = round(lowest - place / 10**SCORE_DIGITS, SCORE_DIGITS)
+            ranks[number] = len(ranks) + 1
+        del self.visible_chunks
+        self.has_further_hits = False
 
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
         """Return the best chunks by keywords.

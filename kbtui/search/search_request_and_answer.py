@@ -33,11 +33,11 @@ A longer query is cut, and the answer contains a notice about it.
 """
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""The default maximum number of hits that each leg fetches, whatever the request's `limit` is."""
+"""The default maximum number of hits that each leg fetches before the two are fused."""
 SCORE_DIGITS = 4
 """The number of decimal places of fused scores. Rounding keeps the legs' rounding errors from changing the order."""
 MAX_HITS = 400
-"""The maximum number of hits in an answer. With the default `depth`, the two legs together find fewer."""
+"""The maximum number of hits in an answer."""
 
 if TYPE_CHECKING:
 
@@ -192,6 +192,7 @@ if TYPE_CHECKING:
 
         mistakes: Sequence[tuple[int, int, str, str]]
         partial: bool
+        has_more: bool
         empty: bool
         filters: str
         is_gap: bool
@@ -213,7 +214,8 @@ class SearchRequest(NamedTuple):
     * `entries`: entry ids. If the list is not empty, only these entries are searched.
     * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. It does not change
       the ranking. The answer counts the passages that are left out.
-    * `depth`: the maximum number of hits from each ranking, by keywords and by meaning.
+    * `depth`: the maximum number of hits that are fused from each ranking, by keywords and by
+      meaning. If `limit` is higher than the number of these hits, further keyword hits follow them.
     * `like`: a reference. The search finds passages similar to the referenced text, and ignores the
       query.
     * `why`: a reference. The answer explains why the referenced text is not among the hits.
@@ -625,7 +627,9 @@ class RankExplanation(NamedTuple):
 class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
-    * `total`: the number of hits that the search would return without a limit.
+    * `total`: the number of ranked hits, of which `hits` are the first.
+    * `has_more`: whether further texts contain the words. A search with a `limit` above `total` ranks
+      them, too.
     * `omitted`: the number of hits that were left out because their text or file no longer exists.
     * `left_out`: the number of passages that were left out because of `SearchRequest.per_entry`.
     * `mistakes`: the mistakes in the query. If there are any, nothing was searched, and the first
@@ -646,6 +650,7 @@ class SearchAnswer(NamedTuple):
     left_out: int = 0
     notices: Sequence[Notice] = ()
     partial: bool = False
+    has_more: bool = False
     mistakes: tuple[QueryMistake, ...] = ()
     empty: bool = False
     filters: str = ""
@@ -691,6 +696,7 @@ class SearchAnswer(NamedTuple):
         details: UndocumentedAnswerFields = {
             "mistakes": list(self.mistakes),
             "partial": self.partial,
+            "has_more": self.has_more,
             "empty": self.empty,
             "filters": self.filters,
             "is_gap": self.is_gap,
@@ -712,6 +718,7 @@ class SearchAnswer(NamedTuple):
             left_out=shape["left_out"],
             notices=[Notice(one["code"], one["values"]) for one in shape["notices"]],
             partial=details["partial"],
+            has_more=details["has_more"],
             mistakes=tuple(QueryMistake(*mistake) for mistake in details["mistakes"]),
             empty=details["empty"],
             filters=details["filters"],

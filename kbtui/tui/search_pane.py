@@ -317,12 +317,24 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self._show_hit_position()
 
     @property
+    def can_load_more(self) -> bool:
+        """Whether a search with a higher limit has more hits."""
+        answer = self.answer
+        return answer is not None and (len(answer.hits) < answer.total or answer.has_more)
+
+    @property
     def hit_total(self) -> int:
         """The number of entries with hits, including hits beyond the limit of the search."""
         if self.answer is None:
             return 0
         entries = {_identify_entry(hit) for hit in self.answer.hits}
         return max(len(entries), self.answer.total - len(self.answer.hits) + len(entries))
+
+    @property
+    def hit_total_text(self) -> str:
+        """`hit_total` as text, with a plus sign if there are further hits that are not ranked yet."""
+        more = "+" if self.answer is not None and self.answer.has_more else ""
+        return f"{self.hit_total:,}{more}"
 
     def _list_rows_of_hits(self) -> list[ListRow]:
         """Return the row of the best hit of each entry."""
@@ -346,7 +358,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
-            text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total:,}"
+            text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total_text}"
             if key := find_key_label_of_command("go", get_configured_keys(self)):
                 text += f" · {key} goes to a hit"
         self.border_subtitle = make_label_without_markup(text)
@@ -394,11 +406,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     def _request_more_hits_at_end(self) -> None:
         """If the list is scrolled near its end and there are more hits, post `MoreHitsRequested`."""
-        if (
-            self.answer
-            and len(self.answer.hits) < self.answer.total
-            and self.list.is_scrolled_near_end
-        ):
+        if self.answer and self.can_load_more and self.list.is_scrolled_near_end:
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
@@ -447,8 +455,9 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
-        if shown < answer.total:
-            left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
+        if self.can_load_more:
+            total = f"{answer.total:,}{'+' if answer.has_more else ''}"
+            left = [(f"Top {shown} of {total}", ""), (" · ↓ for more", "dim")]
         elif entries := len({_identify_entry(hit) for hit in answer.hits}):
             passages = answer.total + answer.left_out
             if passages > entries:

@@ -234,6 +234,30 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     reader.close()
 
 
+def test_a_high_limit_finds_all_that_has_the_word_and_changes_nothing_before_it(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    for number in range(70):
+        sections = [f"## S{part}\n\nOtter {part}. {'The river bends. ' * 30}" for part in range(5)]
+        text = "\n\n".join([f"# Note {number}", *sections])
+        builder.subject(f"guide/n{number:02}.md", f"{text}\n")
+    refresh(builder)
+    reader = IndexReader(builder.workspace.cache_dir)
+    first = ask(builder, reader, "otter", per_entry=1)
+    assert first.has_more
+    assert len(first.hits) == 20
+    assert first.total < 70
+    every = ask(builder, reader, "otter", per_entry=1, limit=100)
+    assert not every.has_more
+    assert every.total == len({hit.entry_id for hit in every.hits}) == 70
+    assert [hit.ref for hit in every.hits[:20]] == [hit.ref for hit in first.hits]
+    scores = [hit.score for hit in every.hits]
+    assert scores == sorted(scores, reverse=True)
+    reader.close()
+
+
 def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
     built: Builder, reader: IndexReader, tmp_path: Path
 ) -> None:

@@ -267,6 +267,19 @@ async def test_more_hits_come_as_one_goes_down_until_all_are_there(book: Builder
         await tui.until("Top 20 of 75")
 
 
+async def test_the_last_of_many_long_documents_can_be_reached(book: Builder) -> None:
+    for number in range(60):
+        parts = [f"## S{part}\n\nA platypus, {part}. {'It swims. ' * 60}" for part in range(5)]
+        text = "\n\n".join([f"# Note {number}", *parts])
+        book.subject(f"project/n{number:02}.md", f"{text}\n")
+    async with running(book.root, size=(120, 35)) as tui:
+        await search(tui, "platypus")
+        await tui.until(lambda: re.search(r"Top 20 of \d+\+ · ↓ for more", tui.text))
+        await tui.press("escape", "G")
+        await tui.until("hit 60 of 60")
+        assert len(hits(tui)) == 60
+
+
 async def test_the_wheel_brings_more_hits_too(book: Builder) -> None:
     for number in range(30):
         book.subject(f"project/n{number:02}.md", f"# Note {number}\n\nA platypus, {number}.\n")

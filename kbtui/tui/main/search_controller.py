@@ -269,7 +269,7 @@ class SearchController:
         if answer is None or self._pane.is_showing_suggestions:
             self._pane.select_last_hit()
         elif not self._pane.select_hit(number):
-            can_load = len(answer.hits) < answer.total and self._limit < MAX_HITS
+            can_load = self._pane.can_load_more and self._limit < MAX_HITS
             if can_load and self.query and self._answered_query == self.query:
                 self._limit = MAX_HITS
                 self._wait_for_hit(number)
@@ -286,7 +286,10 @@ class SearchController:
         last, total = self._pane.select_last_hit(), self._pane.hit_total
         show = self._main.status.show_unavailable_key_message
         if last < total:
-            show(f"The list ends at hit {last:,} of {total:,}. Add words or a filter to the query.")
+            total_text = self._pane.hit_total_text
+            show(
+                f"The list ends at hit {last:,} of {total_text}. Add words or a filter to the query."
+            )
         elif wanted < MAX_HITS:
             show(f"There is no hit {wanted:,}; this is the last one.")
 
@@ -306,7 +309,9 @@ class SearchController:
         if not total or self._pane.is_showing_suggestions:
             self._main.status.show_unavailable_key_message("There are no hits to go to.")
             return
-        dialog = TextInputDialog("Go to hit", placeholder=f"1 to {total:,}", hint="number of a hit")
+        dialog = TextInputDialog(
+            "Go to hit", placeholder=f"1 to {self._pane.hit_total_text}", hint="number of a hit"
+        )
         self._main.screen.app.push_screen(dialog, go_to_entered_hit)
 
     def load_all_passages(self) -> None:
