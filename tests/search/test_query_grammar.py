@@ -54,7 +54,7 @@ def test_an_almost_filter_and_one_without_a_value_are_remarked_upon() -> None:
     )
     assert parse_query("topic:", partial=True).filter_like_word_notices == ()
     (elsewhere,) = parse_query("modle:x foo").almost_filters
-    assert "model: is a filter of the library" in format_notice(elsewhere.notice)
+    assert "'model:' is a filter of the library" in format_notice(elsewhere.notice)
 
 
 def test_a_filter_at_the_end_of_what_is_typed_may_be_unfinished() -> None:
