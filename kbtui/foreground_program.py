@@ -1,4 +1,4 @@
-"""Runs another program, such as an editor, in the user's terminal, and waits until it ends."""
+"""Runs another program, such as an editor, in the user's terminal, and waits until the program exits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_program_in_terminal(words: Sequence[str], directory: str | None = None) 
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C in this process within the `with` block. The other program still gets it."""
+    """Ignore Ctrl-C in this process within the `with` block. The other program still receives it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -190,16 +190,16 @@ def format_line_counts(added: int, removed: int) -> str:
 def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
     """Return a phrase that names a turn's outdated subjects.
 
-    An example is `knowledge changed since: guide/start, guide/old (gone)`. `subjects` are the
-    references of the turn's outdated subjects, each with the state of its citation.
+    An example is `knowledge changed since: guide/start, guide/old (no longer there)`. `subjects`
+    are the references of the turn's outdated subjects, each with the state of its citation.
     """
     names = (format_outdated_subject(ref, state) for ref, state in subjects)
     return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
 
 
 def format_outdated_subject(ref: str, state: str | None) -> str:
-    """Return the reference of an outdated subject, and whether the subject is gone."""
-    return f"{ref} (gone)" if state == "gone" else ref
+    """Return the reference of an outdated subject, with a remark if the subject no longer exists."""
+    return f"{ref} ({NO_LONGER_THERE})" if state == "gone" else ref
 
 
 def format_parent_title_suffix(

@@ -169,7 +169,7 @@ def find_citation_state(
 ) -> CitationStateAndReason:
     """Return the state of a citation of a subject.
 
-    `now` is the subject's text; None if the subject is gone.
+    `now` is the subject's text; None if the subject no longer exists.
 
     `extent` and `stored` describe the text that the turn was given; both are None if this text is
     unknown. The state is "unknown" if the text of `now` is needed but cannot be read.

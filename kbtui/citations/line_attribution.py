@@ -2,8 +2,8 @@
 
 The edits are undone from the newest to the oldest, beginning with the current text. If the text
 contains an edit's new text, the edit wrote the lines in which the new text differs from the old
-one. Undoing the edit then gives the text before the edit. If the text contains only some lines of
-the edit's new text, the edit wrote these lines.
+one. Undoing the edit then restores the text before the edit. If the text contains only some lines
+of the edit's new text, the edit wrote these lines.
 """
 
 from __future__ import annotations

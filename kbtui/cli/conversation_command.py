@@ -553,8 +553,9 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer as JSON, as XML, or as the lines that `text` yields.
 
-    `form` is "json" or "xml"; any other value means text, with the notices on standard error. In XML,
-    the notices refer to tool arguments, not to options, because assistants get the same XML.
+    `form` is "json" or "xml"; any other value means text, with the notices on standard error. In
+    XML, the notices refer to tool arguments, not to options, because assistants receive the same
+    XML.
     """
     hint = format_tool_notices(answer.notices, for_command=True)
     if form == "json":

@@ -600,9 +600,9 @@ def declare_cites_command_arguments(parser: ArgumentParser) -> None:
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file.
 
-    Each line about a subject ends with a state: unchanged, changed since, gone, or may have
-    changed. The state says whether the subject still has the text that the turn used. --diff prints
-    the difference.
+    Each line about a subject ends with a state: unchanged, changed since, no longer there, or may
+    have changed (with the reason). The state says whether the subject still has the text that the
+    turn used. --diff prints the difference.
     """
     from kbtui.citations.citation_and_conversation_export import (
         format_citing_turn,
@@ -667,7 +667,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
 def _format_differences(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
-    """Compare each cited subject that has changed or is gone with the text that the turn used."""
+    """Compare each cited subject that has changed or no longer exists with the text that the turn used."""
     from kbtui.citations.citation_and_conversation_export import (
         CitationDifference,
         format_difference_remark,

@@ -10,7 +10,12 @@ from kbtui.cli.command_output import (
 )
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
+from kbtui.text import (
+    cut_to_width,
+    format_counted_noun,
+    format_outdated_subject,
+    sanitize_to_one_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,8 +170,7 @@ def _format_outdated_turn(turn: OutdatedTurnWithTitle, marks: Iterable[str]) -> 
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
     title = cut_to_width(sanitize_to_one_line(turn.title), 60)
     subjects = ", ".join(
-        sanitize_to_one_line(ref) + (" (gone)" if state == "gone" else "")
-        for ref, state in turn.subjects
+        format_outdated_subject(sanitize_to_one_line(ref), state) for ref, state in turn.subjects
     )
     mark_lines = format_mark_lines(marks, " " * 9)
     return f"       {turn.short_ref}  {day}  {title}\n{mark_lines}         given {subjects}"

@@ -262,7 +262,9 @@ def _delete_kept_sessions(args: Namespace, names: list[str]) -> int:
     lost = sum(id_ in known and known[id_].is_original_missing for id_ in ids)
     if lost and not args.yes:
         noun = format_counted_noun(
-            lost, "session whose original is gone", "sessions whose originals are gone"
+            lost,
+            "session whose original no longer exists",
+            "sessions whose originals no longer exist",
         )
         if not ask_for_confirmation(f"delete the kept {noun}?"):
             print_to_stderr("nothing was deleted")

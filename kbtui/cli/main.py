@@ -106,7 +106,7 @@ def _end_process() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except (OSError, ValueError):
-        return  # The interpreter reports this error when it ends.
+        return  # The interpreter reports this error when it exits.
     os._exit(_exit_code)
 
 
@@ -131,7 +131,7 @@ def _run_command_or_print_error(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The program that reads the output, such as `head`, has ended.
+        # The program that reads the output, such as `head`, has exited.
         _discard_buffered_output()
         return 0
     except OSError as error:

@@ -70,11 +70,10 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
 def run_mark_command(args: Namespace) -> int:
     """Mark turns and passages as decided, rejected or superseded.
 
-    kbtui mark add jp-c17457886043:3 decided --note "RRF with k = 15"
-    kbtui mark add jp-c17457886043:5 superseded --by jp-c17502219907:2
-    kbtui mark add claude-258c7280:2 rejected --passage "use a global lock"
-    kbtui mark ls --unmatched                list marks whose text is gone
-    kbtui mark rm jp-c17457886043:3          remove the marks on a turn
+    kbtui mark add jp-c17457886043:3 decided --note "RRF with k = 15" kbtui mark add
+    jp-c17457886043:5 superseded --by jp-c17502219907:2 kbtui mark add claude-258c7280:2 rejected
+    --passage "use a global lock" kbtui mark ls --unmatched                list marks whose text was
+    not found kbtui mark rm jp-c17457886043:3          remove the marks on a turn
     """
     from kbtui.library import open_workspace
 
@@ -142,7 +141,7 @@ def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     title = sanitize_to_one_line(mark.title or "Untitled")
     lines = [f"{ref}  {cut_mark_label(placed.label)}  ({title}; {mark.id})"]
     if placed.problem == "conversation":
-        lines.append("    the conversation is gone")
+        lines.append("    the conversation no longer exists")
     elif placed.problem == "unreadable":
         lines.append("    the conversation or a part of it cannot be read")
     elif placed.problem == "text":

@@ -149,7 +149,7 @@ class ConversationInfo:
         return self.last_activity_at if sort == "activity" else self.created_at
 
     def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
-        """Return a key for sorting by the order `sort`. A later time gives a greater key."""
+        """Return a key for sorting by the order `sort`. A later time has a greater key."""
         return self.get_sort_time(sort), self.created_at, self.id
 
     @property

@@ -96,7 +96,7 @@ class KeptSession:
 
     @property
     def is_original_missing(self) -> bool:
-        """Whether the agent's file is gone."""
+        """Whether the agent's file no longer exists."""
         return not os.path.exists(self.original)  # noqa: PTH110
 
     def has_label(self, wanted: str) -> bool:

@@ -60,7 +60,7 @@ MAX_LISTED_CHARACTERS = 200
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark stores this many characters of the marked text, which are shown if the text is gone."""
+"""A mark stores this many characters of the marked text, which are shown if the text cannot be found."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -258,7 +258,7 @@ class PlacedMark(NamedTuple):
 
     If the text cannot be found, `place` is None, and `problem` is the reason:
 
-    * "conversation": the conversation is gone.
+    * "conversation": the conversation no longer exists.
     * "unreadable": at least a part of the conversation cannot be read.
     * "text": no turn has this text any more.
 
@@ -274,7 +274,7 @@ class PlacedMark(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The current reference of the marked turn or call, or the old one if the text is gone."""
+        """The current reference of the marked turn or call, or the old one if the text cannot be found."""
         turn, call = self.place[:2] if self.place else (self.mark.turn, self.mark.call)
         return str(make_conversation_ref(self.mark.conversation, turn, call))
 

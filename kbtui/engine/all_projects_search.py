@@ -86,9 +86,9 @@ class AllProjectsSearch:
 
         Without `vectors`, the answer has only keyword hits.
 
-        A notice names each workspace that cannot be searched. If searching this workspace fails, the
-        error is raised instead. Raises `UsageError` if the request asks for explanations or for
-        similar passages.
+        A notice names each other workspace that cannot be searched. If this workspace cannot be
+        searched, the error is raised. Raises `UsageError` if the request asks for explanations or
+        for similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"

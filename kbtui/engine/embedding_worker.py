@@ -157,7 +157,7 @@ def lower_passage_thread_priority() -> None:
 def return_freed_memory_to_system() -> None:
     """Give memory that libraries have freed back to the operating system.
 
-    The GNU C library keeps such memory until it is told to return it. With other C libraries, this
+    The GNU C library holds such memory until it is told to return it. With other C libraries, this
     function does nothing.
     """
     import ctypes
@@ -528,7 +528,7 @@ class EmbeddingWorker:
     def _find_pause_reason(self) -> PauseReason | None:
         """Return why the next batch must wait, or None.
 
-        If the user has paused embedding, the process that embeds many passages is ended.
+        If the user has paused embedding, the process that embeds many passages is stopped.
         """
         if self.is_paused_by_user:
             self._model.end_bulk_process()

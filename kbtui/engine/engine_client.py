@@ -161,9 +161,9 @@ class EngineClient:
     def send_request(self, op: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Send a request and return the field `ok` of the answer, or {} if `ok` is not an object.
 
-        Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
-        answer within `timeout` seconds. The connection is then closed, unless the engine reported the
-        error.
+        Raises `EngineUnavailable` if the engine reports an error, closes the connection or does not
+        answer within `timeout` seconds. The connection is then closed, unless the engine reported
+        the error.
         """
         with self._lock:
             self._next += 1
@@ -198,7 +198,7 @@ class EngineClient:
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:
-        """Stop the engine. Waits at most `wait` seconds for its process to end."""
+        """Stop the engine. Waits at most `wait` seconds for its process to exit."""
         import contextlib
         import time
 

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 def get_engine_lock_path() -> Path:
-    """Return the path of the file that the running engine keeps locked."""
+    """Return the path of the file on which the running engine holds a lock."""
     return Path(paths.get_cache_home(), LOCK_FILE)
 
 
 def get_index_lock_path(workspace: Workspace) -> Path:
-    """Return the path of the file that an engine keeps locked while it has the workspace open.
+    """Return the path of the file on which an engine holds a lock while it has the workspace open.
 
     Engines of older versions, which serve one workspace each, lock the same file.
     """
@@ -191,7 +191,7 @@ def connect_or_start_engine(
             return client
         code = started.poll()
         if code == 0:
-            # Another engine has the lock. Wait for it, but not for long: it may be about to end.
+            # Another engine has the lock. Wait for it, but not for long: it may be about to exit.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
                 started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2

@@ -38,7 +38,7 @@ class EngineRestartHandover(NamedTuple):
 def run_engine(inherited: EngineRestartHandover | None = None) -> int:
     """Run this user's engine until it is idle or stopped; return the exit code.
 
-    The exit code is 0 if the engine ended normally, or if another engine holds the lock. After an
+    The exit code is 0 if the engine exited normally, or if another engine holds the lock. After an
     error, it is 3.
     """
     # Only this user can read the files that the index's libraries create. Sources write into the
@@ -52,7 +52,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
             umask = inherited.umask
             for descriptor in (inherited.lock, inherited.listener):
                 os.set_inheritable(descriptor, False)
-            # The processes that embedded texts for the earlier program have ended.
+            # The processes that embedded texts for the earlier program have exited.
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

@@ -1,4 +1,4 @@
-"""The engine's server: answers clients on a Unix socket, and decides when the engine ends."""
+"""The engine's server: answers clients on a Unix socket, and decides when the engine exits."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rare
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
-"""An engine with no open workspace ends when it has had no client for this many seconds."""
+"""An engine with no open workspace exits when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
 """A client that connects within this many seconds after a restart of the engine counts as reconnecting.
 
@@ -89,7 +89,7 @@ If there are more, the engine disconnects the one that connected first.
 class EngineServer:
     """The engine's server.
 
-    It ends when it is idle or stopped, or when another engine has taken its place.
+    It exits when it is idle or stopped, or when another engine has taken its place.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class EngineServer:
         self._cache = convert_path_to_utf8(os.path.realpath(get_cache_home()))
 
     async def serve_clients(self) -> None:
-        """Serve clients until there is a reason to end, then close the workspaces."""
+        """Serve clients until there is a reason to exit, then close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
         # asyncio must not unlink the socket's path: the process that created the socket does this at its end.
@@ -147,7 +147,7 @@ class EngineServer:
             await self._table.close_all_workspaces()
 
     async def _do_periodic_work_until_idle(self) -> None:
-        """Do the engine's periodic work until there is a reason to end the engine."""
+        """Do the engine's periodic work until there is a reason for the engine to exit."""
         while not self._should_end.is_set():
             quiet = (time.monotonic() - self._last_event) * QUIET_SHARE
             pause = max(CHECK_SECONDS, min(quiet, SLOW_CHECK_SECONDS))

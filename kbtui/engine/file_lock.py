@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class FileLock:
     """A lock (`flock`) that this process holds on a file.
 
-    The system releases the lock when the process ends.
+    The system releases the lock when the process exits.
     """
 
     def __init__(self, path: Path, file: Any) -> None:

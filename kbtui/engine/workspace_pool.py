@@ -366,7 +366,7 @@ def lock_index(workspace: Workspace) -> FileLock:
         is_here = holder is not None and holder.get("host") == os.uname().nodename
         if holder and is_here and holder.get("pid") != os.getpid() and now >= ask_at:
             ask_at = now + TAKEOVER_ASK_SECONDS
-            # An engine ends when a client with a newer protocol greets it.
+            # An engine exits when a client with a newer protocol greets it.
             with contextlib.suppress(EngineUnavailable):
                 EngineClient(holder["socket"], str(workspace.root), 1.0, opens=False).close()
         time.sleep(0.05)

@@ -366,7 +366,7 @@ class ChunkEmbedder:
         )
 
     def _take_preferred_entry(self, waiting: dict[str, set[int]]) -> str | None:
-        """Remove the most preferred entry from `waiting`, and return it; None if there is none."""
+        """Remove the most preferred entry from `waiting`, and return it; None if `waiting` has no preferred entry."""
         # Another thread may set these at any time, so each is read only once.
         numbers, self._preferred_chunks = self._preferred_chunks, ()
         if numbers:

@@ -221,7 +221,7 @@ def split_conversation_into_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a conversation's turns, without ids and ordinals.
 
-    Each chunk belongs to one event. Tool calls and their results get vectors only if
+    Each chunk belongs to one event. Tool calls and their results are embedded only if
     `embed_tool_results` is true.
     """
     called: ConversationEvent | None = None

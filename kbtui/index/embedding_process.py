@@ -1,9 +1,9 @@
-"""Embeds texts in a separate process, on all cores. When the process ends, its memory is free again.
+"""Embeds texts in a separate process, on all cores. When the process exits, its memory is released.
 
-A process that has imported torch keeps hundreds of megabytes of memory. An engine therefore never imports
-torch. The engine starts `python -m kbtui.index.embedding_process`, and sends texts to this process.
-The process has no files open, so it can be killed at any time. It ends by itself when the engine
-has ended.
+A process that has imported torch keeps hundreds of megabytes of memory. An engine therefore never
+imports torch. The engine starts `python -m kbtui.index.embedding_process`, and sends texts to this
+process. The process has no files open, so it can be killed at any time. It exits by itself when the
+engine has exited.
 
 A request is one line of JSON. An answer is one line of JSON, and then the vectors as bytes.
 """
@@ -61,7 +61,7 @@ The first method is exact; the others are compared with it.
 
 
 class EmbeddingProcessEnded(Exception):
-    """The embedding process ended before it had embedded all requested texts."""
+    """The embedding process exited before it had embedded all requested texts."""
 
 
 def lower_thread_priority() -> None:
@@ -74,8 +74,8 @@ def lower_thread_priority() -> None:
 class EmbeddingProcess:
     """An embedding model in a separate process. Several threads may use it at the same time.
 
-    The process starts at the first request. `has_failed` is true if the process has ended `STARTS_MAX`
-    times while embedding the same texts.
+    The process starts at the first request. `has_failed` is true if the process has exited
+    `STARTS_MAX` times while embedding the same texts.
     """
 
     def __init__(self, model: EmbeddingModelSource, log: Callable[[str], None]) -> None:
@@ -126,7 +126,7 @@ class EmbeddingProcess:
             self._pending[number] = answer
         line = json.dumps({"id": number, "kind": kind, "texts": list(texts)}).encode()
         assert process.stdin is not None
-        # If the process has ended, `_read_answers` reports it.
+        # If the process has exited, `_read_answers` reports it.
         with self._write_lock, contextlib.suppress(OSError):
             process.stdin.write(line + b"\n")
             process.stdin.flush()
@@ -152,7 +152,7 @@ class EmbeddingProcess:
         return self._process
 
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
-        """Pass each answer to the caller that waits for it, until the process ends."""
+        """Pass each answer to the caller that waits for it, until the process exits."""
         import numpy as np
 
         assert process.stdout is not None
@@ -347,7 +347,7 @@ def serve_embedding_requests() -> None:
         for line in sys.stdin.buffer:
             request = json.loads(line)
             (queries if request["kind"] == "query" else passages).put(request)
-        # The engine has ended. Nobody waits for an answer.
+        # The engine has exited. Nobody waits for an answer.
         os._exit(0)
 
     def answer_passage_requests() -> None:

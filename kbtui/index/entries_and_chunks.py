@@ -29,7 +29,7 @@ CHUNKING_VERSION = 9
 class Chunk(NamedTuple):
     """A passage of an entry.
 
-    A passage that gets a vector is short enough for the model to read as a whole.
+    A passage that is embedded is short enough for the model to read as a whole.
 
     * `id` is a hash of the entry id, the text, and the number of equal texts before it in the
       entry. Therefore, an edit elsewhere in the entry rarely changes the id.
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
     * `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` and `args` describe a
       conversation's chunk. `call` is the number of the tool call in its turn, and `args` contains
       the short arguments of the call.
-    * `embed` says whether the chunk gets a vector.
+    * `embed` says whether the chunk is embedded.
     * `vector_hash` changes whenever the row in the vector table must be written again.
     """
 

@@ -212,7 +212,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks`, with `vector_hash` set in each chunk that gets a vector.
+    """Return `chunks`, with `vector_hash` set in each chunk that is to be embedded.
 
     Chunks before index `first` are not changed.
     """

@@ -94,9 +94,9 @@ class IndexReader:
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index of the visible entries, as of its last commit.
+        """Return the tantivy index of the visible entries, or that of the hidden subjects if `hidden` is true.
 
-        If `hidden` is true, return the index of the hidden subjects instead.
+        The index is in the state of its last commit.
         """
         from kbtui.index.keyword_index import open_tantivy_index
 

@@ -40,8 +40,8 @@ class Subject:
     """One text file of a topic.
 
     * `relative` is the file's path in the topic's directory.
-    * `shadowed` means that another file of the topic would have the same slug and got it. The slug
-      of a shadowed subject is its path.
+    * `shadowed` means that another file of the topic already has the slug that this file would
+      have. The slug of a shadowed subject is its path.
     * `root` is the workspace's root. Files outside `root` are not read.
     * `is_published` means that the file is in the mirror of the published library. `root` is then
       the root of the mirror, and the file cannot be edited.
@@ -116,7 +116,7 @@ class JpPromptSection:
 
     @property
     def name(self) -> str:
-        """The title, else the tag, else the name of the file."""
+        """The title; without a title, the tag; without both, the name of the file."""
         return self.title or self.tag or self.path.stem
 
 

@@ -100,7 +100,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 
 
 def choose_slug_for_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
-    """Return the slug that a draft would get; raises the same errors as `add_subject`."""
+    """Return the slug that `add_subject` would choose for a draft; raises the same errors as `add_subject`."""
     if not draft.title.strip():
         raise MissingTitleError("a subject needs a title", hint="add --title")
     return validate_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))

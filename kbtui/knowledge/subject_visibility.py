@@ -232,7 +232,7 @@ def scan_topic_slugs(
 def apply_preload_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
-    """Return `topic` with the new state that `mark` gives to a subject or to the topic itself.
+    """Return `topic` after `mark` has set the state of one of its subjects or of the topic itself.
 
     `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics;
     error messages name it. Raises `NothingFound` if the subject does not exist. kbtui does not edit

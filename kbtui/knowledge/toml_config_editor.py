@@ -232,7 +232,7 @@ class TomlFileChange:
 def plan_toml_change_for_preload_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that gives subjects and topics the new states in `marks`.
+    """Return the change to `kb.toml` that sets the states of subjects and topics as in `marks`.
 
     Command-line options such as `-k` are ignored. Raises `NothingFound`, `UsageError` or
     `ConfigError` if a state cannot be set.

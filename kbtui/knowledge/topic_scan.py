@@ -1,4 +1,4 @@
-"""Walks a topic's directory and gives each file a slug.
+"""Walks a topic's directory and assigns a slug to each file.
 
 Also detects hidden files, and files that would have the same slug.
 """

@@ -91,7 +91,7 @@ class KnowledgeSearchClient:
 
 
 class MemoryClient:
-    """Gives an agent asynchronous access to a workspace.
+    """Provides an agent with asynchronous access to a workspace.
 
     Use the client as an asynchronous context manager, or call `close` at the end.
 

@@ -325,7 +325,7 @@ def list_files_used_by_call(
 def _find_line_now(path: str, action: TurnFileAction, line: int) -> int:
     """Return the current number of a changed line in a file.
 
-    If the text of the line is gone, return its old number.
+    If the text of the line no longer exists, return its old number.
     """
     text, number = "", 0
     for hunk in action.hunks:

@@ -1,4 +1,4 @@
-"""Gives the threads of this process access to a workspace's index, the engine, and the engine's events."""
+"""Provides the threads of this process with access to a workspace's index, the engine, and the engine's events."""
 
 from __future__ import annotations
 
@@ -398,7 +398,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """A thread that calls `on_event` with each event of the engine, and restarts an engine that has ended."""
+    """A thread that calls `on_event` with each event of the engine, and restarts an engine that has exited."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]

@@ -207,7 +207,7 @@ class Library(ReferenceReader):
     def update_index(self, wait: float = UPDATE_SECONDS) -> None:
         """Have the engine update the index, and wait at most `wait` seconds for the update.
 
-        If no engine is available, any temporary index of this process is updated instead.
+        If no engine is available, this process updates its temporary index, if it has one.
         """
         from kbtui.engine import search_service
 
@@ -666,13 +666,13 @@ class Library(ReferenceReader):
         """Call `on_event` from a new thread with each event of the engine.
 
         Returns a function that stops the thread. The thread starts the engine, and restarts the
-        engine whenever it has ended. `EngineEvent` describes the events.
+        engine whenever it has exited. `EngineEvent` describes the events.
         """
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 
 
 def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerEngineMessage:
-    """Return the answer in the engine's reply. If the reply has an error instead, raise the error."""
+    """Return the answer in the engine's reply. If the reply contains an error, raise the error."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed
         raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)

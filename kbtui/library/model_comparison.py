@@ -254,7 +254,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
 def _sample_passages(
     reader: IndexReader, limit: int, wanted: Collection[str]
 ) -> tuple[list[_SampledPassage], int]:
-    """Return at most `limit` evenly spaced passages, and the total number of passages that get a vector.
+    """Return at most `limit` evenly spaced passages, and the total number of passages that are embedded.
 
     The chunks in `wanted` that still exist are returned in addition to these passages.
     """

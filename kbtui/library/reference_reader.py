@@ -123,8 +123,8 @@ class ReferenceReader(IndexAndEngineAccess):
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
         """Return a topic's list of subjects, or the texts of some subjects, as the tool `learn` does.
 
-        `topic` is an id or a title. `subjects` are slugs and globs; if there are none, the list
-        is returned. Raises `NothingFound` if the tool reports an error, for example because there is
+        `topic` is an id or a title. `subjects` are slugs and globs; without them, the list is
+        returned. Raises `NothingFound` if the tool reports an error, for example because there is
         no such topic.
         """
         wanted = subjects if isinstance(subjects, str) else list(subjects)
@@ -446,7 +446,7 @@ def _add_citation_states(
 def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableSubjectText | None:
     """Return the text of a cited subject. The file is read only when the text is needed.
 
-    Returns None if the subject is gone or disabled.
+    Returns None if the subject no longer exists or is disabled.
     """
     from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.knowledge import read_subject_text

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class GivenAndCurrentText(NamedTuple):
-    """The subject text that a turn was given, and the subject's current text (None if the subject is gone).
+    """The subject text that a turn was given, and the subject's current text (None if the subject no longer exists).
 
     Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
     given only part of the subject, `now` is the corresponding part of the current text. If the
     subject was renamed, `renamed_to` is its new reference, and `now` is the text at that reference.
-    If `is_disabled` is true, the subject counts as gone because it is disabled.
+    If `is_disabled` is true, the subject counts as no longer existing, because it is disabled.
     """
 
     cite: Citation

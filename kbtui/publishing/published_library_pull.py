@@ -120,7 +120,7 @@ def pull_library(
     settings: SubscriptionSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LibraryPullResult:
-    """Bring a mirror up to date with its library; create it first if there is none.
+    """Bring a mirror up to date with its library; create the mirror first if it does not exist.
 
     Raises `LibraryStoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
@@ -518,7 +518,7 @@ def is_pull_due(workspace: Workspace) -> bool:
 
 
 def delete_mirror(mirror: PublishedMirror) -> None:
-    """Delete a mirror, which contains only copies. Raises `NothingFound` if there is none."""
+    """Delete a mirror, which contains only copies. Raises `NothingFound` if the mirror does not exist."""
     if not mirror.directory.is_dir():
         raise NothingFound("there is no mirror of this library", where=mirror.uri)
     with convert_mirror_errors(mirror):

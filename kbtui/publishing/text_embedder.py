@@ -1,4 +1,4 @@
-"""Gets the vectors of the texts to publish: from what this machine has already, or from the model."""
+"""Finds or computes the vectors of the texts to publish, with what this machine has already or with the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMBEDDED_BATCH = 256
 
 
 class TextVectorProvider:
-    """Gets the vectors of texts from the embedding cache, the mirror or, if both lack a vector, the model."""
+    """Reads the vectors of texts from the embedding cache or the mirror; computes those that both lack."""
 
     def __init__(
         self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]

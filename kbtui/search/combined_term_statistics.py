@@ -1,8 +1,9 @@
 """Sums the term statistics of several keyword indexes, so that scores from these indexes can be compared.
 
-tantivy scores each index by the statistics of that index alone. A word that is rare in one workspace but
-common elsewhere would therefore give its hits in that workspace too high a score. With the summed
-statistics, all indexes score their chunks as one index with all entries would.
+tantivy scores each index by the statistics of that index alone. A word that is rare in one
+workspace but common elsewhere would therefore raise the scores of its hits in that workspace too
+much. With the summed statistics, all indexes score their chunks as one index with all entries
+would.
 """
 
 from __future__ import annotations

@@ -505,7 +505,7 @@ class _KeywordIndexQuery:
     def add_near_spellings_to_query(self) -> bool:
         """Set `near_query`, and return whether any word has near spellings.
 
-        A word that has completions gets no near spellings.
+        Near spellings are not looked up for a word that has completions.
         """
         if self.near_query is None and self.query is not None and self.ranks_by_score:
             words = [

@@ -162,7 +162,7 @@ def run_tui_in_browser_tab(root: str) -> int:
 
 
 def _quit_when_server_ends(parent: int) -> None:
-    """Quit when the server process has ended, because Textual's web driver does not notice this."""
+    """Quit when the server process has exited, because Textual's web driver does not notice this."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

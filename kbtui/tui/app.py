@@ -169,7 +169,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event. A key that must wait for the previous key is queued instead."""
+        """Handle an event, or queue it if it is a key that must wait for the previous key."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")

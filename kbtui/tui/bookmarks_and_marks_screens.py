@@ -55,7 +55,7 @@ ItemT = TypeVar("ItemT", "Bookmark", "PlacedMark")
 _REMOVE = "remove"
 _COPY = "copy"
 _PROBLEM_TEXTS: dict[MarkProblem, str] = {
-    "conversation": "the conversation is gone",
+    "conversation": "the conversation no longer exists",
     "unreadable": "the conversation or a part of it cannot be read",
     "text": "no turn has the marked text any more",
 }

@@ -250,7 +250,7 @@ class SecondaryScreen(StyledScreen):
         return find_key_label_of_command(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
-        """Return the commands that may get a key hint."""
+        """Return the commands for which key hints may be shown."""
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:

@@ -92,7 +92,7 @@ class BookmarkAnchors:
         for ref in refs:
             name, place = str(ref), places.get(str(ref))
             if place is None and anchors.get(name) is not None:
-                # The text is gone. Keep the anchor, because the text may come back.
+                # The text no longer exists. Keep the anchor, because the text may come back.
                 now[name] = stored[name]._replace(signature=info.signature)
                 continue
             if place is not None:

@@ -227,7 +227,8 @@ class MarkStore:
     def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
         """Return each mark with the current reference of its target, and the target's problem.
 
-        The target is the text that supersedes the marked text. The problem is "" if there is none.
+        The target is the text that supersedes the marked text. The problem is "" if the target has
+        none.
         """
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:

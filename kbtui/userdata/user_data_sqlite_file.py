@@ -202,8 +202,8 @@ def choose_change_time(
     """Return the time, in Unix seconds, to store for a change that is made now.
 
     The time is later than the record's stored version and its removal. `earlier` contains the time
-    of the stored version; it is None if there is none. If the record was removed earlier, the
-    removal is forgotten.
+    of the stored version; it is None if no version is stored. If the record was removed earlier,
+    the removal is forgotten.
     """
     values = (kind, name)
     removed = db.execute("SELECT at FROM removals WHERE kind = ? AND id = ?", values).fetchone()

@@ -127,7 +127,7 @@ def _identify_workspace(workspace: Workspace, project_key: str) -> ExportedWorks
 
 
 class _WorkspaceKnownByDataOnly(Workspace):
-    """A workspace whose root is unknown. Its `root` is its data directory instead."""
+    """A workspace whose root is unknown. Its attribute `root` contains its data directory."""
 
     @property
     def data_dir(self) -> Path:
@@ -188,9 +188,9 @@ def match_workspaces(
       equal.
     * Otherwise, they match if their paths are equal.
 
-    If several workspaces match, the one at the same path is chosen, else the only one with the same
-    name, else `here`. Raises `UsageError` if `chosen` has a root that is not in the file, or a
-    directory that does not exist.
+    If several workspaces match, the one at the same path is chosen; otherwise, the only one with
+    the same name; otherwise, `here`. Raises `UsageError` if `chosen` has a root that is not in the
+    file, or a directory that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {

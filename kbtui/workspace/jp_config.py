@@ -84,7 +84,7 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 
 
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
-    """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if there are none.
+    """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if it selects no file.
 
     NAME is the path of a file, or the name of a file in a directory that `config_load_paths` lists. These
     directories are looked up under three roots: user-global, workspace and user-local. Under each

@@ -328,7 +328,7 @@ def find_workspace_config_directory(root: str) -> str:
 
 
 def is_config_readable(root: str) -> bool:
-    """Return whether kbtui's configuration can be read. True if there is none."""
+    """Return whether kbtui's configuration can be read. True if the workspace has no configuration."""
     config = find_workspace_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 

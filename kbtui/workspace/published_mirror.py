@@ -123,7 +123,7 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
 def find_mirror(workspace: Workspace) -> PublishedMirror | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
-    Never raises. A mistake in the settings is reported by `kbtui doctor` instead.
+    Never raises: `kbtui doctor` reports mistakes in the settings.
     """
     try:
         mirror = get_subscribed_mirror(workspace)

@@ -223,14 +223,20 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     read = called("r", "fs_read_file", f"```md\n{then}```", path="docs/guide/limits.md")
     built.conversation(4, [[asked("And now?"), *read, said("Ten.")]])
     later = f"jp-c{FIRST_ID + 4}:1"
-    assert "nowledge changed since: guide/limits (gone)\n" in run(built, "show", later).stdout
+    assert (
+        "nowledge changed since: guide/limits (no longer there)\n"
+        in run(built, "show", later).stdout
+    )
     with open_workspace(built.root) as library:
         assert library.request_engine_refresh(60.0)["done"]
     for ref in ("docs/guide/limits.md", "guide/limits"):
         shown = run(built, "cites", ref, "--diff").stdout
         assert f"cited by {later}" in shown
         assert f"--- guide/limits (given to {later})" in shown
-    assert "nowledge changed since: guide/limits (gone)\n" in run(built, "show", turn).stdout
+    assert (
+        "nowledge changed since: guide/limits (no longer there)\n"
+        in run(built, "show", turn).stdout
+    )
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."

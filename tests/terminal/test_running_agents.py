@@ -75,7 +75,7 @@ def test_a_key_copies_the_command_and_another_runs_it_after_a_yes(
         # In place of the question: the screen again, or the program.
         terminal.until("AGENT READY" if answer == "y" else lambda shown: "run it" not in shown)
     terminal.keys("bye\r")
-    terminal.until("has ended")
+    terminal.until("has exited")
     assert agents.runs == ["jp", str(built.root), *fork]
     assert "Two." in terminal.read()
     terminal.keys("q")

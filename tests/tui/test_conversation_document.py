@@ -312,6 +312,6 @@ def test_each_outdated_subject_of_a_turn_leads_to_its_difference(workspace_root:
     document = build_conversation_document(found, PRESENT, outdated=outdated)
     lines = [block for block in document.blocks if block.cite is not None]
     assert [block.get_searchable_text() for block in lines] == [
-        "≠ knowledge changed since:", "guide/a", "guide/b (gone)",
+        "≠ knowledge changed since:", "guide/a", "guide/b (no longer there)",
     ]  # fmt: skip
     assert [block.cite.target for block in lines if block.cite] == ["guide/a", "guide/a", "guide/b"]

@@ -418,7 +418,7 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
     (built.root / ".jp/conversations/17800000001/events.json").write_text("[{")
     assert "the conversation or a part of it cannot be read" in kbtui(capsys, "ls")
     shutil.rmtree(built.root / ".jp/conversations/17800000001")
-    assert "the conversation is gone" in kbtui(capsys, "ls")
+    assert "the conversation no longer exists" in kbtui(capsys, "ls")
 
 
 @pytest.mark.parametrize(

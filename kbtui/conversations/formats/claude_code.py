@@ -235,8 +235,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     ) -> None:
         """Add a session to `found` if it belongs to the workspace.
 
-        If no record names the session's working directory, the session's file is added to `without`
-        instead.
+        If no record names the session's working directory, the session's file is added to
+        `without`.
         """
         status = stat_session_file(path)
         if status is None:
@@ -352,7 +352,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
 
 def get_claude_directory() -> str:
-    """Return the directory in which Claude Code keeps its data."""
+    """Return the directory in which Claude Code stores its data."""
     return paths.read_variable("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
 
 

@@ -143,7 +143,7 @@ class LlmCliFormat(ConversationFormat):
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directory in which llm keeps the user's database."""
+        """Return the directory in which llm stores the user's database."""
         return [Path(get_llm_database_path()).parent]
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:

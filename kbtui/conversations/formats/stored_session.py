@@ -190,7 +190,7 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
 def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
     """Return the id that the agent itself uses for a conversation.
 
-    `prefix` is the beginning of the ids that kbtui gives to this agent's conversations.
+    `prefix` is the beginning of the ids that kbtui assigns to this agent's conversations.
     """
     return unquote(conversation_id.removeprefix(prefix), errors="surrogateescape")
 

@@ -42,12 +42,12 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 class KeyHandled(Message):
     """A message that follows a key and tells the app when the key has been handled.
 
-    The message is sent to the widget that got the key, and from there to the app. Several such
+    The message is sent to the widget that received the key, and from there to the app. Several such
     messages follow each key, one after another. The key counts as handled when the last message has
     reached the app.
 
     * `number` identifies the key.
-    * `target` is the widget that got it.
+    * `target` is the widget that received the key.
     * `rounds` is the number of messages that are left, including this one.
     """
 

@@ -98,11 +98,11 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def set_rows(
         self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
-        """Replace the rows. The selection stays on the row with the same key.
+        """Replace the rows. Select the row with the key `select`.
 
-        This row also stays at the same line of the screen. `select` is the key of another row to
-        select instead. `empty` is the text to show if there are no rows; None leaves this text
-        unchanged.
+        If `select` is None, the selection stays on the row with the same key, and this row stays at
+        the same line of the screen. `empty` is the text to show if there are no rows; None leaves
+        this text unchanged.
         """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row

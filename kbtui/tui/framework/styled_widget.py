@@ -466,7 +466,7 @@ class CompletingInput(PaneInput):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "accept_completion", show=False)]
 
     async def action_accept_completion(self) -> None:
-        """Accept the suggested completion. If there is none, focus the next pane."""
+        """Accept the suggested completion. If no completion is suggested, focus the next pane."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:

@@ -35,7 +35,7 @@ class JumpLabel(NamedTuple):
 
     If `right` is 0, the label replaces the text at its position. Otherwise, the label is inserted,
     and the text from the label up to column `right` is shifted right. To make room, the last gap in
-    this text gets smaller. If the text has no gap, its end is cut.
+    this text becomes smaller. If the text has no gap, its end is cut.
     """
 
     x: int

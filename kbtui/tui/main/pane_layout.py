@@ -257,15 +257,14 @@ class PaneLayout:
                 pane.refresh(layout=True)
 
     def widen_focused_pane(self, by: int) -> None:
-        """Widen the focused pane by `by` cells. If `by` is negative, the pane gets narrower."""
+        """Widen the focused pane by `by` cells. If `by` is negative, the pane becomes narrower."""
         if self.focused_pane_id:
             self.widen_pane(self.focused_pane_id, by)
 
     def widen_pane(self, name: str, by: int) -> bool:
         """Widen a pane by `by` cells, and return whether this was possible.
 
-        The reader gets narrower. If `name` is the reader itself, the pane on its left gets narrower
-        instead.
+        The reader becomes narrower or, if `name` is the reader itself, the pane on its left.
         """
         if self._screen_width_class is None:
             return False

@@ -1,4 +1,4 @@
-"""Saves the state of the TUI when it ends, and restores it at the next start in the same workspace."""
+"""Saves the state of the TUI when the TUI exits, and restores it at the next start in the same workspace."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class SavedTuiStateManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session when the TUI ends, unless nothing in it is worth restoring.
+        """Save the session when the TUI exits, unless nothing in it is worth restoring.
 
         Nothing is worth restoring if the session is new, only one place was opened, and the user
         has not changed the panes or the theme.

@@ -627,7 +627,7 @@ class SearchController:
         self._pane.action_open_selected_row()
 
     def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit. If `preview` is true, preview the hit after a short delay instead."""
+        """Open a hit or, if `preview` is true, preview it after a short delay."""
         if self._preview_timer:
             self._preview_timer.stop()
         if not preview:

@@ -774,7 +774,7 @@ class AgentCommandActions:
         )
 
     def _run_if_confirmed(self, command: OfferedAgentCommand, answer: str | None) -> None:
-        """Run the command in the terminal if the answer is "y". The TUI returns when the agent ends."""
+        """Run the command in the terminal if the answer is "y". The TUI returns when the agent exits."""
         if answer != "y":
             return
         from kbtui.conversations.agent_commands import run_agent_command
@@ -789,9 +789,9 @@ class AgentCommandActions:
             show(format_error_on_one_line(error, self._main.library.workspace.root), "error")
         else:
             if code:
-                show(f"{program} ended with exit code {code}", "warning")
+                show(f"{program} exited with code {code}", "warning")
             else:
-                show(f"{program} has ended", "dim")
+                show(f"{program} has exited", "dim")
 
 
 class _ChosenAgentCommand(NamedTuple):

@@ -1,1 +1,1 @@
-"""The prompt workshop, which shows and changes the knowledge that an assistant gets in its prompt."""
+"""The prompt workshop, which shows and changes the knowledge that an assistant receives in its prompt."""

@@ -123,11 +123,11 @@ def build_difference_document(
 ) -> ReaderDocument:
     """Build the document that shows the changes from `old` to `new`.
 
-    `new` is None if the subject is gone. `names` are the names of the two versions, and `remark` is
-    a note below them. Unchanged paragraphs that are far from a change are left out. `head` contains
-    the first blocks of the document. `block_indices_by_kind["change"]` has the indices of the
-    changes. `screen_width` is the number of columns of the screen; it determines how wide the
-    reader pane must be to show the versions side by side.
+    `new` is None if the subject no longer exists. `names` are the names of the two versions, and
+    `remark` is a note below them. Unchanged paragraphs that are far from a change are left out.
+    `head` contains the first blocks of the document. `block_indices_by_kind["change"]` has the
+    indices of the changes. `screen_width` is the number of columns of the screen; it determines how
+    wide the reader pane must be to show the versions side by side.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")
@@ -318,8 +318,8 @@ def _lay_out_version(
 ) -> StyledLines:
     """Return the lines of a version, each preceded by `mark`.
 
-    `ranges` are the positions of the changed words. If there are none, the whole text has the role
-    `role`.
+    `ranges` are the positions of the changed words. If `ranges` is empty, the whole text has the
+    role `role`.
     """
     if text is None:
         return []

@@ -361,7 +361,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to cell `code_offset`; None wraps the code instead.
+        """Scroll wide code to cell `code_offset`, or wrap the code if `code_offset` is None.
 
         The cursor stays on its line.
         """
