@@ -42,7 +42,7 @@ def grep_all_projects(
     seen: set[tuple[str, str]] = set()
     for number, one in enumerate(registered):
         root = str(one.workspace.root)
-        # Assistants get no paths.
+        # Assistants must not see paths.
         name = one.label if answer.is_bounded else root
         if one.is_missing:
             hint = "`kbtui workspaces forget --missing` forgets such workspaces"

@@ -351,7 +351,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Find other files that define a tool in `names`; return their paths by the tool's name.
+    """Map each tool name in `names` that another file defines, too, to the path of this file.
 
     JP would merge the two definitions of such a tool.
     """

@@ -125,7 +125,7 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
     if isinstance(whole, dict):
         number = whole.get("id")
         if (number is None and "method" in whole) or "result" in whole or "error" in whole:
-            return None  # notifications and answers get no answer
+            return None  # notifications and answers need no answer
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             number = None
         if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):

@@ -735,7 +735,7 @@ _SEARCH_REPLACE = re.compile(
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
     """Return the files that aider reports as edited, as the keys of a mapping.
 
-    Each value is False, which means that none of the file's edits is found yet.
+    Each value is False, which means that no edit of the file has been found yet.
     """
     return {
         path.strip(): False

@@ -83,7 +83,8 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def find_path_of_content(call: ConversationEvent) -> str | None:
-    """Return the path of the file whose content a call returned; None if the call returned anything else."""
+    """Return the path of the file whose content a call returned; None if the call did not return one file's content.
+    """
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
             return None

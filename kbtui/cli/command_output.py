@@ -241,7 +241,7 @@ def _find_pager_command() -> list[str] | None:
 def _run_pager(command: list[str], text: str) -> bool:
     from subprocess import PIPE, Popen
 
-    # The options that git gives to `less`: keep colours, and exit if the text fits on one screen.
+    # The options that git passes to `less`: keep colours, and exit if the text fits on one screen.
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
     try:
         pager = Popen(command, stdin=PIPE, env=environment)

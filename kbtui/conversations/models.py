@@ -486,7 +486,7 @@ class Conversation:
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
     def find_turn(self, number: int) -> Turn | None:
-        """Return turn `number` (1-based), or None if there is none."""
+        """Return turn `number` (1-based), or None if the conversation has no such turn."""
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
 
     def describe_problems(self) -> str | None:
@@ -495,7 +495,7 @@ class Conversation:
         new = [problem for problem in self.problems if not self.info.has_problem(problem)]
         named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
         if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
-            # One of the lines only counts further damaged elements, so it is not a problem of its own.
+            # One of the lines only counts further damaged elements, so it is not a separate problem.
             left += max(0, self.more_problems - 1)
             named.append(format_counted_noun(left, "more problem"))
         return "; ".join(named) or None

@@ -155,7 +155,7 @@ def lower_passage_thread_priority() -> None:
 
 
 def return_freed_memory_to_system() -> None:
-    """Give memory that libraries have freed back to the operating system.
+    """Return memory that libraries have freed to the operating system.
 
     The GNU C library holds such memory until it is told to return it. With other C libraries, this
     function does nothing.
@@ -391,7 +391,7 @@ class EngineEmbeddingModel:
             embedder.close()
 
     def close(self) -> None:
-        """Stop using the model, and return at once. The model's processes end if no other workspace uses them."""
+        """Stop using the model, without waiting. The model's processes exit if no other workspace uses them."""
         self._is_closed = True
         self.end_bulk_process()
         if self._embedder is not None:
@@ -513,7 +513,7 @@ class EmbeddingWorker:
             chunk_embedder.embed_entries_first([entry_id])
 
     def set_embedding_paused(self, is_paused: bool) -> None:
-        """Pause the embedding of passages, or continue it. Raises `OSError` if the change cannot be recorded.
+        """Pause or continue the embedding of passages. Raises `OSError` if the change cannot be recorded.
 
         Passages whose vectors are in the cache are not affected. Queries are always embedded.
         """
@@ -526,7 +526,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _find_pause_reason(self) -> PauseReason | None:
-        """Return why the next batch must wait, or None.
+        """Return why the next batch must wait, or None if it need not wait.
 
         If the user has paused embedding, the process that embeds many passages is stopped.
         """

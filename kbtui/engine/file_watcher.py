@@ -106,7 +106,7 @@ class InotifyTreeWatcher:
                 if error.errno in _IGNORED_ERRORS:
                     continue
                 raise
-            # inotify gives a directory the same number through every link that leads to it.
+            # inotify assigns the same number to a directory through every link that leads to it.
             if number in seen:
                 continue
             seen.add(number)

@@ -80,8 +80,8 @@ class ChunksWithoutVector:
     * `numbers` contains the chunk numbers.
     * `entries` maps the id of each entry to the numbers of its chunks; the entries are in the order
       in which they are embedded.
-    * `seq` is the number of the last catalog transaction that is taken into account, or -1 if there
-      is none.
+    * `seq` is the number of the last catalog transaction that is taken into account, or -1 if no
+      transaction has been taken into account yet.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
-# Chunks of tool calls and results may be larger than other chunks, because they get no vector.
+# Chunks of tool calls and results may be larger than other chunks, because they are not embedded.
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
 MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20

@@ -536,7 +536,7 @@ def _diagnose_texts_of_conversations(
 def _get_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
-    """Return the indexing error of each indexed conversation (None if indexing succeeded), by conversation id.
+    """Map the id of each indexed conversation to its indexing error, or to None if indexing succeeded.
 
     Conversations that have changed since they were indexed are left out.
     """

@@ -262,7 +262,7 @@ def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[
 def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActivity]:
-    """Return the activity of each turn of a conversation, by turn number."""
+    """Map the number of each turn of a conversation to the turn's activity."""
     from kbtui.citations.file_changes import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
@@ -543,7 +543,7 @@ def _resolve_named_path(
     if not name.strip() or "\0" in name:
         raise UsageError("this is not the path of a file", where=name)
     candidates = [os.path.join(base, name) for base in (directory, root) if base]  # noqa: PTH118
-    # A name such as ../a.py can only be relative to the directory, even if the file is gone.
+    # A name such as ../a.py can only be relative to the directory, even if the file no longer exists.
     default = candidates[0] if name.startswith(("./", "../")) else candidates[-1]
     checks = (os.path.isfile, os.path.exists)
     existing = (one for is_there in checks for one in candidates if is_there(one))
@@ -899,7 +899,7 @@ def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRa
 def _list_line_origins(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Return the origin of each line, by line index. Lines that differ from the current commit are left out."""
+    """Map the index of each line to the line's origin. Lines that differ from the current commit are left out."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []

@@ -231,7 +231,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def map_outdated_citations_by_turn(
         self, conversation: Conversation
     ) -> dict[int, list[Citation]]:
-        """Return the outdated citations of each outdated turn, by turn number; one citation for each subject.
+        """Map the number of each outdated turn to its outdated citations, one for each subject.
 
         The current titles of the subjects are not added.
         """

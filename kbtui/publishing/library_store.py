@@ -104,7 +104,10 @@ class LibraryStore:
             )
 
     def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
-        """Return an object; None if there is none. Raises `LibraryStoreError` if it is larger than `max_bytes`."""
+        """Return an object, or None if it does not exist.
+
+        Raises `LibraryStoreError` if the object is larger than `max_bytes`.
+        """
         with self._convert_store_errors(name):
             try:
                 found = obstore.get(self._store, name)

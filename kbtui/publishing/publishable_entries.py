@@ -177,7 +177,7 @@ class _UnpublishedTextFinder:
 
     @cached_property
     def _unpublished_texts(self) -> dict[str, str]:
-        """The texts of the subjects that must not be published, by the references of the subjects."""
+        """Maps the references of the subjects that must not be published to the subjects' texts."""
         found = {}
         for topic in self._knowledge.topics:
             for subject in self._targets.list_subjects(topic):
@@ -235,7 +235,7 @@ class _UnpublishedTextFinder:
         return ("\n".join(lines), reasons) if reasons else (text, reasons)
 
     def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
-        """Return the reasons why texts of events must be left out, by the position of the event (turn, event)."""
+        """Map the position (turn, event) of each event whose text must be left out to the reason."""
         places = {
             id(event): (turn_at, at)
             for turn_at, turn in enumerate(conversation.turns)

@@ -1,4 +1,4 @@
-"""Updates the table of vectors of a large library when many passages lack in it, or much of it is obsolete.
+"""Updates the table of vectors of a large library when it lacks many passages, or much of it is obsolete.
 
 Readers that use the current manifest go on reading the version of the table that this manifest names.
 """

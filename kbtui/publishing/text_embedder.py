@@ -73,6 +73,6 @@ class TextVectorProvider:
             yield some, np.vstack([found[key] for key in some])
 
     def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        """Return the vector of each text, by hash. `texts` maps hashes to texts."""
+        """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
         parts = self.embed_texts(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

@@ -661,7 +661,7 @@ class _KeywordIndexQuery:
         return [row for row in rows if places[row[0]] in wanted_places], places
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return the score that word pairs add to each of the chunks `numbers`, by chunk number.
+        """Map the chunk numbers in `numbers` to the scores that word pairs add to these chunks.
 
         Word pairs are not part of the main query, because they would make tantivy score every chunk
         (docs/performance.md).
@@ -758,7 +758,7 @@ def _score_each_term(
 
 
 def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
-    """Return the scores of the best `count` documents, best first, by the documents' values of `field`."""
+    """Map the values of `field` in the best `count` documents to the documents' scores, best first."""
     hits = searcher.search(query, limit=max(1, count), count=False).hits
     numbers = searcher.fast_field_values(field, [address for _, address in hits]) if hits else ()
     return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}

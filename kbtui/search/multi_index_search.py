@@ -487,7 +487,7 @@ class _MultiIndexSearch:
         return self._finders[position]
 
     def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
-        """Return the short form of each hit's reference, by reference. Each form is valid in the hit's workspace."""
+        """Map the reference of each hit to its short form, which is valid in the hit's workspace."""
         found: dict[str, str] = {}
         positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}
         for position in sorted({positions[hit.workspace or ""] for hit in hits}):

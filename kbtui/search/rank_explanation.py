@@ -43,7 +43,8 @@ class _IndexTermScores(NamedTuple):
 
     * `chunks` are the chunks being explained that this index contains.
     * `own` contains the terms' scores in chunks.
-    * `around` contains the scores of `around_terms` in the text around each chunk, by place.
+    * `around` maps the place of each chunk to the scores of `around_terms` in the text around the
+      chunk.
     """
 
     chunks: set[int]
@@ -174,7 +175,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Rank more chunks than a search does; return the chunks' ranks and scores, by number.
+        """Rank more chunks than a search does; map the number of each chunk to its rank and score.
 
         `leg` is "lexical" for a ranking by keywords, or "semantic" for a ranking by meaning.
         """

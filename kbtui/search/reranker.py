@@ -107,7 +107,7 @@ class Reranker:
         }
 
     def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
-        """Return the bonuses of each passage, by the passage's number. `passages` must be sorted, best first."""
+        """Map the number of each passage to the bonuses of the passage. `passages` must be sorted, best first."""
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._score_title(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
@@ -218,10 +218,10 @@ def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
 
 
 def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
-    """Return the score that each turn's passage gains by its new place, by passage number.
+    """Map the number of each turn's passage to the score that the passage gains from its new place.
 
     `turns` has the fused score and the bonuses of each passage. The turns are sorted once without
-    the bonuses for turns, and once with them. The turn in place N of the second order gets the
+    the bonuses for turns, and once with them. The turn in place N of the second order receives the
     score of the turn in place N of the first order.
     """
     scores = {

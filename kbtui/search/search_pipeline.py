@@ -687,7 +687,7 @@ class SearchLegScoreFusion:
         )
 
     def fuse_leg_scores(self) -> dict[int, float]:
-        """Return the fused score of each ranked chunk, by chunk number."""
+        """Map the number of each ranked chunk to the chunk's fused score."""
         if len(self.ranks) == 1:
             (ranks,) = self.ranks.values()
             return {number: round(1.0 / rank, SCORE_DIGITS) for number, rank in ranks.items()}

@@ -80,7 +80,7 @@ class SurroundingTextQuery:
         self.terms = best[:MAX_SURROUNDING_TERMS]
 
     def score_passages_near(self, places: Iterable[int]) -> dict[int, float]:
-        """Return the scores of the text around all passages that are near the passages at `places`, by place."""
+        """Map the place of each passage near the passages at `places` to the score of the text around it."""
         near = {place + step for place in places for step, _ in _STEPS}
         return {place: sum(scores) for place, scores in self.score_terms(near).items()}
 
@@ -110,7 +110,7 @@ class SurroundingTextQuery:
         return found
 
     def _find_members(self, places: Collection[int]) -> Mapping[int, _Member]:
-        """Return the passages at and around `places`, by place."""
+        """Map each place at and around `places` to the passage there."""
         blocks = {get_block(place + step) for place in places for step in (-REACH, 0, REACH)}
         among = make_block_query(self._schema, blocks)
         # One search finds all terms of each passage: term N adds 2 to the power of N to the score.

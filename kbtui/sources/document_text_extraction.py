@@ -566,7 +566,7 @@ class TextExtractorProcess:
         import asyncio
 
         if self._process is None or self._process.returncode is not None:
-            # The child gets the variables that it needs to find modules, and no others.
+            # The child receives the variables that it needs to find modules, and no others.
             kept = {"PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME"}
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "kbtui.sources.document_text_extraction"),

@@ -148,7 +148,7 @@ class SourceDefinitions:
     problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def find_source(self, name: str) -> SourceDefinition:
-        """Return the source with this name. Raises `NothingFound` if there is none.
+        """Return the source with this name. Raises `NothingFound` if no source has this name.
 
         Raises `ConfigError` if the source is invalid.
         """

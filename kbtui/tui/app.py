@@ -204,7 +204,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen refuses to close, show that screen instead.
+        """Quit, unless a screen refuses to close; then show that screen.
 
         A screen refuses, for example, if it has unwritten changes.
         """

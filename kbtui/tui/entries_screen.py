@@ -370,7 +370,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
         key = f"cite:{number}:{citation.source}"
         blocks.append(LeftAndRightLineBlock(key, left, [(when, "dim")], link=citation.source))
         if state := format_citation_state(citation):
-            # Use a line of its own: after the title, a narrow screen would cut the state.
+            # Use a separate line: after the title, a narrow screen would cut the state.
             role = "warning" if citation.state in ("changed", "gone") else "dim"
             blocks.append(ParagraphBlock(f"{key}:state", [(f"  {state}", role)]))
         blocks += make_mark_blocks(marks.get_marks(citation.source), "  ", f"{key}:")

@@ -291,10 +291,7 @@ class InsightsScreen(SecondaryScreen):
         self.action_reload()
 
     def action_open_or_create_entry(self) -> None:
-        """Open the entry on the current line.
-
-        If the line is a query without a good match, create an entry instead.
-        """
+        """Open the entry on the current line, or create an entry if the line is a query without a good match."""
         block = self.cursor_block
         if block is None:
             return

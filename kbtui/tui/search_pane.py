@@ -527,7 +527,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             for at, line in enumerate(make_hit_excerpt(answer, width - 2, 2)):
                 below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
         if hit.outdated_subjects:
-            # Use a line of its own: after the title, a narrow row would cut this text.
+            # Use a separate line: after the title, a narrow row would cut this text.
             below.insert(0, [("  ", ""), (KNOWLEDGE_CHANGED, "warning")])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)

@@ -82,7 +82,7 @@ class TopicsAndConversations:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """The parts of each conversation, by the id of the conversation.
+        """Maps the id of each conversation to the parts of the conversation.
 
         For example, the conversations of its subagents are parts of a conversation.
         """
@@ -112,7 +112,7 @@ class TopicsAndConversations:
         return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Return the titles of a conversation's related conversations, by conversation id.
+        """Map the ids of a conversation's related conversations to their titles.
 
         The related conversations are its parent, its own parts (for example its subagents), and the
         parts of its parent.

@@ -203,7 +203,7 @@ def _sum_tokens_by_name(
 ) -> list[TokenCount]:
     """Return the total tokens of each name, largest first.
 
-    If some tokens of a name are only estimated, they have a total of their own.
+    If some tokens of a name are only estimated, they have a separate total.
     """
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:

@@ -112,7 +112,7 @@ def add_marks_to_hits(
     """Return the answer with the user's marks on the turns of its hits.
 
     `workspaces` maps the values of `Hit.workspace` to workspaces. In a search of only one
-    workspace, this value is None. A hit that occurs in several workspaces gets the marks of all of
+    workspace, this value is None. A hit that occurs in several workspaces has the marks of all of
     them. If marks cannot be read, the answer has a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}

@@ -169,7 +169,7 @@ class MarkStore:
         self._save_changed_mark(mark)
 
     def remove_mark(self, mark_id: str) -> bool:
-        """Remove a mark by its id; return False if there is none."""
+        """Remove a mark by its id; return False if no mark has this id."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT id, changed FROM marks WHERE id = ?", (mark_id,)).fetchall()
             record_removal_times(db, "mark", found)

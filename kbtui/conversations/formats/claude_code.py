@@ -751,7 +751,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         if kind in _IGNORED_SYSTEM_TYPES:
             return
         if kind == "compact_boundary":
-            return  # the summary follows in a record of its own
+            return  # the summary follows in a separate record
         text = record.get("content")
         if type(text) is not str:
             error = record.get("error")
@@ -872,7 +872,7 @@ def _strip_notice_tags(text: str) -> str:
 
 
 def _format_patch(details: dict[str, Any]) -> str | None:
-    """If a result reports changes to a file, return them as a unified diff. Else return None."""
+    """If a result reports changes to a file, return them as a unified diff. Otherwise, return None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

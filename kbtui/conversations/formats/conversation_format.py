@@ -238,11 +238,11 @@ class ConversationFormat(ABC):
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return the command that continues a conversation in its agent; None if there is none."""
+        """Return the command that continues a conversation in its agent; None if the agent has no such command."""
         return None
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that copies a conversation into a new one, or None if there is none.
+        """Return the command that copies a conversation into a new one; None if the agent has no such command.
 
         The copy ends with turn number `turn`, counted from 1. If `turn` is None, or if
         `forks_at_turn` is false, the copy has all turns.
@@ -250,7 +250,7 @@ class ConversationFormat(ABC):
         return None
 
     def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
-        """Return the command that attaches a turn to a new conversation, or None if there is none.
+        """Return the command that attaches a turn to a new conversation; None if the agent has no such command.
 
         If `turn` is None, all turns are attached.
         """

@@ -474,7 +474,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """If a user message contains a summary of the history, return the summary. Else return None."""
+    """If a user message contains a summary of the history, return the summary. Otherwise, return None."""
     if record.get("type") != "user":
         return None
     try:

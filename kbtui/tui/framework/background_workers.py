@@ -126,7 +126,7 @@ class LatestOnlyWorker:
     def _deliver_newest_result(
         self, generation: int, deliver: Callable[[Any], object], value: Any
     ) -> None:
-        # When the application quits, widgets are removed one by one while the others still get results.
+        # When the application quits, widgets are removed one by one while the others still receive results.
         if generation == self._generation and self._owner.is_attached:
             self.has_pending_result = False
             deliver(value)

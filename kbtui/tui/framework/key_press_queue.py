@@ -117,7 +117,7 @@ class KeyPressQueue:
         if done.rounds > 1:
             done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
-            # The key opened a dialog, which gets the remaining keys as soon as it is shown.
+            # The key opened a dialog, which receives the remaining keys as soon as it is shown.
             self._resume_keys_when_screen_shown()
         else:
             self._resume_sending_keys(done.number)

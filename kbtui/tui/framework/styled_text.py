@@ -299,7 +299,7 @@ def _scroll_code_line(
 class HighlightPattern:
     """The pattern to highlight in a block.
 
-    `current` is the index of the current match, or -1 if there is none.
+    `current` is the index of the current match, or -1 if no match is current.
     """
 
     pattern: re.Pattern[str]

@@ -267,7 +267,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint `regions`, or the whole view if there are none.
+        """Repaint `regions`, or the whole view if no regions are passed.
 
         A hidden view is repainted as a whole when it is shown again.
         """
@@ -308,7 +308,7 @@ class BorderDrawingPane(Widget, inherit_bindings=False):
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint `regions`, or the whole pane if there are none.
+        """Repaint `regions`, or the whole pane if no regions are passed.
 
         While `set_border_subtitle` runs, repaint only the bottom line.
         """

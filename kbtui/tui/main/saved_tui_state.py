@@ -56,7 +56,7 @@ class SavedTuiState:
 
 
 def load_saved_session(library: Library) -> SavedTuiState | None:
-    """Return the saved session, or None if there is none or if it cannot be parsed.
+    """Return the saved session, or None if no session is saved or if it cannot be parsed.
 
     Raises `WorkspaceError` if the file with the session cannot be read.
     """

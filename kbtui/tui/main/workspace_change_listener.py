@@ -169,7 +169,7 @@ class WorkspaceChangeListener:
         self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> TopicsAndConversations | None:
-            # If the workspace is gone, empty lists would look as if it had no topics.
+            # If the workspace no longer exists, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.root.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 

@@ -284,7 +284,7 @@ class DocumentViewport:
         self.update_visible_lines()
         if at is not None and at.top:
             self.keep_cursor_visible()
-            # The panes may be about to get back the widths that they had at this position.
+            # The panes may be about to return to the widths that they had at this position.
             self._resize_reading_positions = at.top, at
             self._resize_positions = self.top, self.cursor
 

@@ -678,7 +678,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.action_end_find_and_clear_matches()
 
     def action_end_find_and_clear_matches(self) -> None:
-        # On a visit, clearing the matches of a hit is not a step of its own: Esc leaves the visit.
+        # On a visit, clearing the matches of a hit is not a separate step: Esc leaves the visit.
         has_matches = self.viewport.pattern is not None and not self.is_visiting
         has_ended_step = self.is_finding or has_matches or bool(self.screen.get_selected_text())
         self.end_find_mode()

@@ -258,7 +258,7 @@ class ContentDecoder:
         Returns whether the object has content.
         """
         content = value.get("content")
-        # Since JP's RFD 066, the content is in an object of its own, or a blob replaces the text or data.
+        # Since JP's RFD 066, the content is in a separate object, or a blob replaces the text or data.
         held = [content, *(value.get(key) for key in ("text", "blob", "data"))]
         holder = next((one for one in held if type(one) is dict and "$blob" in one), None)
         if holder is None:
@@ -321,7 +321,7 @@ _CONTENT_KEYS = frozenset({"text", "content", "data", "blob"})
 _MEDIA_KINDS = ("image", "audio")
 _CONTENT_KINDS = ("text", *_MEDIA_KINDS)
 _DESCRIPTION_KEYS = frozenset(
-    # `formatted` repeats the content in the form that the model got, and `annotations` are for programs.
+    # `formatted` repeats the content in the form that the model received; `annotations` are for programs.
     {"type", "title", "description", "annotations", "formatted", "_meta"}
     | {*_NAME_KEYS, *_MEDIA_TYPE_KEYS}
 )
