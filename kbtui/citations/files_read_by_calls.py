@@ -83,8 +83,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def find_path_of_content(call: ConversationEvent) -> str | None:
-    """Return the path of the file whose content a call returned; None if the call did not return one file's content.
-    """
+    """Return the path of the file if a call returned the content of one file and nothing else; otherwise None."""
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
             return None

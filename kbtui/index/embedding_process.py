@@ -1,6 +1,6 @@
 """Embeds texts in a separate process, on all cores. When the process exits, its memory is released.
 
-A process that has imported torch keeps hundreds of megabytes of memory. An engine therefore never
+A process that has imported torch holds hundreds of megabytes of memory. An engine therefore never
 imports torch. The engine starts `python -m kbtui.index.embedding_process`, and sends texts to this
 process. The process has no files open, so it can be killed at any time. It exits by itself when the
 engine has exited.

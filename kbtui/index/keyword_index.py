@@ -55,7 +55,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
     `language` is the setting `language`, which can name several languages. The words in `body` and
-    `title` are stemmed for the first language. Each further language has a field of its own (see
+    `title` are stemmed for the first language. Each further language has a separate field (see
     `list_further_language_fields`).
     """
     builder = tantivy.SchemaBuilder()

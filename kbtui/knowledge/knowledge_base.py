@@ -419,7 +419,7 @@ class KnowledgeBase:
         return (subject for subject in records if subject.inode)
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with exactly this slug, or None if there is none.
+        """Return the subject with exactly this slug, or None if no subject has this slug.
 
         The subject can be hidden or disabled.
         """

@@ -101,9 +101,9 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic with the id `name`, else the one with the title `name`.
+    """Return the enabled topic with the id `name` or, if there is none, the enabled topic with the title `name`.
 
-    Raises `NothingFound` if there is no such topic.
+    Raises `NothingFound` if neither exists.
     """
     valid = [topic for topic in topics if topic.enable]
     by_id = [topic for topic in valid if topic.id == name]

@@ -160,8 +160,8 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     """Return the title of an edited draft.
 
     The title is the first of these that exists: the title in the front matter, the first heading,
-    and `otherwise`. Raises `MissingTitleError` if there is none, or if the title in the front
-    matter is empty.
+    and `otherwise`. Raises `MissingTitleError` if none of them exists, if the title in the front
+    matter is empty, or if the title is `UNTITLED`.
     """
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()

@@ -272,7 +272,7 @@ def apply_preload_mark_to_topic(
 def _find_matching_pattern(
     resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
 ) -> str | None:
-    """Return the first of a topic's patterns that matches a slug; None if there is none.
+    """Return the first of a topic's patterns that matches a slug; None if no pattern matches.
 
     `field` is the key with the patterns: `learned` or `disabled`.
     """

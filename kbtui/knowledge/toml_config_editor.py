@@ -145,7 +145,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
     """Change an array so that it contains the wanted strings.
 
-    The comment of a removed string moves to a line of its own.
+    The comment of a removed string moves to a separate line.
     """
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):

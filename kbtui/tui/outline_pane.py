@@ -141,7 +141,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
     def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
         """Show the outline of the document in the reader.
 
-        `activities` contains the known activities of the document's turns, by turn number.
+        `activities` maps the numbers of turns to the known activities of these turns.
         """
         document = self._reader.document
         if document is self._document:

@@ -190,7 +190,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Return, by topic, the sums from which the sizes of the topic's folders are computed.
+    """Map each topic to the sums from which the sizes of the topic's folders are computed.
 
     Hidden subjects are left out.
     """
@@ -229,10 +229,10 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Give a subject or topic the state of `mark`, or reset it if it already has this state.
+        """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
 
-        A reset subject or topic gets the state that the files define (see `knowledge`). If the files
-        already define the state of `mark`, the subject or topic gets the state "plain".
+        After a reset, a subject or topic has the state that the files define (see `knowledge`). If
+        the files already define the state of `mark`, the new state is "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

@@ -635,7 +635,7 @@ class DocumentViewport:
 
     @property
     def current_source_line(self) -> int:
-        """The number of the source line at the cursor, or 0 if there is none.
+        """The number of the source line at the cursor, or 0 if the cursor is on no source line.
 
         If the line at the cursor shows several source lines, this is the one that the user wanted to go
         to, or else the first.
