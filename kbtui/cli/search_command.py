@@ -159,6 +159,8 @@ def _search_with_running_engine(
 
     try:
         here = os.path.realpath(start or os.getcwd(), strict=True)  # noqa: PTH109
+        if not os.path.isdir(here):  # noqa: PTH112
+            return None
         root = paths.find_workspace_root(here)
         if not paths.is_config_readable(root):
             return None

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
     """Return the workspace around `start`, by default the current directory.
 
     `paths.find_workspace_root` finds the workspace's root. Raises `WorkspaceError` if `start` does not
-    exist or the configuration cannot be read.
+    exist or is not a directory, or if the configuration cannot be read.
     """
     try:
         here = (start or Path.cwd()).resolve()
@@ -129,6 +130,10 @@ def find_workspace(start: Path | None = None) -> Workspace:
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
+    if not here.is_dir():
+        # The user may expect to see this file, and not everything around it.
+        hint = f"give its directory: -w {shlex.quote(str((start or here).parent))}"
+        raise WorkspaceError("this is a file, not a directory", where=str(start), hint=hint)
     root = paths.find_workspace_root(str(here))
     if not paths.is_config_readable(root):
         raise WorkspaceError("permission denied", where=paths.find_workspace_config_directory(root))

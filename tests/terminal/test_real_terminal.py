@@ -1,6 +1,7 @@
 """The installed command in a real pseudo-terminal: start, ask, open, leave, terminal restored."""
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -125,6 +126,20 @@ def test_a_pipe_instead_of_a_terminal_is_told_what_to_use(built: Builder) -> Non
     )
     assert done.returncode == 2
     assert "kbtui search" in done.stderr
+
+
+def test_a_file_as_workspace_is_refused_with_its_directory(built: Builder) -> None:
+    file = built.root / "notes.md"
+    file.touch()
+    terminal = Terminal(["-w", str(file)])
+    terminal.child.wait()
+    terminal.read()
+    said = terminal.raw.decode()
+    assert f"{file}: this is a file, not a directory" in said
+    assert f"give its directory: -w {shlex.quote(str(file.parent))}" in said
+    assert b"\x1b[?1049h" not in terminal.raw
+    terminal.child.close()
+    assert terminal.child.exitstatus == 3
 
 
 def test_a_missing_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.engine import connect_or_start_engine
 from kbtui.engine.engine_launcher import get_index_lock_path
 from kbtui.engine.file_watcher import FileWatcher
-from kbtui.errors import ConfigError
+from kbtui.errors import ConfigError, WorkspaceError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.models import Topic
 from kbtui.knowledge.toml_config_editor import (
@@ -102,8 +102,16 @@ def test_the_nearest_configuration_is_opened_then_the_repository_then_the_direct
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir() if name.endswith("/") else path.write_text("gitdir: /elsewhere\n")
     assert find_workspace(tmp_path / start).root == tmp_path / root
-    (tmp_path / start / "file.txt").touch()
-    assert find_workspace(tmp_path / start / "file.txt").root == tmp_path / root
+
+
+def test_a_file_is_no_workspace_and_the_error_names_its_directory(tmp_path: Path) -> None:
+    file = tmp_path / "my notes" / "file.txt"
+    file.parent.mkdir()
+    file.touch()
+    with pytest.raises(WorkspaceError, match="a file, not a directory") as raised:
+        find_workspace(file)
+    assert raised.value.where == str(file)
+    assert raised.value.hint == f"give its directory: -w '{file.parent}'"
 
 
 def test_a_jp_workspace_in_the_home_directory_is_used_in_repositories_as_by_jp(home: Path) -> None:
