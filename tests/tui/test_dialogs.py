@@ -1,5 +1,6 @@
 """A dialog that is closed twice closes once, and the screen below stays."""
 
+import pytest
 from support import Builder
 from textual.events import Key
 from tui_support import running
@@ -54,3 +55,30 @@ async def test_typing_a_choice_selects_it_and_one_letter_goes_round(book: Builde
             for letter in typed:
                 await tui.press(letter)
             assert field.value == chosen
+
+
+@pytest.mark.parametrize("size", [(40, 12), (40, 9), (80, 24)])
+async def test_a_form_shows_the_field_its_help_and_its_keys_in_any_terminal(
+    book: Builder, size: tuple[int, int]
+) -> None:
+    async with running(book.root, size=size) as tui:
+        await tui.press("E")
+        await tui.press("+")
+        await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
+        for name, words in (
+            ("title", "Title of the entry"),
+            ("topic", "Topic of the entry"),
+            ("type", ""),
+            ("tags", "Comma-separated"),
+            ("file name", "Separate folders"),
+        ):
+            await tui.until(words)
+            labels = [row.strip(" │").split("  ")[0] for row in tui.text.split("\n")]
+            assert name in labels
+            assert "Enter next" in tui.text
+            focused = tui.app.focused
+            assert focused is not None
+            assert tui.app.screen.find_widget(focused).visible_region.height == 1
+            await tui.press("enter")
+        await tui.until("A subject needs a title")
+        assert "Enter next" in tui.text

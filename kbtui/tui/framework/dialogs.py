@@ -297,9 +297,9 @@ class FormDialog(StyledScreen):
     BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("form")
     DEFAULT_CSS = """
     FormDialog { align: center top; }
-    #form { width: 96%; max-width: 100; height: auto; max-height: 90%; margin-top: 1; }
     #fields { height: auto; }
     .field { height: 1; margin: 0 1 1 1; }
+    .tight .field { margin: 0 1; }
     .field-label { width: 16; height: 1; }
     .field Input { width: 1fr; }
     #form-keys { height: 1; padding: 0 1; }
@@ -359,6 +359,28 @@ class FormDialog(StyledScreen):
         shown = self._list_shown_fields()
         for name in self._fields:
             self.query_one(f"#line-{name}").display = name in shown
+        self._fit_fields_to_screen()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit_fields_to_screen)
+
+    def _fit_fields_to_screen(self) -> None:
+        """Leave room for the message and the key hints below the fields, which scroll if necessary.
+
+        If there is no room for blank lines between the fields, show none.
+        """
+        below = self._message.styles.height
+        # The margin, the border, the message and the key hints.
+        room = self.size.height - 4 - int(below.value if below else 1)
+        fields = self.query_one("#fields")
+        fields.set_class(2 * len(self._list_shown_fields()) > room, "tight")
+        fields.styles.max_height = max(1, room)
+
+    def _show_message(self, text: str, role: str) -> None:
+        self._message.set_message(text, role)
+        self._fit_fields_to_screen()
+        if self.focused:
+            self.call_after_refresh(self.focused.scroll_visible, animate=False)
 
     def _focus_field(self, name: str) -> None:
         self.set_focus(self.query_one(f"#field-{name}"))
@@ -369,7 +391,7 @@ class FormDialog(StyledScreen):
 
     def on_descendant_focus(self) -> None:
         if not self._is_saving and (field := self._fields.get(self._focused_field_name)):
-            self._message.set_message(field.help, "dim")
+            self._show_message(field.help, "dim")
 
     def action_go_to_next_field(self) -> None:
         """Go to the next field; on the last field, save the form."""
@@ -390,7 +412,7 @@ class FormDialog(StyledScreen):
         (self.focused or self).call_later(self._save_values_in_background)
 
     def _save_values_in_background(self) -> None:
-        self._message.set_message("…", "dim")
+        self._show_message("…", "dim")
         values = {name: self._get_field_value(name) for name in self._list_shown_fields()}
         self._save_worker.submit_call(
             lambda: self._save(values), self.dismiss, self._show_save_error
@@ -398,4 +420,4 @@ class FormDialog(StyledScreen):
 
     def _show_save_error(self, error: Exception) -> None:
         self._is_saving = False
-        self._message.set_message(self._format_error(error), "error")
+        self._show_message(self._format_error(error), "error")
