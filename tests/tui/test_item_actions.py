@@ -516,3 +516,16 @@ async def test_jump_labels_leave_titles_and_dates_readable(book: Builder) -> Non
         await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         ((label, *title),) = list_rows()
         assert (set(label) <= set(LETTERS), title) == (True, before)
+
+
+async def test_while_labels_are_shown_the_hints_say_what_keys_do(book: Builder) -> None:
+    for size in ((120, 40), (80, 24)):
+        async with running(book.root, size=size) as tui:
+            before = tui.text.split("\n")[-1]
+            await tui.press("semicolon")
+            await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
+            hints = tui.text.split("\n")[-1]
+            assert hints.split("  ")[0].strip() == "letters open what they label"
+            assert "Esc leave" in hints
+            await tui.press("escape")
+            assert tui.text.split("\n")[-1] == before

@@ -9,7 +9,8 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from kbtui.records import NamedTuple
-from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
+from kbtui.tui.framework.tui_command_definition import format_key_hints
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from kbtui.tui.citations_pane import CitationsPane
+    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_pane import LibraryPane
     from kbtui.tui.reader.document_view import LinePosition
     from kbtui.tui.search_pane import SearchResultsPane
@@ -127,8 +129,21 @@ class JumpLabelScreen(StyledScreen):
         self.labels = make_jump_labels(panes, open_link)
         self._strips = list(below._compositor.render_strips())
         self._typed = ""
+        self._hint_line = below.query_one("#hints", StyledWidget)
+
+    def _make_key_hints(self) -> Spans:
+        """Return the key hints, which replace those of the screen below."""
+        digits = [one.label for one in self.labels if one.label.isdigit()]
+        letters = "letters" if not self._typed else f"{self._typed} + letter"
+        pairs = [(letters, "open what they label")]
+        if digits and not self._typed:
+            pairs.append((f"{digits[0]}…{digits[-1]}", "pane"))
+        return format_key_hints([*pairs, ("Esc", "leave")])
 
     def render_line(self, y: int) -> Strip:
+        if self._hint_line.region and y == self._hint_line.region.y:
+            hints = [(" ", ""), *self._make_key_hints()]
+            return self._hint_line.render_spans(hints, self.size.width)
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         style = self.visual_style.rich_style + self.get_role_style("found-here")
         for x, row, label, _, right in self.labels:
