@@ -21,7 +21,7 @@ from kbtui.tui.command_table import (
     group_commands_by_task,
     list_commands_of_scopes,
 )
-from kbtui.tui.library_pane import ENTRY_MARKS, NEW
+from kbtui.tui.library_pane import ENTRY_MARKS, NEW, TURNS_SIGN
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     LeftAndRightLineBlock,
@@ -275,7 +275,9 @@ def _make_conversation_blocks(contents: TopicsAndConversations, now: datetime) -
         left: Spans = [(sanitize_to_one_line(info.name), "" if info.title else "dim")]
         day = format_time_or_date(info.last_activity_at, now)
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
-        right: Spans = [(f"{agent}{day}", "dim")]
+        turns = contents.count_turns(info)
+        size = f"{format_counted_noun(turns, 'turn')}  " if turns >= 0 else ""
+        right: Spans = [(f"{agent}{size}{day}", "dim")]
         key = f"talk:{info.id}"
         blocks.append(LeftAndRightLineBlock(key, left, right, lead=[("  ", "")], link=info.ref))
     return blocks
@@ -378,6 +380,7 @@ def build_main_help_document(
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
         blocks += _make_key_tables(scope, SCOPES[scope], keymap, above=int(bool(blocks)))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
+    marks.append((f"12{TURNS_SIGN}", [("number of a conversation's turns", "")]))
     text = (
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
     )

@@ -232,6 +232,8 @@ ENTRY_MARKS = {
 }
 """The sign and the sign's style role for each state of an entry. The help page shows the names of the states."""
 
+TURNS_SIGN = "t"
+"""The sign after the number of a conversation's turns. The help page explains it."""
 WORKTREE_WIDTH = 12
 """The maximum width in cells of a worktree's name in a row."""
 
@@ -482,11 +484,16 @@ def _get_conversation_sort_key(
 def _make_conversation_sort_label(
     info: ConversationInfo, sort: str, contents: TopicsAndConversations, present: datetime
 ) -> str:
-    """Return the text at the right of a row: a number of turns, or a time or date (`14:05`, `31 Jul`)."""
+    """Return the text at the right of a row: the number of turns and a time or date (`12t 31 Jul`).
+
+    If the conversations are sorted by their turns, the text is only their number (`12 turns`).
+    """
+    turns = contents.count_turns(info)
     if sort == "turns":
-        turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
-    return format_time_or_date(info.get_sort_time(sort), present)
+    when = format_time_or_date(info.get_sort_time(sort), present)
+    # The number of turns of a damaged conversation may be wrong.
+    return when if turns < 0 or info.problem else f"{turns:,}{TURNS_SIGN} {when}"
 
 
 class _ConversationRowMaker:
