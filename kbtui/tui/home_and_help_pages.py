@@ -132,7 +132,7 @@ def build_home_document(
     if contents.learn_tool_problem:
         key = find_key_label_of_command("tools", keymap)
         blocks.append(_make_paragraph("tools", describe_outdated_jp_tools(key), "warning", above=1))
-    return ReaderDocument("home", "Home", blocks)
+    return ReaderDocument("home", "Home", blocks, stops_at_links=True)
 
 
 def _make_news_blocks(

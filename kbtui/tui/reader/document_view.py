@@ -377,7 +377,26 @@ class DocumentViewport:
             self.is_model_view, self.current_match = on, None
 
     def update_visible_lines(self) -> None:
-        """Update the list of visible lines."""
+        """Update the list of visible lines.
+
+        If the cursor stops only at some lines, move it to the nearest visible one.
+        """
+        self._update_rows()
+        if self.document.has_stops and not self._is_stop(self.cursor):
+            line = self.count_lines_before_position(self.cursor)
+            stops = [at for at, _ in self.rows if self._is_stop(at)]
+            self.cursor = min(
+                stops,
+                key=lambda at: abs(self.count_lines_before_position(at) - line),
+                default=self.cursor,
+            )
+
+    def _is_stop(self, position: LinePosition) -> bool:
+        """Return whether a position is the first line of a block that can be opened."""
+        block = self.document.blocks[position.block]
+        return block.can_be_opened and position.line == block.above
+
+    def _update_rows(self) -> None:
         self.rows = []
         if not self.width or self.height <= 0 or not self.document.blocks:
             return
@@ -402,9 +421,33 @@ class DocumentViewport:
     # moving
 
     def move_cursor_by_lines(self, lines: int) -> None:
-        """Move the cursor down by `lines`, or up if `lines` is negative."""
+        """Move the cursor down by `lines`, or up if `lines` is negative.
+
+        If the cursor stops only at some lines, move it to the next of these lines. Scroll without
+        moving it if there is none in view or on the next lines, so that all lines can be read.
+        """
+        if self.document.has_stops:
+            self._move_cursor_to_next_stop(lines)
+            return
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.keep_cursor_visible(self.height // 4)
+
+    def _move_cursor_to_next_stop(self, step: int) -> None:
+        below = step > 0
+        edge = self.rows[-1 if below else 0][0] if self.rows else self.cursor
+        last = self.find_position_lines_below(edge, step * (self.height // 4))
+        at = self.cursor
+        while at != last:
+            following = self.find_position_lines_below(at, step)
+            if following == at or (following > last if below else following < last):
+                break
+            at = following
+            if self._is_stop(at):
+                self.cursor = at
+                # The headings above the first stop and the lines below the last one are shown, too.
+                self.keep_cursor_visible(self.height // 4)
+                return
+        self.scroll_by_lines(step)
 
     def scroll_by_lines(self, lines: int) -> None:
         """Scroll down by `lines`, or up if `lines` is negative.

@@ -88,6 +88,8 @@ class ReaderDocument:
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
     """The reason why the requested document cannot be read, if this page replaces it; otherwise ""."""
+    stops_at_links: bool = False
+    """Whether the cursor stops only at lines that can be opened, if there are any."""
     loss: str = ""
     """The reason why the document can no longer be read. The text that was last read is shown dimmed."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
@@ -116,6 +118,11 @@ class ReaderDocument:
         self.block_indices_by_kind["turn"] = [
             n for n, b in enumerate(blocks) if b.key == f"turn:{b.turn}"
         ]
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether the cursor stops only at lines that can be opened."""
+        return self.stops_at_links and self._has_links
 
     @property
     def next_view(self) -> str:
