@@ -108,3 +108,40 @@ async def test_what_is_unfolded_stays_so_and_a_half_written_file_breaks_nothing(
         await tui.press("ctrl+r")
         await tui.until(f"{TALK} was deleted or renamed. This is its last text")
         assert "More." in tui.text
+
+
+def shown_question(tui: Tui) -> str:
+    """Return the first question that is shown at or below the cursor."""
+    viewport = tui.main.reader_pane.document_view.viewport
+    rows = [line.plain for at, line in viewport.rows if at >= viewport.cursor]
+    return next(row for row in rows if "Question" in row)
+
+
+async def test_when_turns_are_removed_the_reader_keeps_its_place_and_says_how_many(
+    book: Builder,
+) -> None:
+    talk = Written(book)
+    per_turn = 3  # an event that starts the turn, the question and the answer
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        tui.main.reader_pane.go_to_turn_or_line_number("8")
+        assert "Question 8" in shown_question(tui)
+        # The first turns.
+        del talk.events[: 2 * per_turn]
+        talk.flush()
+        await again(tui)
+        assert "2 turns are gone from this conversation's file." in tui.text
+        assert "Question 8" in shown_question(tui)
+        assert "turn 6 of 10" in tui.text
+        # The turn that is read.
+        del talk.events[5 * per_turn : 6 * per_turn]
+        talk.flush()
+        await again(tui)
+        assert "1 turn is gone" in tui.text
+        assert "Question 9" in shown_question(tui)
+        # All turns from here on.
+        del talk.events[3 * per_turn :]
+        talk.flush()
+        await again(tui)
+        assert "6 turns are gone" in tui.text
+        assert "turn 3 of 3" in tui.text

@@ -24,7 +24,11 @@ from kbtui.tui.framework.styled_widget import (
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
 from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
-from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.tui.reader.reader_document import (
+    ReaderDocument,
+    find_block_after_removal,
+    has_lost_turns,
+)
 
 if TYPE_CHECKING:
     import re
@@ -298,6 +302,8 @@ class DocumentViewport:
         is_same_file = signature and signature == self.document.conversation_signature
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
+        if has_lost_turns(self.document, document):
+            top, cursor = (self._follow_to_shrunk_document(at, document) for at in (top, cursor))
         self.document = document
         self._resize_reading_positions = None
         self._toggled_folds &= document.fold_kinds.keys()
@@ -308,6 +314,15 @@ class DocumentViewport:
             self.top = self.locate_reading_position(top)
             self.cursor = self.locate_reading_position(cursor)
             self.update_visible_lines()
+
+    def _follow_to_shrunk_document(
+        self, position: ReadingPosition, document: ReaderDocument
+    ) -> ReadingPosition:
+        """Return the position in a conversation from which turns were removed."""
+        if position.block >= len(self.document.blocks) or not document.blocks:
+            return position
+        block = find_block_after_removal(self.document, document, position.block)
+        return position._replace(key=document.blocks[block].key, block=block)
 
     @property
     def should_follow_new_text(self) -> bool:

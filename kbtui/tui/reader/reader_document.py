@@ -206,6 +206,60 @@ class ReaderDocument:
                     yield index, count
 
 
+def has_lost_turns(before: ReaderDocument, after: ReaderDocument) -> bool:
+    """Return whether `after` is the same conversation as `before`, with fewer turns."""
+    return (
+        before.key == after.key
+        and not (before.is_partial or after.is_partial)
+        and before.record is not None
+        and after.record is not None
+        and 0 <= after.turns_total < before.turns_total
+    )
+
+
+def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, block: int) -> int:
+    """Return the index of the block in `after` that corresponds to a block in `before`.
+
+    Both are the same conversation, of which turns were removed. If the block's turn was removed,
+    return the heading of the next turn that is still there, or the last block.
+    """
+    turn = before.blocks[block].turn
+    if turn is None:
+        return min(block, len(after.blocks) - 1)
+    numbers = _map_turns_that_are_left(before.record.turns, after.record.turns)
+    following = (numbers[n] for n in range(turn, before.turns_total + 1) if n in numbers)
+    number = next(following, None)
+    start = after.find_block_index(f"turn:{number}") if number else None
+    if start is None:
+        return len(after.blocks) - 1
+    old_start = before.find_block_index(f"turn:{turn}")
+    if turn not in numbers or old_start is None:
+        return start
+    end = start + max(0, block - old_start)
+    in_turn = [n for n in range(start, len(after.blocks)) if after.blocks[n].turn == number]
+    return min(end, in_turn[-1] if in_turn else start)
+
+
+def _map_turns_that_are_left(before: Sequence[Turn], after: Sequence[Turn]) -> dict[int, int]:
+    """Return the new number of each turn that is still there, by its old number.
+
+    A turn is recognized by its start and its first text.
+    """
+    from difflib import SequenceMatcher
+
+    old, new = ([_make_turn_identity(turn) for turn in turns] for turns in (before, after))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    return {
+        before[old_at + n].number: after[new_at + n].number
+        for old_at, new_at, size in matcher.get_matching_blocks()
+        for n in range(size)
+    }
+
+
+def _make_turn_identity(turn: Turn) -> tuple[datetime | None, str]:
+    return turn.started_at, next((event.text for event in turn.events), "")
+
+
 def compile_pattern_for_terms(terms: Iterable[str]) -> re.Pattern[str] | None:
     """Return a pattern for any of `terms` in any case and spacing. Return None if all terms are empty."""
     parts = {r"\s+".join(map(re.escape, term.split())) for term in terms} - {""}

@@ -42,6 +42,7 @@ from kbtui.tui.reader.reader_document import (
     describe_missing_turn_or_line,
     find_start_block_and_match,
     format_turn_count,
+    has_lost_turns,
 )
 
 if TYPE_CHECKING:
@@ -222,6 +223,12 @@ class ReaderPane(BorderDrawingPane, Vertical):
             self._new_event_count += max(
                 0, _count_conversation_events(document) - _count_conversation_events(before)
             )
+        # A half-written file also lacks turns. The document then names the problem.
+        if has_lost_turns(before, document) and not document.record.problems:
+            gone = before.turns_total - document.turns_total
+            verb = "is" if gone == 1 else "are"
+            text = f"{format_counted_noun(gone, 'turn')} {verb} gone from this conversation's file."
+            self._post_status_message(text)
         self.document_view.show_reloaded_document(document)
         self.free_document_unless_shown(before)
         if self.facts_bar.display:
