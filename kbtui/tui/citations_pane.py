@@ -86,6 +86,17 @@ class CitationsPane(BorderDrawingPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
+    class CitedLineChanged(Message):
+        """The line that names the citations of the turn at the cursor has changed.
+
+        `forms` are forms of the line, the longest first. There is none while the pane is visible,
+        and if the open document is not a conversation.
+        """
+
+        def __init__(self, forms: list[Spans]) -> None:
+            super().__init__()
+            self.forms = forms
+
     class TurnActivitiesFound(Message):
         """The pane's attribute `activities` now has the activity of each turn."""
 
@@ -119,6 +130,9 @@ class CitationsPane(BorderDrawingPane, Vertical):
         self._turn: int | None = None
         """The number of the turn for which the rows were made."""
         self._turn_timer: Timer | None = None
+        self._is_visible = False
+        self._cited_line_forms: list[Spans] = []
+        """The forms of the line that the reader shows about citations while this pane is hidden."""
 
     def compose(self) -> ComposeResult:
         yield self.list
@@ -262,6 +276,14 @@ class CitationsPane(BorderDrawingPane, Vertical):
     def on_resize(self) -> None:
         self._update_citation_rows()
 
+    def on_show(self) -> None:
+        self._is_visible = True
+        self._update_cited_line()
+
+    def on_hide(self) -> None:
+        self._is_visible = False
+        self._update_cited_line()
+
     def _update_citation_rows(self) -> None:
         self._turn_timer = None
         self._turn = self._reader.viewport.current_turn_number
@@ -292,6 +314,46 @@ class CitationsPane(BorderDrawingPane, Vertical):
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)
         self.list.set_rows(rows)
+        self._update_cited_line()
+
+    def _update_cited_line(self) -> None:
+        forms: list[Spans] = []
+        if self._conversation is not None and not self._is_visible:
+            forms = self._make_cited_line_forms(self._conversation)
+        if forms != self._cited_line_forms:
+            self._cited_line_forms = forms
+            self.post_message(self.CitedLineChanged(forms))
+
+    def _make_cited_line_forms(self, conversation: Conversation) -> list[Spans]:
+        """Return forms of a line such as "cited: learned api/errors", the longest first.
+
+        Each cited subject, conversation and file is named once, a file without its directory.
+        Shorter forms have the sign `≠` in place of the state, and no topics and folders.
+        """
+        turn, used = self._shown_turn_number, self._citations_in_shown_turn
+        # The header names the turn only if the cursor is in it.
+        cited = "cited" if self._turn else f"turn {turn} cited"
+        if self._used is None:
+            return [[(WAITING, "dim")]]
+        if not used:
+            why = _explain_missing_citations(conversation, turn).replace(" in this turn", "")
+            return [[(f"{cited} nothing: {why[0].lower()}{why[1:].rstrip('.')}", "dim")]]
+        by_target: dict[str, Citation] = {}
+        for cite in used:
+            by_target.setdefault(cite.target, cite)
+        texts: list[tuple[str, str, str]] = []  # how it was used, its name, its state
+        for target, cite in by_target.items():
+            name = sanitize_to_one_line(self._short_refs.get(target, target))
+            state = _describe_citation_state(cite)
+            must_warn = cite.kind != "file" and state is not None and state[1] == "warning"
+            name = name.rpartition("/")[2] if cite.kind == "file" else name
+            texts.append(
+                (USE_NAMES.get(cite.how, cite.how), name, state[0] if must_warn and state else "")
+            )
+        return [
+            _make_cited_line(cited, texts, has_words=has_words, has_folders=has_folders)
+            for has_words, has_folders in ((True, True), (False, True), (False, False))
+        ]
 
     def _show_citation_numbers_in_reader(self, turn: int, used: list[Citation]) -> None:
         """Show the number of each citation next to its tool call in the reader."""
@@ -453,6 +515,23 @@ class CitationsPane(BorderDrawingPane, Vertical):
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(OpenTargetRequested(row.data))
+
+
+def _make_cited_line(
+    cited: str, texts: list[tuple[str, str, str]], *, has_words: bool, has_folders: bool
+) -> Spans:
+    line: Spans = []
+    before = ""
+    for how, name, state in texts:
+        space = ", " if how == before else f"{' · ' if before else f'{cited}: '}{how} "
+        before = how
+        line.append((space, "dim"))
+        if state and not has_words:
+            line.append(("≠ ", "warning"))
+        line.append((name if has_folders else name.rpartition("/")[2], ""))
+        if state and has_words:
+            line.append((f" ({state})", "warning"))
+    return line
 
 
 def _describe_activity(activity: TurnActivity) -> Iterator[str]:

@@ -35,6 +35,37 @@ async def test_the_hints_are_those_of_the_selected_row(book: Builder) -> None:
         assert "C what has changed" not in tui.text
 
 
+async def test_without_the_pane_a_line_of_the_reader_says_what_the_turn_used(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open(TALK)
+        await tui.until("turn 1 cited: learned ≠ start · read Makefile")
+        await tui.press("n")
+        await tui.until(" cited: learned ≠ project/start · read Makefile")
+        assert "turn 1 cited" not in tui.text, "the header names the turn"
+    async with running(book.root, size=(103, 24)) as tui:
+        await tui.open(TALK)
+        await tui.until("learned project/start (changed since) · read Makefile")
+        await tui.press("n", "n")
+        await tui.until("cited nothing: no tool calls")
+        await tui.press("3")
+        await tui.until("CITED IN TURN 2")
+        assert "cited nothing" not in tui.text, "the pane says it"
+        await tui.press("2", "1")
+        await tui.until("cited nothing")
+        await tui.open("project/style")
+        await tui.until(lambda: "cited nothing" not in tui.text)
+
+
+async def test_beside_the_pane_and_in_a_low_terminal_the_reader_has_no_line_of_citations(
+    book: Builder,
+) -> None:
+    for size in ((120, 40), (80, 13)):
+        async with running(book.root, size=size) as tui:
+            await tui.open(TALK)
+            await tui.until(lambda: not tui.main.citations_pane.is_loading_citations)
+            assert "cited: learned" not in tui.text
+
+
 async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Builder) -> None:
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)

@@ -341,6 +341,13 @@ class DocumentViewport:
         # the view would drift, because each of them would be at the start of a wrapped line.
         has_moved = self._resize_positions != (self.top, self.cursor)
         reading_positions = None if has_moved else self._resize_reading_positions
+        # A bar that appears above the document must not hide the end of the document.
+        must_show_end = (
+            width == self.width
+            and height < self.height
+            and self.is_last_line_visible
+            and self.top > self.first_line_position
+        )
         self.height = height
         if width != self.width:
             if reading_positions is None and self.width:
@@ -352,6 +359,8 @@ class DocumentViewport:
             self._discard_block_layouts()
         if reading_positions:
             self.top, self.cursor = map(self.locate_reading_position, reading_positions)
+        if must_show_end:
+            self.top = self.find_position_lines_below(self.last_line_position, 1 - height)
         self.update_visible_lines()
         if all(at != self.cursor for at, _ in self.rows):
             self.keep_cursor_visible(1)

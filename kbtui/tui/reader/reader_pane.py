@@ -102,6 +102,26 @@ class ReaderHeader(LeftAndRightTextLine):
                 return
 
 
+class CitedLine(LeftAndRightTextLine):
+    """The line about what the turn at the cursor cites."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id)
+        self._forms: list[Spans] = []
+
+    def set_line_forms(self, forms: list[Spans]) -> None:
+        """Set the forms of the line, the longest first."""
+        self._forms = forms
+        self.set_edge_texts(forms[0])
+
+    def render_line(self, y: int) -> Strip:
+        """Render the longest form that fits, or else the beginning of the shortest form."""
+        width = self.content_size.width
+        forms = self._forms or [self.left]
+        form = next((one for one in forms if measure_cell_width(one) <= width), forms[-1])
+        return self.render_spans(form if y == 0 else [], width)
+
+
 class DocumentFactsBar(WrappedParagraphs):
     """The details of the document, shown above the document when the user asks for them."""
 
@@ -173,6 +193,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self.loss_bar = WrappedParagraphs(self.document_view)
+        self._cited_line = CitedLine("cited")
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
@@ -180,6 +201,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
 
     def compose(self) -> ComposeResult:
         yield ReaderHeader(id="where")
+        yield self._cited_line
         yield self.document_view
         yield self.find_bar
 
@@ -251,6 +273,16 @@ class ReaderPane(BorderDrawingPane, Vertical):
         rest = f" This is its last text{f': {what_to_do}' if what_to_do else ''}."
         self.loss_bar.set_paragraphs([[(loss, "warning"), (rest, "dim")]] if loss else [])
         self.document_view.refresh()
+
+    def show_cited_line(self, forms: list[Spans]) -> None:
+        """Show a line below the header about what the turn at the cursor cites.
+
+        `forms` are forms of the line, the longest first. Without any, the line is hidden.
+        """
+        if forms:
+            self._cited_line.set_line_forms(forms)
+        if self._cited_line.has_class("known") != bool(forms):
+            self._cited_line.set_class(bool(forms), "known")
 
     def free_document_unless_shown(self, document: ReaderDocument) -> None:
         """Free the memory of a large document in the background, unless the reader shows it."""
