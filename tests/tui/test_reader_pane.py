@@ -278,6 +278,65 @@ async def test_a_text_stays_while_its_file_is_gone_and_the_position_when_it_retu
             assert line(tui) == here
 
 
+async def test_the_last_text_of_a_deleted_file_is_not_lost_by_asking_for_another_view(
+    book: Builder,
+) -> None:
+    path = book.subject("project/short.md", "# Short\n\nThe last text.\n")
+    talk = book.conversation(7, [[asked("Keep me?"), said("Yes, kept.")]], title="Kept")
+    async with running(book.root, size=(120, 30)) as tui:
+        for ref, text in (("project/short", "The last text."), ("jp-c17800000007", "Yes, kept.")):
+            await tui.open(ref)
+            await tui.until(text)
+            if ref == "project/short":
+                path.unlink()
+            else:
+                for file in talk.iterdir():
+                    file.unlink()
+                talk.rmdir()
+            await tui.press("2", "ctrl+r")
+            await tui.until(f"{ref} was deleted or renamed. This is its")
+            await tui.press("C")
+            await tui.until("Only this text is left, so there is no other view.")
+            assert text in tui.text
+        await tui.press("left_square_bracket")
+        await tui.until("there is no subject 'project/short'")
+
+
+async def test_the_cursor_on_the_home_page_stops_at_lines_that_open_something(
+    book: Builder,
+) -> None:
+    async with running(book.root, size=(120, 40)) as tui:
+        await tui.press("2")
+        await tui.until("Recent conversations")
+        view = tui.main.reader_pane.document_view
+        links = [block for block in view.document.blocks if block.link]
+        seen = []
+        for _ in links:
+            here = view.document.blocks[view.viewport.cursor.block]
+            assert here.link is not None, line(tui)
+            seen.append(here.key)
+            await tui.press("j")
+        assert seen == [block.key for block in links]
+        for key in ("g", "G", "ctrl+d", "ctrl+u", "k"):
+            await tui.press(key)
+            assert view.document.blocks[view.viewport.cursor.block].link is not None, key
+
+
+async def test_all_lines_of_the_home_page_can_be_read_in_a_low_terminal(book: Builder) -> None:
+    (book.root / ".jp" / "kb.toml").write_text("no TOML")
+    async with running(book.root, size=(80, 14)) as tui:
+        await tui.press("2")
+        await tui.until("None of the topics can be read")
+        seen = tui.text
+        for _ in range(40):
+            await tui.press("j")
+            seen += tui.text
+        assert "kb.toml" in seen
+        for _ in range(40):
+            await tui.press("k")
+        assert "search everything" in tui.text
+
+
 async def test_home_leads_to_topics_and_conversations(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2")

@@ -489,7 +489,12 @@ class MainScreen(StyledScreen):
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
         target, document = self.document_controller.shown, self.reader_pane.document_view.document
-        if target:
+        if document.loss:
+            # Any other view would be made from the file, and would replace the last text.
+            self.status.show_unavailable_key_message(
+                "Only this text is left, so there is no other view."
+            )
+        elif target:
             view = event.view or document.next_view
             target = target._replace(view=view, mark=None, words=(), text="")
             reference = self.reader_pane.viewport.current_reference
