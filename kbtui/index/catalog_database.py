@@ -685,22 +685,38 @@ class CatalogDatabase:
     def list_chunks_with_published_vector(self, database: Path) -> list[tuple[int, str]]:
         """Return the numbers and entry ids of the chunks whose vector is in a published table.
 
-        The table `remote` in `database` contains the chunk id and the vector hash of each published vector.
+        The table `published_rows` in `database` contains the chunk id and the vector hash of each published vector.
         """
+        with self._attach_mirror(database):
+            return self._db.execute(
+                "SELECT chunks.number, chunks.entry_id FROM mirror.published_rows AS published "
+                "JOIN chunks ON chunks.id = published.id AND chunks.hash = published.hash "
+                "WHERE chunks.embed"
+            ).fetchall()
+
+    def list_chunks_of_published_rows(
+        self, database: Path, state: str, rows: Collection[int]
+    ) -> list[tuple[int, int, str, str]]:
+        """Return row id, number, entry id and chunk id of the chunks with these row ids of a published table.
+
+        The result is empty if `database` now has the rows of another version of the table than `state` names.
+        """
+        query = (
+            "SELECT published.row, chunks.number, chunks.entry_id, chunks.id "
+            "FROM mirror.published_rows AS published JOIN chunks ON chunks.id = published.id "
+            f"WHERE published.row IN ({_make_sql_placeholders(rows)}) "
+            "AND ? = (SELECT value FROM mirror.state WHERE key = 'published_rows')"
+        )
+        with self._attach_mirror(database):
+            return self._db.execute(query, [*rows, state]).fetchall()
+
+    @contextmanager
+    def _attach_mirror(self, database: Path) -> Iterator[None]:
         self._db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
         try:
-            return self._db.execute(
-                "SELECT chunks.number, chunks.entry_id FROM chunks JOIN mirror.remote AS remote "
-                "ON remote.id = chunks.id AND remote.hash = chunks.hash WHERE chunks.embed"
-            ).fetchall()
+            yield
         finally:
             self._db.execute("DETACH mirror")
-
-    def find_chunk_numbers_of_ids(self, ids: Collection[str]) -> dict[str, int]:
-        """Map chunk ids to their numbers; unknown ids are left out."""
-        marks = _make_sql_placeholders(ids)
-        rows = self._db.execute(f"SELECT id, number FROM chunks WHERE id IN ({marks})", list(ids))
-        return dict(rows.fetchall())
 
     def count_embeddable_chunks(self, *, hidden: bool) -> int:
         """Count the chunks that need a vector; those of hidden entries count only if `hidden` is true."""

@@ -9,12 +9,14 @@ change the order of hits, but not their texts.
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.entries_and_chunks import RankedChunk, select_best_chunks, sort_ranked_chunks
 from kbtui.records import NamedTuple
 from kbtui.workspace.published_library_settings import is_library_uri
 
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""
-PUBLISHED_CHUNKS_TABLE = (
-    "CREATE TABLE IF NOT EXISTS remote (id TEXT PRIMARY KEY, hash BLOB NOT NULL) WITHOUT ROWID"
+PUBLISHED_ROWS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS published_rows "
+    "(row INTEGER PRIMARY KEY, id TEXT NOT NULL, hash BLOB NOT NULL)"
 )
-"""The SQL that creates a table in the mirror's database: the list of the chunks in the published table."""
+"""The SQL that creates a table in the mirror's database: LanceDB's row id, chunk id and vector hash of each published row."""
 
 
 class PublishedVectorTableLocation(NamedTuple):
@@ -44,6 +47,16 @@ class PublishedVectorTableLocation(NamedTuple):
     model: str
     dimension: int
     database: Path
+
+    @property
+    def rows_state(self) -> str:
+        """The state `published_rows` of the mirror's database while it has the rows of this version."""
+        return make_rows_state(self.model, self.version, self.written_at)
+
+
+def make_rows_state(model: str | None, version: int, written_at: float) -> str:
+    """Return the text that identifies a version of a published table in the mirror's database."""
+    return json.dumps([model, version, written_at])
 
 
 def find_published_table(mirror: PublishedMirror) -> PublishedVectorTableLocation | None:
@@ -110,15 +123,20 @@ class PublishedVectorTable:
         """
         if not self._covered:
             return []
-        ranked = self._open_store().rank_nearest_chunks(vector, where, limit)
-        ids = {f"{row.tie:016x}": row for row in ranked}
+        # Other columns would be read from the store for each query: 12 MB for a million rows.
+        found, is_cut = self._open_store().find_nearest_row_ids(vector, where, limit)
+        scores = dict(found)
         with closing(CatalogDatabase(self._catalog_path)) as catalog:
-            numbers = catalog.find_chunk_numbers_of_ids(ids)
-        return [
-            (number, ids[id_].score)
-            for id_, number in sorted(numbers.items(), key=lambda item: -ids[item[0]].score)
+            chunks = catalog.list_chunks_of_published_rows(
+                self.table.database, self.table.rows_state, scores
+            )
+        ranked = [
+            RankedChunk(number, scores[row], entry_id, int(id_, 16))
+            for row, number, entry_id, id_ in chunks
             if number in self._covered
         ]
+        best = select_best_chunks(sort_ranked_chunks(ranked, least=1.0, cut=is_cut), limit)
+        return [(chunk.number, chunk.score) for chunk in best]
 
     def _open_store(self) -> VectorStore:
         from kbtui.index.vector_store import VectorStore

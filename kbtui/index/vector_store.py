@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import (
@@ -27,7 +27,7 @@ import lancedb
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TypedDict
 
@@ -97,6 +97,7 @@ OVERFETCH = 3
 """A search for N results fetches at least `OVERFETCH` × N rows, because one entry can crowd out others."""
 
 
+_Found = TypeVar("_Found")
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
 
 
@@ -188,13 +189,12 @@ class VectorStore:
         """The number of the current version of the table."""
         return int(self.table.version)
 
-    def read_chunk_ids_and_hashes(self) -> tuple[Any, Any]:
-        """Return the chunk ids, as numbers, and the vector hashes of all rows, as two arrays."""
-        import numpy as np
-
-        table = self.table.search().select(["tie", "hash"]).to_arrow()
-        marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
-        return table["tie"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
+    def read_chunk_ids_and_hashes(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield LanceDB's row id, the chunk id as a number, and the vector hash of each row."""
+        query: Any = self.table.search().select(["tie", "hash"]).with_row_id(True)
+        for batch in query.to_arrow().to_batches():
+            columns = (batch[name].to_pylist() for name in ("_rowid", "tie", "hash"))
+            yield from zip(*columns, strict=True)
 
     def count_vector_rows(self, where: str | None = None) -> int:
         """Count all rows, or those that match the SQL condition `where`."""
@@ -268,18 +268,44 @@ class VectorStore:
         `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
         of other entries follow (see `select_best_chunks`).
         """
+        found, is_cut = self._find_enough_rows(
+            where, limit,
+            lambda wanted, probed: self.find_nearest_vector_rows(vector, where, wanted, probed),
+        )  # fmt: skip
+        return select_best_chunks(sort_ranked_chunks(found, least=1.0, cut=is_cut), limit)
+
+    def find_nearest_row_ids(
+        self, vector: Sequence[float], where: str, limit: int
+    ) -> tuple[list[tuple[int, float]], bool]:
+        """Return LanceDB's ids and the similarities of the nearest rows, and whether the limit cut the list.
+
+        Without `where`, an approximate index alone is read, which stays in memory. The list is longer than `limit`, so that
+        the caller can leave out rows.
+        """
+
+        def find(wanted: int, probed: int) -> list[tuple[int, float]]:
+            query = self._make_nearest_query(vector, where, probed).select(["_distance"])
+            table = query.with_row_id(True).limit(wanted).to_arrow()
+            ids, distances = (table[name].to_pylist() for name in ("_rowid", "_distance"))
+            return [(id_, 1.0 - distance) for id_, distance in zip(ids, distances, strict=True)]
+
+        return self._find_enough_rows(where, limit, find)
+
+    def _find_enough_rows(
+        self, where: str, limit: int, find: Callable[[int, int], list[_Found]]
+    ) -> tuple[list[_Found], bool]:
+        """Return what `find(wanted, probed)` finds, and whether it stopped at `wanted` rows."""
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1 and self._reads_vectors:
             wanted = max(wanted, MIN_RERANKED)
             if where not in _WIDE_FILTERS and self.count_vector_rows(where) <= NARROW_ROWS:
                 probed = 0
-        found = self.find_nearest_vector_rows(vector, where, wanted, probed)
+        found = find(wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
             # option for such filters would search all partitions every time.
-            found = self.find_nearest_vector_rows(vector, where, wanted, self._partitions)
-        ranked = sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted)
-        return select_best_chunks(ranked, limit)
+            found = find(wanted, self._partitions)
+        return found, len(found) == wanted
 
     def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
@@ -289,6 +315,14 @@ class VectorStore:
         `where` is a filter in SQL. The search reads `probed` partitions of the index. If `probed` is 0,
         it reads the whole table without the index.
         """
+        query = self._make_nearest_query(vector, where, probed)
+        rows = query.select(["number", "entry", "tie", "_distance"]).limit(wanted).to_list()
+        return [
+            RankedChunk(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"])
+            for row in rows
+        ]
+
+    def _make_nearest_query(self, vector: Sequence[float], where: str, probed: int) -> Any:
         query: Any = self.table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:
@@ -297,13 +331,7 @@ class VectorStore:
                 query = query.refine_factor(1)
         elif self._partitions:
             query = query.bypass_vector_index()
-        if where:
-            query = query.where(where, prefilter=True)
-        rows = query.select(["number", "entry", "tie", "_distance"]).limit(wanted).to_list()
-        return [
-            RankedChunk(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"])
-            for row in rows
-        ]
+        return query.where(where, prefilter=True) if where else query
 
     def get_first_chunk_vector(self, numbers: Sequence[int]) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_cache import DAMAGE_CODES
-from kbtui.index.published_vector_table import PUBLISHED_CHUNKS_TABLE
+from kbtui.index.published_vector_table import PUBLISHED_ROWS_TABLE
 from kbtui.index.pulled_vector_store import VECTORS_TABLE
 from kbtui.workspace.paths import get_data_home
 
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
 {VECTORS_TABLE};
-{PUBLISHED_CHUNKS_TABLE};
+{PUBLISHED_ROWS_TABLE};
 """
 
 

@@ -24,7 +24,7 @@ from kbtui.conversations.formats.published_conversations import (
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.files import write_file_atomically
-from kbtui.index.published_vector_table import get_table_place
+from kbtui.index.published_vector_table import get_table_place, make_rows_state
 from kbtui.index.pulled_vector_store import (
     find_known_hashes,
     write_pulled_vectors,
@@ -177,6 +177,8 @@ class _LibraryPull:
         self._on_progress = on_progress
         self._store = LibraryStore(mirror.uri)
         self._staging = mirror.directory / "staging"
+        self._new_rows: tuple[str, list[tuple[int, str, bytes]]] | None = None
+        """The rows of the published table for the mirror's database, with the state that names their version."""
 
     def pull(self) -> LibraryPullResult:
         found = self._store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
@@ -321,10 +323,10 @@ class _LibraryPull:
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
-        state = json.dumps([manifest.model, *([table.version, table.written_at] if table else [])])
-        if get_mirror_state(self._db, "remote") == state:
+        state = make_rows_state(manifest.model, table.version, table.written_at) if table else ""
+        if get_mirror_state(self._db, "published_rows") == state:
             return
-        rows: list[tuple[str, bytes]] = []
+        rows: list[tuple[int, str, bytes]] = []
         if table is not None and manifest.model is not None:
             from kbtui.index.vector_store import VectorStore
 
@@ -334,17 +336,11 @@ class _LibraryPull:
                     place, manifest.model, table.dimension,
                     is_published=True, version=table.version,
                 )  # fmt: skip
-                ids, hashes = store.read_chunk_ids_and_hashes()
-            # numpy leaves out zero bytes at the end.
-            rows = [
-                (f"{int(id_):016x}", bytes(hash_).ljust(16, b"\0"))
-                for id_, hash_ in zip(ids, hashes, strict=True)
-            ]
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("DELETE FROM remote")
-        self._db.executemany("INSERT OR REPLACE INTO remote VALUES (?, ?)", rows)
-        set_mirror_state(self._db, "remote", state)
-        self._db.execute("COMMIT")
+                rows = [
+                    (row, f"{id_:016x}", hash_)
+                    for row, id_, hash_ in store.read_chunk_ids_and_hashes()
+                ]
+        self._new_rows = (state, rows)
         self._result.is_table_new = table is not None
 
     def _remove_unneeded_vectors(self, parts: list[LibraryPartReference]) -> None:
@@ -419,6 +415,11 @@ class _LibraryPull:
             "INSERT OR REPLACE INTO entries VALUES (?, ?)",
             [(json.dumps(list(key)), target[key].entry.checksum) for key in staged],
         )
+        if self._new_rows is not None:
+            state, rows = self._new_rows
+            db.execute("DELETE FROM published_rows")
+            db.executemany("INSERT INTO published_rows VALUES (?, ?, ?)", rows)
+            set_mirror_state(db, "published_rows", state)
         names = {part.name for part in manifest.parts}
         stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
         db.executemany("DELETE FROM parts WHERE name = ?", stale)

@@ -142,11 +142,12 @@ def _measure_indexes(proxy: Proxy, member: Path) -> None:
     found = []
     if _open_table(workspace).count_vector_rows():
         remote = _report(proxy, "find chunks with a published vector", lambda: _open_remote(index))
-        found = _measure_queries(proxy, "by URI, by chunk", remote)
+        found = _measure_queries(proxy, "by URI, by chunk", remote.search_nearest_chunks)
     workspace = _subscribe(member, mirror_megabytes=100_000)
     _report(proxy, "fetch all vectors, 20 ms", lambda: pull_subscribed_library(workspace))
     store = _report(proxy, "vectors of the member, no model runs", lambda: _embed(index))
-    _report_recall(store, found, _measure_queries(proxy, "local table", store))
+    local = _measure_queries(proxy, "local table", store.search_nearest_chunks)
+    _report_recall(store, found, local)
     index.close()
 
 
@@ -266,7 +267,7 @@ def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> No
     """Measure queries of the published table, unless it is empty."""
     table = _open_table(workspace)
     if table.count_vector_rows():
-        _measure_queries(proxy, name, table)
+        _measure_queries(proxy, name, lambda *query: table.find_nearest_row_ids(*query)[0])
     else:
         print("the table is empty, so its passages are queried in a local table")
 
@@ -287,7 +288,9 @@ def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
 
 
 def _measure_queries(
-    proxy: Proxy, name: str, store: VectorStore | PublishedVectorTable
+    proxy: Proxy,
+    name: str,
+    search: Callable[[list[float], str, int], list[tuple[int, float]]],
 ) -> list[set[int]]:
     """Ask for the nearest 100 passages of made-up vectors, and count what this moves; gives what was found."""
     questions = clusters.Clusters(passages, 4).some(QUERIES)
@@ -296,7 +299,7 @@ def _measure_queries(
     took, found = [], []
     for at, question in enumerate(questions):
         began = time.perf_counter()
-        ranked = store.search_nearest_chunks(question.tolist(), where, 100)
+        ranked = search(question.tolist(), where, 100)
         took.append((time.perf_counter() - began) * 1000)
         found.append({number for number, _ in ranked})
         if at == 0 or at == WARM_UP - 1:

@@ -463,7 +463,11 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     assert len(newest) == len(now)
     assert sum("Another plan" in text for text in newest) == 10
     # A reader that has not pulled yet goes on with the version before, during the grace period.
-    assert first.search_nearest_chunks([1.0] * 32, make_vector_filter_sql(), 5)
+    place, version = first.table.place, first.table.version
+    older = VectorStore(place, "m", 32, is_published=True, version=version)
+    assert older.find_nearest_row_ids([1.0] * 32, make_vector_filter_sql(), 5)[0]
+    # Until the engine opens the new version, no row of the old one is taken for one of the new.
+    assert first.search_nearest_chunks([1.0] * 32, make_vector_filter_sql(), 5) == []
 
     # After it, the next writing of the table deletes what no reader needs, but not what the manifest names meanwhile.
     monkeypatch.setattr(vector_store, "VERSION_MARGIN", timedelta(seconds=2))
@@ -474,6 +478,30 @@ def test_a_small_update_of_a_large_library_leaves_the_table_as_it_is(
     left = {version["version"] for version in versions.list_versions()}
     assert first.table.version not in left
     assert third.table.version in left
+    writer.close()
+
+
+def test_later_queries_of_an_indexed_table_make_no_requests(
+    tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.index import vector_store
+    from kbtui.index.vector_store import make_vector_filter_sql
+
+    monkeypatch.setattr(vector_store, "EXACT_ROWS", 100)
+    publish(make_team_workspace(tmp_path / "ours", subjects=160), uri, has_table=True)
+    reader = Builder(tmp_path / "reader")
+    subscribe(reader, uri, "mirror_megabytes = 0\n")
+    pull(reader)
+    writer = WorkspaceIndexWriter(reader.workspace, Settings())
+    remote = embed_like_the_engine(writer)
+    assert remote
+    first = remote.search_nearest_chunks([1.0] * 32, make_vector_filter_sql(), 10)
+    assert len(first) == 10
+    requests = proxy.requests
+    other = remote.search_nearest_chunks([-1.0, 1.0] * 16, make_vector_filter_sql(), 10)
+    assert len(other) == 10
+    assert other != first
+    assert proxy.requests == requests
     writer.close()
 
 
