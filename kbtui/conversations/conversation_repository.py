@@ -435,7 +435,7 @@ def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[
     """
     if not get_conversation_format(info).has_file_per_conversation:
         hint = "sessions of Claude Code, Codex and Gemini CLI can be kept"
-        message = f"{info.agent} does not store each conversation in a file of its own"
+        message = f"{info.agent} does not store each conversation in a separate file"
         raise UsageError(message, where=info.id, hint=hint)
     return [info, *find_subagents(workspace, info)]
 

@@ -215,7 +215,7 @@ def keep_conversation(
     path = info.events_path
     if path is None or path.suffix not in _SUFFIXES:
         raise WorkspaceError(
-            "the conversation is not stored in a JSON file of its own", where=info.ref
+            "the conversation is not stored in a separate JSON file", where=info.ref
         )
     earlier = find_kept_session(info.id)
     if earlier is not None and find_session_copy_damage(earlier, verified=verified):

@@ -287,7 +287,7 @@ class GitHistory:
         if done.returncode == 0 or "does not have any commits yet" in said:
             return None
         first = said.partition("\n")[0].removeprefix("fatal: ")
-        return first or f"it ended with code {done.returncode}"
+        return first or f"it exited with code {done.returncode}"
 
     def _run_git(self, *arguments: str) -> bytes | None:
         """Return the output of a command of `git`; None if it fails."""
