@@ -371,6 +371,11 @@ def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
     return ReaderDocument(key, title, blocks)
 
 
+def build_no_hits_document(key: str, reason: Spans) -> ReaderDocument:
+    """Return the page that replaces the preview of a hit if a search has no hits."""
+    return ReaderDocument(key, "No hits", [ParagraphBlock("reason", reason)])
+
+
 def build_main_help_document(
     scopes: tuple[Scope, ...], keymap: Mapping[str, str]
 ) -> ReaderDocument:

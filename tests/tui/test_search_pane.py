@@ -111,6 +111,35 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
 
 
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [("xyzzyplugh", "No results. Try fewer words"), ("/mak(/", "invalid regular expression")],
+    ids=["no hits", "a mistake"],
+)
+async def test_without_hits_the_preview_of_the_query_before_goes_away(
+    query: str, reason: str, book: Builder
+) -> None:
+    async with running(book.root, size=(140, 40)) as tui:
+        await tui.open("project/people/ada")
+        reader = tui.main.reader_pane
+        await search(tui, "three times")
+        await tui.until(lambda: reader.document_view.document.title == "Retries")
+        await tui.press("escape", "slash")
+        await tui.type(query)
+        await tui.until(lambda: reader.document_view.document.title == "No hits")
+        await tui.until(lambda: tui.text.count(reason) == 2)
+        assert "Retry how often?" not in tui.text
+        # The next hit is previewed again, and leaving returns to what was read before.
+        await tui.press("escape", "slash")
+        await tui.type("three times")
+        await tui.until(lambda: reader.document_view.document.title == "Retries")
+        await tui.press("escape", "slash")
+        await tui.type(query)
+        await tui.until(lambda: reader.document_view.document.title == "No hits")
+        await tui.press("escape", "escape")
+        await tui.until(lambda: reader.document_view.document.key == "project/people/ada")
+
+
 @pytest.mark.parametrize("query", ["Clone", "word"], ids=["another document", "the same document"])
 async def test_leaving_the_results_returns_to_the_line_that_was_read(
     query: str, book: Builder

@@ -15,6 +15,7 @@ from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
     MAX_NEWS,
     build_home_document,
+    build_no_hits_document,
     build_passage_document,
     build_problem_document,
     build_topic_document,
@@ -168,6 +169,13 @@ class DocumentController:
             self._open_worker.discard_pending_results()
             self._show_document_in_reader(target, build_passage_document(target.key, hit))
 
+    def preview_absence_of_hits(self, reason: Spans) -> None:
+        """In place of a preview, show the reason why there is no hit. Without a preview, do nothing."""
+        target = NavigationTarget("no hits", text="".join(text for text, _ in reason))
+        if self._is_previewing and target != self.shown:
+            self._open_worker.discard_pending_results()
+            self._show_document_in_reader(target, build_no_hits_document(target.key, reason))
+
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
@@ -292,7 +300,7 @@ class DocumentController:
     def reload_shown_document(self) -> None:
         """Read the shown document again from disk. The reader stays at the current line."""
         target = self.shown or HOME
-        if target.key.startswith(("problem:", "passage:")):
+        if target.key.startswith(("problem:", "passage:", "no hits")):
             return
         if self._reload_worker.has_pending_result and target.shows_same_document(self._reloading):
             # Finish the current reload first: if every write restarted it, it might never end.

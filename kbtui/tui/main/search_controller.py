@@ -429,6 +429,7 @@ class SearchController:
             self._pane.show_search_wait_reason(
                 self._main.status.describe_index_wait(has_answer=True)
             )
+            self._preview_absence_of_hits_soon()
         self._answered_query = self.query
         self.mark_unknown_filters(self._search_input)
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
@@ -450,6 +451,7 @@ class SearchController:
         self._pane.show_text_instead_of_hits(
             f"The search failed: {sanitize_to_one_line(str(error))}"
         )
+        self._preview_absence_of_hits_soon()
 
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
@@ -666,6 +668,20 @@ class SearchController:
             document_controller.keep_shown_document()
         else:
             document_controller.open_target_in_reader(target, preview=True)
+
+    def _preview_absence_of_hits_soon(self) -> None:
+        """After a short delay, replace the preview of an earlier hit by the reason why there is no hit."""
+        if self._preview_timer:
+            self._preview_timer.stop()
+
+        def preview_absence_of_hits() -> None:
+            if self.is_results_pane_open and not self._pane.list.rows:
+                reason = self._pane.list.empty_text
+                self._main.document_controller.preview_absence_of_hits(reason)
+
+        self._preview_timer = self._main.screen.set_timer(
+            PREVIEW_DELAY_SECONDS, preview_absence_of_hits
+        )
 
     # similar items and explanations
 
