@@ -112,7 +112,7 @@ def test_reasoning_and_calls_are_removed_according_to_their_policy(workspace_roo
 
 async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_root: Path) -> None:
     builder = write(workspace_root, compaction(2, 3, **summary("What went before.")))
-    async with running(builder.root, size=(100, 24)) as tui:
+    async with running(builder.root, size=(100, 25)) as tui:
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
         assert "compacted for the model: turns 2–3, replaced" in tui.text
