@@ -279,8 +279,9 @@ class VectorStore:
     ) -> tuple[list[tuple[int, float]], bool]:
         """Return LanceDB's ids and the similarities of the nearest rows, and whether the limit cut the list.
 
-        Without `where`, an approximate index alone is read, which stays in memory. The list is longer than `limit`, so that
-        the caller can leave out rows.
+        If there is an approximate index and `where` has only columns with an index, LanceDB reads
+        nothing else, and the indexes stay in memory. The list is longer than `limit`, so that the caller can
+        leave out rows.
         """
 
         def find(wanted: int, probed: int) -> list[tuple[int, float]]:
