@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Builder, write_json
+from support import Builder, asked, said, write_json
 from tui_support import Tui, running
 
 from kbtui.knowledge.subject_editing import build_editor_command
@@ -529,3 +529,14 @@ async def test_while_labels_are_shown_the_hints_say_what_keys_do(book: Builder) 
             assert "Esc leave" in hints
             await tui.press("escape")
             assert tui.text.split("\n")[-1] == before
+
+
+async def test_a_jump_label_shortens_a_title_that_is_cut_and_not_the_date(book: Builder) -> None:
+    title = "A title that is much too long for the library"
+    book.conversation(8, [[asked("Go on."), said("Yes.")]], title=title)
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.until(lambda: any("1t 28 May" in row for row in tui.text.split("\n")))
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
+        (row,) = [row for row in tui.text.split("\n") if "A title" in row]
+        assert row.split("│")[1].rstrip().endswith("… 1t 28 May")

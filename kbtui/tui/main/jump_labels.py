@@ -106,12 +106,16 @@ def _find_visible_link_targets(
 def _remove_gap(strip: Strip, cells: int) -> Strip:
     """Shorten a row by `cells` cells.
 
-    Make the last gap of the row smaller, or cut the end of the row if it has no gap.
+    Make the last gap of the row smaller. If it has no gap, cut more of a title that is already cut,
+    or else the end of the row.
     """
     width = strip.cell_length
     for at in range(width - cells, -1, -1):
         if strip.crop(at, at + cells + 1).text == " " * (cells + 1):
             return Strip.join([strip.crop(0, at), strip.crop(at + cells)])
+    end = strip.text.rfind("… ")
+    if end > cells and width == len(strip.text):
+        return Strip.join([strip.crop(0, end - cells), strip.crop(end)])
     return Strip.join([strip.crop(0, width - cells - 1), Strip([Segment("…")])])
 
 
