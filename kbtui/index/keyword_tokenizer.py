@@ -36,7 +36,7 @@ _COMPOUND = re.compile(
 )
 # Each compound contains one of these.
 _SIGNS_OF_COMPOUND = (
-    rb"[A-Za-z0-9_](?:/\.|[.\-/]|::)[A-Za-z0-9_]|\+\+|#|_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]"
+    rb"[A-Za-z0-9_](?:/\.|[.\-/]|::)[A-Za-z0-9_]|[A-Za-z](?:\+\+|#)|_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]"
 )
 _PUNCTUATION = ".,;:!?)"
 _PATH_SEPARATOR = re.compile(r"/\.?|::|\.")
