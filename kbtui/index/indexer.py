@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
@@ -410,11 +410,12 @@ class WorkspaceIndexWriter:
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """Yield the items. Once `stop` is set, raise `_RefreshStopped` instead of yielding the next item."""
-        for item in items:
+        """Yield the items. Once `stop` is set, raise `_RefreshStopped` before the next 64 items."""
+        rest = iter(items)
+        while some := list(islice(rest, 64)):
             if self._stop.is_set():
                 raise _RefreshStopped
-            yield item
+            yield from some
 
     def _index_changed_entries(
         self,
@@ -499,7 +500,9 @@ class WorkspaceIndexWriter:
 def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
-            yield from (one for one in knowledge.iterate_subjects(topic.id) if not one.disabled)
+            for subject in knowledge.iterate_subjects(topic.id):
+                if not subject.disabled:
+                    yield subject
 
 
 def _get_file_size_and_time(path: Path) -> list[object]:

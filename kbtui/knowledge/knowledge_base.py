@@ -414,9 +414,9 @@ class KnowledgeBase:
         Raises `NothingFound`.
         """
         slugs = self.get_topic_slugs(topic).scan.slugs
-        records = (self._get_subject_of_slug(topic, slug) for slug in slugs)
+        get = self._get_subject_of_slug
         # A file may have vanished since the walk.
-        return (subject for subject in records if subject.inode)
+        return (subject for slug in slugs if (subject := get(topic, slug)).inode)
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
         """Return the subject with exactly this slug, or None if no subject has this slug.
