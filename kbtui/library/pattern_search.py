@@ -18,6 +18,7 @@ from kbtui.conversations.conversation_repository import (
 )
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import read_subject_text
+from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.notices import Notice
 from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
@@ -104,15 +105,17 @@ def _find_hits_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
     except KbtuiError:
         return []
     hits: list[Hit] = []
+    title = ""
     number, last = 1, 0
     for start, end, match in pattern.find_matching_lines(text):
         number += text.count("\n", last, start)
         last = start
         line = cut_line_around_match(text[start:end], match - start)
+        title = title or split_front_matter(text).title or subject.slug.rpartition("/")[2]
         ref = str(make_subject_ref(subject.topic, subject.slug)._replace(lines=(number, number)))
         hits.append(
             Hit(
-                ref, "subject", subject.ref, f"{subject.ref}:{number}", subject.slug, line, 1.0,
+                ref, "subject", subject.ref, f"{subject.ref}:{number}", title, line, 1.0,
                 matches=pattern.find_match_spans(line), topic=subject.topic, slug=subject.slug,
                 lines=(number, number),
             )

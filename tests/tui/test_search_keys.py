@@ -238,6 +238,19 @@ async def test_an_expression_between_slashes_finds_lines(book: Builder) -> None:
         await tui.until("invalid regular expression")
 
 
+async def test_hits_of_an_expression_have_the_titles_of_other_hits(book: Builder) -> None:
+    book.subject("project/boat.md", "# The lighthouse keeper\n\nHe has a zeppelin.\n")
+    book.subject("project/plain.md", "A zeppelin without a heading.\n")
+    async with running(book.root, size=(120, 50)) as tui:
+        await search(tui, "zeppelin")
+        words = {row.split("project/")[0][2:] for row in tui.rows("results-list")}
+        await tui.press("escape", "slash")
+        await tui.type("/zeppelin/")
+        await tui.until("matching lines")
+        lines = {row.split("project/")[0][2:] for row in tui.rows("results-list")}
+        assert words == lines == {"◆ The lighthouse keeper", "◆ plain"}
+
+
 async def test_a_slow_expression_ends_at_its_time_limit(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
