@@ -109,7 +109,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "everywhere",
         define_command("search", "slash", "search", "Search everything in this workspace.", 10, is_immediate=True),
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
-        define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return to the other workspace, or show what was open before.", 5, needs="step_back", palette=False, action="go_back_one_step"),
+        define_command("return", "escape", "back", "Go back one step: end the zoom, close the outline, leave the citations, return from an opened hit to the results, return to the other workspace, or show what was open before.", 5, needs="step_back", palette=False, action="go_back_one_step"),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
         define_command("outline", "O", "outline", "List the turns or headings of the open document. Type words to filter the list, or a number to go to that turn.", 8, needs="turns", about="item", action="show_outline"),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn, line or hit by its number, or to any reference.", about="item", action="ask_where_to_go"),

@@ -111,6 +111,63 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
 
 
+async def test_escape_goes_from_an_opened_hit_to_the_results_and_then_to_what_was_read(
+    book: Builder,
+) -> None:
+    book.subject("project/two.md", "# Two\n\nThree times, or [retry](../snippets/retry.toml).\n")
+    async with running(book.root, size=(140, 40)) as tui:
+        await tui.open("project/people/ada")
+        shown = tui.main.reader_pane.document_view
+        await search(tui, "three times")
+        await tui.press("down", "enter")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
+        opened = shown.document.key
+        await tui.until("Esc to results")
+        # What was opened after the hit is left first.
+        await tui.press("H")
+        await tui.until(lambda: shown.document.key == "home")
+        await tui.press("escape")
+        await tui.until(lambda: shown.document.key == opened)
+        await tui.press("escape")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "results")
+        await tui.until("hit 2 of 3")
+        await tui.until(lambda: shown.document.key == opened)
+        await tui.press("escape")
+        await tui.until(lambda: shown.document.key == "project/people/ada")
+        assert not tui.main.search.is_results_pane_open
+        await tui.press("right_square_bracket")
+        await tui.until(lambda: shown.document.key == opened)
+
+
+async def test_escape_ends_a_find_before_it_returns_to_the_results(book: Builder) -> None:
+    async with running(book.root, size=(140, 40)) as tui:
+        await search(tui, "three times")
+        await tui.press("enter")
+        await tui.until("Esc to results")
+        await tui.press("f")
+        await tui.type("how")
+        await tui.press("enter")
+        await tui.until("Esc clear find")
+        await tui.press("escape")
+        await tui.until("Esc to results")
+        await tui.press("escape")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "results")
+
+
+async def test_after_another_query_escape_no_longer_returns_to_the_results(book: Builder) -> None:
+    async with running(book.root, size=(140, 40)) as tui:
+        await search(tui, "three times")
+        await tui.press("enter")
+        await tui.until("Esc to results")
+        await tui.press("slash")
+        await tui.type("short sentences")
+        await tui.until_hits()
+        await tui.press("escape", "escape")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
+        await tui.press("escape")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [("xyzzyplugh", "No results. Try fewer words"), ("/mak(/", "invalid regular expression")],

@@ -199,6 +199,12 @@ class DocumentController:
             direction = "back" if steps < 0 else "forward"
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
+    def turn_opened_document_into_preview(self) -> None:
+        """Undo the opening of the shown document: it becomes a preview, and going forward opens it again."""
+        self.save_reading_position_in_history()
+        self.history.at -= 1
+        self._is_previewing = True
+
     def describe_place_gone_back_to(self) -> str:
         """Return a message that names the place to which `go_back_or_forward(-1)` has gone."""
         target = self.history.current_target or HOME

@@ -170,7 +170,6 @@ class MainScreen(StyledScreen):
         """Whether the last key has removed a message that said why a key did nothing."""
         self._outline: OutlinePane | None = None
         """The outline; None until the user has opened it once."""
-        self.reader_pane.is_visiting = visit is not None
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop has written since kbtui started.
 
@@ -303,8 +302,10 @@ class MainScreen(StyledScreen):
             offers |= {"tools"}
         if name == "results" and self.search.has_ranked_hits:
             offers |= {"ranks"}
-        if self._find_step_back(name) is not None:
+        if (step := self._find_step_back(name)) is not None:
             offers |= {"step_back"}
+        if step == self._return_to_results:
+            offers |= {"opened_hit"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
         self.hints.next_view = document.next_view
 
@@ -429,11 +430,18 @@ class MainScreen(StyledScreen):
             return self.panes.close_outline
         if focused == "citations":
             return partial(self.panes.focus_widget, FOCUS_TARGETS["reader"])
+        if focused == "reader" and self.search.is_opened_hit_shown:
+            return self._return_to_results
         if self._visit is not None:
             return self.dismiss
         if focused == "reader" and self.document_controller.history.at > 0:
             return self._leave_document
         return None
+
+    def _return_to_results(self) -> None:
+        """Go back from an opened hit to the results. If a message was shown, only the message goes away."""
+        if not self._has_removed_message:
+            self.search.return_to_results()
 
     def _leave_document(self) -> None:
         """Show what was open before, and say so. If a message was shown, only the message goes away."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.search_pane import SearchSuggestion
     from kbtui.userdata.user_data_store import SavedSearch
 
@@ -89,6 +90,8 @@ class SearchController:
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
+        self._opened_target: NavigationTarget | None = None
+        """The place of the hit that was opened last; None after another query."""
         self._log_worker = LatestOnlyWorker(pane)
         self._opened_hit_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
@@ -175,6 +178,26 @@ class SearchController:
         self._main.panes.update_layout_classes({"searching": True})
         self._main.panes.focus_widget("#results-list")
 
+    @property
+    def is_opened_hit_shown(self) -> bool:
+        """Whether the reader shows a hit that was opened in the present results."""
+        history = self._main.document_controller.history
+        current = history.current_target
+        return (
+            self._opened_target is not None
+            and history.at > 0
+            and current is not None
+            and current._replace(mark=None) == self._opened_target
+        )
+
+    def return_to_results(self) -> None:
+        """Go back from an opened hit to the results, in which this hit is selected."""
+        document_controller = self._main.document_controller
+        document_controller.turn_opened_document_into_preview()
+        self._main.panes.update_layout_classes({"searching": True})
+        self._main.panes.focus_widget("#results-list")
+        self.repeat_search()
+
     def _remember_focused_pane(self) -> None:
         name = self._main.panes.focused_pane_id
         if name and name != "results":
@@ -228,6 +251,7 @@ class SearchController:
         if at >= 0 and query != sanitize_to_one_line(self._walked_queries[at], "strip"):
             self._walked_index = -1
         self._unlogged, self._is_logged = None, False
+        self._opened_target = None
         self._start_search()
 
     def set_search_mode(self, mode: Mode) -> None:
@@ -640,7 +664,8 @@ class SearchController:
                 self._main.open_hit_in_other_workspace(hit)
             else:
                 self._log_opened_hit(hit)
-                self._main.open_target_in_reader(make_hit_target(hit))
+                self._opened_target = make_hit_target(hit)
+                self._main.open_target_in_reader(self._opened_target)
             return
         self._preview_timer = self._main.screen.set_timer(
             PREVIEW_DELAY_SECONDS, lambda: self._preview_hit_in_reader(hit)
@@ -712,6 +737,7 @@ class SearchController:
         def show_similar_passages(answer: SearchAnswer) -> None:
             self._stop_search()
             self.query, self._answered_query, self._answered_request = "", "", None
+            self._opened_target = None
             self._pane.show_similar_passages(name, answer)
             self._show_and_focus_results()
 

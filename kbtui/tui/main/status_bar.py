@@ -282,6 +282,9 @@ CONTINUE_LABEL = "continue embedding"
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The labels of commands in key hints while the user searches the open document, by command id."""
 
+STEP_LABELS = {"find": "clear find", "opened_hit": "to results"}
+"""The label of the command that goes back one step, by the condition for it; the first one that is met counts."""
+
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
     "edit": ("edit file", 11),
@@ -381,6 +384,9 @@ class KeyHintLine(StyledWidget):
                 commands[number] = command._replace(label=label, hint=priority, needs="")
             if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
+            if command.id == "return" and self.offers & STEP_LABELS.keys():
+                label = next(STEP_LABELS[name] for name in STEP_LABELS if name in self.offers)
+                commands[number] = command._replace(label=label, needs="")
             if state := self._get_state_of_command(command.id):
                 commands[number] = commands[number]._replace(label=f"{command.label}: {state}")
         return format_command_hints(commands, width, self.offers)

@@ -188,8 +188,6 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.matches: list[tuple[int, int]] = []
         self.match_index = -1
         self.is_finding = False
-        self.is_visiting = False
-        """Whether the user is visiting the workspace from another one, so that Esc leaves it."""
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self.loss_bar = WrappedParagraphs(self.document_view)
@@ -717,9 +715,8 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.action_end_find_and_clear_matches()
 
     def action_end_find_and_clear_matches(self) -> None:
-        # On a visit, clearing the matches of a hit is not a separate step: Esc leaves the visit.
-        has_matches = self.viewport.pattern is not None and not self.is_visiting
-        has_ended_step = self.is_finding or has_matches or bool(self.screen.get_selected_text())
+        # Clearing the matches of a hit is not a separate step: Esc goes back to the results.
+        has_ended_step = self.is_finding or bool(self.screen.get_selected_text())
         self.end_find_mode()
         self.viewport.highlight_search_pattern(None)
         if self.place:
