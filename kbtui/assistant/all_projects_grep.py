@@ -31,7 +31,7 @@ def grep_all_projects(
     limit: int,
     max_chars: int | None = None,
 ) -> ConversationGrepAnswer:
-    """Search the conversations of the `registered` workspaces, and join the answers in the same order.
+    """Search the conversations of the `registered` workspaces, and join their answers in this order.
 
     The answer has at most `limit` matches, and at most `max_chars` characters of XML. A
     conversation that is in several workspaces of a project counts once. A notice names the

@@ -125,9 +125,9 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     "knowledge_search",
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "Call this first for any question about what is already known, or what was decided or done before. Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
-    "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
-    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. Both also accept a reference into another project exactly as listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
-    'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
+    "a line lists the sources, in the order of the passages. To read more, call `learn` with `topic` set to `topic/slug:lines`, "
+    "or `conversation_read` with `id` set to `jp-c…:turn` or `claude-…:turn`. Both also accept a reference to another project, copied exactly as listed: `[PROJECT] topic/slug:lines`. A passage need not contain all "
+    'words of the query, but it must contain each "quoted phrase", and must not contain a word that is excluded with a minus sign (-word). Filters '
     f"are {format_filter_keys('search', without=('topic', 'in', 'type'))}, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so. A passage from a request is followed "
     "by the beginning of the answer. If a later turn takes up the same matter, `Taken up again in ID:turn` follows: read that "

@@ -53,7 +53,9 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     export = commands.add_parser("export", help="write all marks as JSON")
     text = "write to FILE (default: standard output)"
     export.add_argument("-o", "--output", metavar="FILE", help=text)
-    imported = commands.add_parser("import", help="add marks that `kbtui mark export` wrote")
+    imported = commands.add_parser(
+        "import", help="import marks from a file that `kbtui mark export` wrote"
+    )
     imported.add_argument("file", metavar="FILE", help="the file to read; - reads standard input")
     for command, run in (
         (add, _add_mark),

@@ -401,7 +401,7 @@ def make_mark(
         inside = (one for one in turn.events if ref.call in (None, one.call))
         event = next((one for one in inside if _contains_passage(one.text, passage)), None)
         if event is None:
-            hint = "copy a part of one message, result or reasoning"
+            hint = "copy the passage from a single message, result or piece of reasoning"
             raise NothingFound(f"{ref} does not contain this passage", hint=hint)
     else:
         passage, event = None, _find_event_to_mark(turn, ref.call)

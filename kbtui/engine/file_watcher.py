@@ -268,7 +268,7 @@ class FileWatcher:
     def check_roots_soon(self) -> None:
         """Check the roots soon, because a client needs the files.
 
-        Does nothing after a recent check.
+        Does nothing if the roots were checked recently.
         """
         self._used_at = time.monotonic()
         if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:

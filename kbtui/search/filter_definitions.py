@@ -315,7 +315,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
-    """Map the keys and aliases of the filters that `filter_input` accepts to these filters."""
+    """Return the filters that `filter_input` accepts, by key. A filter is also listed under its aliases."""
     return {
         name: row for row in list_filters_of_input(filter_input) for name in (row.key, *row.aliases)
     }

@@ -187,7 +187,7 @@ def measure_spelling_distance(typed: str, word: str) -> float:
 
 
 def _compute_edit_distances(first: str, second: str) -> list[list[float]]:
-    """Return the edit distances between each beginning of one text and each beginning of the other."""
+    """Return the edit distances between every prefix of one text and every prefix of the other."""
     rows = [[float(at) for at in range(len(second) + 1)]]
     for at, letter in enumerate(first, 1):
         row, above = [float(at)], rows[at - 1]

@@ -258,7 +258,7 @@ def _correct_spelling(
 def add_near_spellings(
     token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
 ) -> QueryToken:
-    """Return a token, with near spellings in `corrected` if fewer than `FEW_KEYWORD_HITS` passages contain it."""
+    """Return the token. If fewer than `FEW_KEYWORD_HITS` passages contain it, `corrected` lists near spellings."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
         return token

@@ -228,7 +228,7 @@ class SearchExplainer:
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
         """Return the query's terms that match a chunk or the passages around it, best first.
 
-        Also returns the words of the query without a match.
+        Also returns the query's words that match nothing.
         """
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}

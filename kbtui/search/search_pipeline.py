@@ -157,7 +157,10 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a notice that lists the near spellings of the query's words in the hits, or []."""
+    """Return a list with one notice: it names the near spellings of query words that occur in the hits.
+
+    Returns [] if there are none.
+    """
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
     count = 0

@@ -120,6 +120,6 @@ class SourceScheduler:
             self._log(f"source {self._name}: ended with exit code {code}")
             self._process = None
         elif self._process and time.monotonic() - self._began > MAX_RUN_SECONDS:
-            limit = f"the run was not finished after {MAX_RUN_SECONDS:g} s"
+            limit = f"the run had not finished after {MAX_RUN_SECONDS:g} s"
             self._log(f"source {self._name}: stopped, because {limit}")
             self.stop()

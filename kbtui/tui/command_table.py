@@ -139,7 +139,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("tools", "L", "update tools for JP", "Show what would change in the installed tools for JP, and update them (asks first).", 9, needs="tools", action="update_tools"),
         define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
-        define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 2, needs="embedding"),
+        define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or resume it. It stays paused, even after a restart, until you resume it.", 2, needs="embedding"),
         define_command("pane.library", "1", "library", "Go to the library.", action="focus_pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_pane('reader')"),
         define_command("pane.citations", "3", "citations", "Go to the citations.", action="focus_pane('citations')"),

@@ -154,8 +154,8 @@ def commit_all_or_none(
 ) -> None:
     """Commit transactions in several files. If a commit fails, undo the earlier commits.
 
-    The path of each transaction is a copy of the file from before the transaction. Raises
-    `WorkspaceError`.
+    Each transaction comes with the path of a backup: a copy of its file from before the transaction.
+    Raises `WorkspaceError`.
     """
     committed: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
     try:

@@ -90,8 +90,8 @@ def list_registered_workspaces(
 
     The project of `here` comes first, and `here` comes first in its project, even if `here` is not
     registered yet. Other projects and workspaces are sorted by the time when they were last opened,
-    newest first. A record is left out if it is damaged, or if JP's directories were different when
-    it was made.
+    newest first. Damaged records are left out, as are records made when JP used other directories
+    than now.
     """
     excluded = get_excluded_directories(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}

@@ -799,10 +799,10 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text was already read from the other place that contains it.
+        """Return whether the other copy of this text was already read.
 
-        `source` is `event` for an event for the screen, and `item` for an item of the model's
-        history.
+        Codex stores a text twice: as an event to display (`source` is `event`), and as an item of the
+        model's history (`source` is `item`).
         """
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:

@@ -465,7 +465,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_switch_tool_folds(self) -> None:
-        """Switch which tool calls are open: first those with diffs, then all, then none."""
+        """Cycle through which tool calls are open: those with diffs, all, none."""
         document = self.viewport.document
         if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
             self._post_status_message("No tool calls here.", "dim")
