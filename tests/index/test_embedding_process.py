@@ -120,10 +120,12 @@ def test_killed_again_and_again_it_gives_up(process: EmbeddingProcess) -> None:
 
     killer = threading.Thread(target=kill_always)
     killer.start()
-    with pytest.raises(EmbeddingProcessEnded, match="ended 2 times"):
-        process.embed_texts(TEXTS)
-    done.set()
-    killer.join()
+    try:
+        with pytest.raises(EmbeddingProcessEnded, match="exited 2 times"):
+            process.embed_texts(TEXTS)
+    finally:
+        done.set()
+        killer.join()
     assert process.has_failed
 
 
