@@ -307,6 +307,15 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
     return next(iter(command.key_labels), "")
 
 
+def find_key_label_for_input(name: str, keymap: Mapping[str, str]) -> str:
+    """Return the label of the first key that runs the command `name` while an input has the focus, or "".
+
+    An input takes a key with one character as text.
+    """
+    (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
+    return next((label for label in command.key_labels if len(label) > 1), "")
+
+
 _TASKS: dict[str, tuple[str, ...]] = {
     "Find and open": (
         "search", "search_all", "palette", "go", "outline", "jump", "back", "forward", "return", "similar", "home",

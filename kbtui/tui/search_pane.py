@@ -28,7 +28,11 @@ from kbtui.text import (
     sanitize_to_one_line,
     skip_repeated_title,
 )
-from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
+from kbtui.tui.command_table import (
+    find_key_label_for_input,
+    find_key_label_of_command,
+    make_key_bindings_of_scopes,
+)
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     add_style_role,
@@ -314,7 +318,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
-        self._show_hit_position()
+        self.show_hit_position()
 
     @property
     def can_load_more(self) -> bool:
@@ -353,13 +357,18 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         RowList.action_bottom(self.list)
         return len(self._list_rows_of_hits())
 
-    def _show_hit_position(self) -> None:
-        """Show in the border which hit is selected, such as "hit 30 of 103"."""
+    def show_hit_position(self) -> None:
+        """Show in the border which hit is selected, such as "hit 30 of 103", and how to go to another."""
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
             text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total_text}"
-            if key := find_key_label_of_command("go", get_configured_keys(self)):
+            keys = get_configured_keys(self)
+            key = find_key_label_of_command("go", keys)
+            if isinstance(self.screen.focused, SearchInput):
+                leave_and_press = f"Esc, then {key}" if key else ""
+                key = find_key_label_for_input("go", keys) or leave_and_press
+            if key:
                 text += f" · {key} goes to a hit"
         self.border_subtitle = make_label_without_markup(text)
 
@@ -537,7 +546,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     @on(RowList.SelectedRowChanged)
     def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
-        self._show_hit_position()
+        self.show_hit_position()
         if event.row is not None and not isinstance(event.row.data, SearchSuggestion):
             self.post_message(self.HitOpened(event.row.data, preview=True))
 

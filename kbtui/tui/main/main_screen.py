@@ -276,6 +276,7 @@ class MainScreen(StyledScreen):
     @on(ReaderPane.FindInDocumentEnded)
     def _update_key_hints(self) -> None:
         self.panes.show_pane(self.panes.focused_pane_id)
+        self.results_pane.show_hit_position()
         self._show_key_hints_at_cursor()
         self._show_equivalent_command()
 
@@ -521,7 +522,8 @@ class MainScreen(StyledScreen):
     def action_ask_where_to_go(self) -> None:
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        if self.panes.focused_pane_id == "results":
+        is_typing_query = isinstance(self.focused, SearchInput) and self.results_pane.hit_total
+        if self.panes.focused_pane_id == "results" or is_typing_query:
             self.search.ask_for_hit_number()
             return
         dialog = TextInputDialog(

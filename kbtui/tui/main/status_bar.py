@@ -12,6 +12,7 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line, shorten_paths_
 from kbtui.tui.command_table import (
     COMMANDS_BY_ID,
     Scope,
+    find_key_label_for_input,
     find_key_label_of_command,
     list_commands_of_scopes,
 )
@@ -22,7 +23,6 @@ from kbtui.tui.framework.styled_text import (
 )
 from kbtui.tui.framework.styled_widget import StyledWidget, press_hinted_key
 from kbtui.tui.framework.tui_command_definition import (
-    apply_keymap_to_commands,
     format_command_hints,
     format_key_hints,
 )
@@ -415,9 +415,8 @@ class KeyHintLine(StyledWidget):
             pairs[-1] = ("Esc", "close")
         if self.input_id == "search" and self.is_query_selected:
             pairs[-1:-1] = [("⌫", "clear: earlier searches")]
-        elif self.input_id == "search":
-            (command,) = apply_keymap_to_commands([COMMANDS_BY_ID["search_all"]], self.keymap)
-            # A key with one character would be typed into the input.
-            keys = [label for label in command.key_labels if len(label) > 1]
-            pairs[-1:-1] = [(key, command.label) for key in keys[:1]]
+        elif self.input_id == "search" and (
+            key := find_key_label_for_input("search_all", self.keymap)
+        ):
+            pairs[-1:-1] = [(key, COMMANDS_BY_ID["search_all"].label)]
         return pairs
