@@ -11,7 +11,7 @@ from kbtui.version import __version__
 TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
     from kbtui.citations import Citation, Citations
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.turn_marks import Mark, PlacedMark
     from kbtui.errors import (
         ConfigError,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.library import Library, open_workspace
-    from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
+    from kbtui.library.async_memory_client import KnowledgeHit, MemoryClient, create_memory_client
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
 
 __all__ = [
@@ -54,16 +54,16 @@ _MODULES = {
     "SearchAnswer": "search.search_request_and_answer",
     "Citation": "citations",
     "Citations": "citations",
-    "ConversationInfo": "conversations.models",
+    "ConversationInfo": "conversations.conversation_data_types",
     "Hit": "search.search_request_and_answer",
-    "KnowledgeHit": "library.async_client",
+    "KnowledgeHit": "library.async_memory_client",
     "Library": "library",
     "Mark": "conversations.turn_marks",
-    "MemoryClient": "library.async_client",
+    "MemoryClient": "library.async_memory_client",
     "PlacedMark": "conversations.turn_marks",
     "SearchRequest": "search.search_request_and_answer",
-    "Topic": "knowledge.models",
-    "create_memory_client": "library.async_client",
+    "Topic": "knowledge.knowledge_data_types",
+    "create_memory_client": "library.async_memory_client",
     "open_workspace": "library",
 }
 """The module that defines each public name. Names that are not listed are defined in `errors`."""

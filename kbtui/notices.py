@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from kbtui.records import NamedTuple
-from kbtui.text import LEG_NAMES, format_counted_noun
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import LEG_NAMES, format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

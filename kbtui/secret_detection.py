@@ -24,7 +24,7 @@ from kbtui.secret_key_formats import (
     find_keys,
 )
 from kbtui.secrets_by_context import find_named_secrets, is_random_looking
-from kbtui.text import find_invisible_parts
+from kbtui.terminal_text import find_invisible_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.secret_key_formats import DetectedSecret, compile_scanner, join_words
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 TextRange = tuple[int, int]
 """A range of characters in a text: the start, counted from 0, and the end (exclusive)."""

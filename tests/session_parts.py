@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     ConversationInfo,
     ConversationSegment,
     ParsingResumePoint,
     Turn,
 )
+from kbtui.conversations.formats.conversation_format import ConversationFormat
 
 
 def join_turns(turns: list[Turn], part: ConversationSegment) -> list[Turn]:

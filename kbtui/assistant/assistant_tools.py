@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.conversations import event_kinds
-from kbtui.conversations.models import TIME_SORTS
+from kbtui.conversations.conversation_data_types import TIME_SORTS
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
-from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt, mask_secrets_in_json
@@ -377,7 +377,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     """Return a hit with its secrets masked, including secrets that begin or end outside the passage."""
-    from kbtui.text import strip_escape_sequences
+    from kbtui.terminal_text import strip_escape_sequences
 
     try:
         if hit.workspace not in (None, str(library.workspace.root)):
@@ -400,7 +400,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
     """Return the texts that contain a hit: the text of its subject, or the events of its turn."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
-    from kbtui.conversations.models import format_event_text
+    from kbtui.conversations.conversation_data_types import format_event_text
 
     ref = hit.target
     turn = library.load_conversation(ref.conversation or "").find_turn(ref.turn or 0)
@@ -455,7 +455,7 @@ def answer_tool_call(
         # A traceback does not help the assistant; it is written to stderr for the user.
         from traceback import format_exc
 
-        from kbtui.text import sanitize
+        from kbtui.terminal_text import sanitize
 
         # The last line of a traceback may quote an argument.
         trace = mask_secrets(format_exc()) if masked else format_exc()
@@ -523,7 +523,7 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
 
 def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
     """Map the root of each other workspace to the text `[label] ` that precedes its references."""
-    from kbtui.text import sanitize_to_one_line
+    from kbtui.terminal_text import sanitize_to_one_line
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     here = library.workspace
@@ -585,7 +585,7 @@ def format_search_answer(
     answer has at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits
     fit, the last hits are left out. Only the first hit can be cut.
     """
-    from kbtui.text import (
+    from kbtui.terminal_text import (
         cut_to_width,
         format_counted_noun,
         format_parent_title_suffix,
@@ -668,7 +668,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
     """Return a remark about the subjects that have changed since the hit's turn used them, or ""."""
-    from kbtui.text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
+    from kbtui.terminal_text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
 
     if not hit.outdated_subjects:
         return ""
@@ -678,7 +678,7 @@ def _format_outdated_subjects(hit: Hit, width: int) -> str:
 
 def _format_marks(hit: Hit, width: int) -> str:
     """Return a remark about the user's marks on the hit's turn, or "" if there are no marks."""
-    from kbtui.text import cut_to_width, sanitize_to_one_line
+    from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
 
     if not hit.marks:
         return ""

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.citation_and_conversation_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.records import NamedTuple
-from kbtui.text import format_json
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import NotRequired, TypedDict
 
+    from kbtui.conversations.conversation_data_types import EventJson
     from kbtui.conversations.conversation_grep import GrepLine
-    from kbtui.conversations.models import EventJson
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.library.file_turn_history import UnexplainedLinesJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson

@@ -26,6 +26,7 @@ from kbtui.assistant.conversation_tool_answers import (
     format_answer_as_xml,
     format_xml_element,
 )
+from kbtui.conversations.conversation_data_types import make_event_json
 from kbtui.conversations.conversation_grep import (
     ConversationMatches,
     GrepLine,
@@ -51,17 +52,16 @@ from kbtui.conversations.conversation_repository import (
     parse_entered_conversation_reference,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
-from kbtui.conversations.models import make_event_json
-from kbtui.conversations.shortened_ids import shorten_conversation_ids
+from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
-from kbtui.text import format_counted_noun, format_json
-from kbtui.userdata.mark_lookup import find_marks_of_conversations
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.terminal_text import format_counted_noun, format_json
+from kbtui.userdata.turn_mark_lookup import find_marks_of_conversations
+from kbtui.userdata.turn_mark_store import MarkStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         TurnJson,
     )
     from kbtui.citations import Citation
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_data_types import (
         Conversation,
         ConversationInfo,
         EventJson,

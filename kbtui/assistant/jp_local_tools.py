@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
-from kbtui.files import (
+from kbtui.file_reading_and_writing import (
     FileWriteOrRemoval,
     parse_toml,
     read_regular_file,
@@ -430,7 +430,7 @@ def _parse_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _open_library(root: Any) -> Library:
-    from kbtui.library.library import Library, load_checked_settings
+    from kbtui.library.workspace_library import Library, load_checked_settings
     from kbtui.workspace.paths import find_jp_directory
     from kbtui.workspace.workspace import open_workspace_at_root
 
@@ -458,7 +458,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
     """Format a call as one line that is safe to print in JP's terminal. Null arguments are left out."""
-    from kbtui.text import cut_to_width, sanitize_to_one_line
+    from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
 
     parts = []
     for key, value in arguments.items():

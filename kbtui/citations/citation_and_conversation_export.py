@@ -6,12 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.conversation_data_types import get_subagent_of_result
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
-from kbtui.text import (
+from kbtui.terminal_text import (
     NO_LONGER_THERE,
     format_json,
     make_backtick_fence,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.citation_state import UnknownStateReason
-    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.references import Ref
 
 

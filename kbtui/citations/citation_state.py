@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
-from kbtui.records import NamedTuple
-from kbtui.text import replace_surrogates, strip_escape_sequences
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import replace_surrogates, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.models import ConversationEvent
+    from kbtui.conversations.conversation_data_types import ConversationEvent
 
 CitationState = Literal["unchanged", "changed", "gone", "unknown"]
 """The state of a cited subject: whether it still has the text that the turn was given.
@@ -229,7 +229,7 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
     Returns None if the call read several files, or if the form of the result is unknown.
     """
     # Searches, which need only the comparison, do not wait for this import.
-    from kbtui.citations.files_read_by_calls import extract_file_text
+    from kbtui.citations.files_read_by_tool_calls import extract_file_text
 
     found = extract_file_text(call)
     return None if found is None else make_given_text(found.text, is_part=found.is_part)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.citations.file_changes import (
+from kbtui.citations.turn_activity import (
     MAX_COMPARED_PLACES,
     apply_file_edit,
     list_substring_offsets,
 )
-from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
-from kbtui.records import NamedTuple
+from kbtui.conversations.patch_parser import MAX_COMPARED_LINES, split_lines
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kbtui.citations.file_changes import FileEdit
+    from kbtui.citations.turn_activity import FileEdit
 
 MIN_LETTERS = 12
 """If only some lines of an edit are found, these lines must have at least this many letters and digits in total.

@@ -20,14 +20,14 @@ from kbtui.citations.citation_and_conversation_export import (
     format_given_text_remark,
     make_citation_json,
 )
+from kbtui.conversations.conversation_data_types import format_event_text, make_event_json
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import format_event_text, make_event_json
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
-from kbtui.records import NamedTuple
 from kbtui.secret_detection import SecretMasker, count_masks
-from kbtui.text import (
+from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
     format_json,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
     from kbtui.citations.tool_call_citations import Citation
-    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
 
 

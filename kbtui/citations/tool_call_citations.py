@@ -17,10 +17,10 @@ from kbtui.citations.citation_state import (
     find_text_given_by_file_tool,
     make_given_text,
 )
-from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import FileRead, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kbtui.conversations.models import Conversation, ConversationEvent
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
 
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
@@ -170,7 +170,7 @@ class CitationTargetLookup:
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
         """Return the full id of a conversation. `id` is its full or its shortened id."""
-        from kbtui.conversations.shortened_ids import find_ids_with_beginning
+        from kbtui.conversations.shortened_conversation_ids import find_ids_with_beginning
 
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id

@@ -12,7 +12,8 @@ from kbtui.assistant.conversation_tool_answers import (
     format_answer_as_xml,
     format_tool_notices,
 )
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_argument_parser import reword_error_for_command, split_values_at_commas
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     are_colors_off,
     ask_for_confirmation,
@@ -23,12 +24,11 @@ from kbtui.cli.command_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.cli.command_parser import reword_error_for_command, split_values_at_commas
-from kbtui.cli.export_command import declare_export_command_arguments
+from kbtui.cli.conversation_export_command import declare_export_command_arguments
 from kbtui.cli.mark_command import cut_mark_label
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import (
+from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
     format_knowledge_changes,
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
         ConversationListPage,
         ConversationReadAnswer,
     )
-    from kbtui.conversations.models import ConversationUsage, EventJson
+    from kbtui.conversations.conversation_data_types import ConversationUsage, EventJson
     from kbtui.library import Library
     from kbtui.workspace import Workspace
 
 
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
-    from kbtui.conversations.models import TIME_SORTS
+    from kbtui.conversations.conversation_data_types import TIME_SORTS
 
     metavar = "ls|grep|read|info|changes|resume|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
@@ -240,7 +240,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
     from kbtui.conversations.conversation_grep import make_grep_pattern
     from kbtui.conversations.conversation_repository import list_conversation_signatures
-    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
     pattern, ids = _read_pattern_and_ids(args)
     context, limit = args.context, args.limit
@@ -401,7 +401,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
 
 
 def _export_conversation(library: Library, args: Namespace) -> int:
-    from kbtui.cli.export_command import export_conversation
+    from kbtui.cli.conversation_export_command import export_conversation
 
     return export_conversation(library, args)
 
@@ -505,8 +505,8 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not contain."""
+    from kbtui.conversations.conversation_data_types import ConversationUsage
     from kbtui.conversations.conversation_statistics import format_cost
-    from kbtui.conversations.models import ConversationUsage
 
     for name, value in facts.items():
         label = name.replace("_", " ")

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     ProgressLine,
     StderrWaitIndicator,
     print_json_result,
@@ -17,7 +17,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.errors import ConfigError, UsageError, WorkspaceError, suggest_similar_key
 from kbtui.references import CONVERSATION_ID
-from kbtui.text import format_counted_noun, sanitize
+from kbtui.terminal_text import format_counted_noun, sanitize
 from kbtui.version import __version__
 from kbtui.workspace import Settings, find_workspace, load_settings, paths, user_settings
 
@@ -136,7 +136,7 @@ def declare_model_command_arguments(parser: ArgumentParser) -> None:
 def _compare_models(args: Namespace) -> int:
     """Compare the configured model with another one, using the queries in the query log."""
     from kbtui.library import open_workspace
-    from kbtui.library.model_comparison import compare_models
+    from kbtui.library.embedding_model_comparison import compare_models
 
     for name in ("queries", "passages"):
         if getattr(args, name) < 1:

@@ -8,7 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     ProgressLine,
     format_time_left,
     print_json_result,
@@ -24,7 +24,7 @@ from kbtui.notices import (
     format_keywords_only_reason,
     format_notice,
 )
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 

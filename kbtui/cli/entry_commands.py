@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     ask_for_confirmation,
     decode_command_argument,
@@ -25,7 +25,7 @@ from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.search.filter_definitions import ENTRY_STATUSES
-from kbtui.text import (
+from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
     format_parent_title_suffix,
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.citation_and_conversation_export import CitationDifference
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.references import Ref
-    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 _COLUMN_HEADINGS = (
     "cited 30d",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     are_colors_off,
     decode_command_argument,
@@ -14,7 +14,7 @@ from kbtui.cli.command_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.text import cut_to_width, format_line_counts, sanitize, sanitize_to_one_line
+from kbtui.terminal_text import cut_to_width, format_line_counts, sanitize, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from kbtui.citations.file_changes import TurnActivity, TurnFileAction
+    from kbtui.citations.turn_activity import TurnActivity, TurnFileAction
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library import Library
     from kbtui.library.file_turn_history import TurnTouchingFile
@@ -54,7 +54,7 @@ def run_blame_command(args: Namespace) -> int:
 
     from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_repository import list_conversation_signatures
-    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
     from kbtui.library.file_turn_history import (
         describe_conversation_problems,
@@ -210,7 +210,7 @@ def _select_activity(activity: TurnActivity, call: int | None, path: str | None)
 
     If `call` or `path` is None, all calls or files are included.
     """
-    from kbtui.citations.file_changes import TurnActivity
+    from kbtui.citations.turn_activity import TurnActivity
 
     return TurnActivity(
         tuple(

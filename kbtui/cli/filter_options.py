@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
     from kbtui.search.filter_definitions import FilterDefinition, FilterInput
     from kbtui.search.search_request_and_answer import SearchRequestJson
 

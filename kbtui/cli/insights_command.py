@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     ask_for_confirmation,
     print_text_or_json,
@@ -10,7 +10,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
-from kbtui.text import (
+from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
     format_outdated_subject,

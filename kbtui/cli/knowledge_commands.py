@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     print_json_result,
     print_result,
     print_to_stderr,
 )
-from kbtui.text import sanitize_to_one_line
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.workspace.paths import format_path_relative_to_root
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import JpPromptSection, Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import JpPromptSection, Subject, Topic
 
 
 def declare_topics_command_arguments(parser: ArgumentParser) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
 
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
@@ -35,8 +35,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "learn": ("knowledge_commands", "print exactly what the tool `learn` returns"),
     "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation_command", "list, grep, read and export conversations"),
-    "export": ("export_command", "write a conversation as HTML, Markdown or JSON for other people"),
-    "keep": ("keep_command", "keep copies of sessions that their agent will delete"),
+    "export": (
+        "conversation_export_command",
+        "write a conversation as HTML, Markdown or JSON for other people",
+    ),
+    "keep": ("keep_sessions_command", "keep copies of sessions that their agent will delete"),
     "mark": ("mark_command", "mark turns and passages as decided, rejected or superseded"),
     "data": ("user_data_command", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),
@@ -115,14 +118,14 @@ def _run_command_or_print_error(words: list[str]) -> int:
     try:
         return _dispatch_command(words)
     except KbtuiError as error:
-        from kbtui.cli.command_output import print_error
+        from kbtui.cli.cli_output import print_error
 
         print_error(error)
         return error.exit_code
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        from kbtui.cli.command_output import print_error
+        from kbtui.cli.cli_output import print_error
         from kbtui.errors import PackageUnavailable
 
         missing = PackageUnavailable(error)
@@ -137,7 +140,7 @@ def _run_command_or_print_error(words: list[str]) -> int:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF}:
             raise
-        from kbtui.cli.command_output import print_to_stderr
+        from kbtui.cli.cli_output import print_to_stderr
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
         is_closed = error.errno == errno.EBADF
@@ -152,7 +155,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 
     Raises `KeyError` for an unknown command.
     """
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
 
     module = _import_command_module(name)
     run = getattr(module, f"run_{name}_command")
@@ -173,7 +176,7 @@ def _print_crash_traceback(
     """Print the traceback of a bug, without control characters, which quoted files may contain."""
     from traceback import format_exception
 
-    from kbtui.text import sanitize
+    from kbtui.terminal_text import sanitize
 
     sys.stderr.write(sanitize("".join(format_exception(kind, error, trace)), "strip"))
 
@@ -217,7 +220,7 @@ def _dispatch_command(words: list[str]) -> int:
         return 0
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
-        from kbtui.cli.command_output import apply_terminal_text_setting
+        from kbtui.cli.cli_output import apply_terminal_text_setting
         from kbtui.cli.tui_start_commands import open_tui
 
         apply_terminal_text_setting()
@@ -244,7 +247,7 @@ def _dispatch_command(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    from kbtui.cli.command_output import apply_terminal_text_setting
+    from kbtui.cli.cli_output import apply_terminal_text_setting
 
     apply_terminal_text_setting()
     args, run = _parse_command_words(name, workspace, words[1:])
@@ -304,7 +307,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
     """Return the parser that completes a command line, and the number of leading words to skip."""
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from argparse import _SubParsersAction
 
-from kbtui.cli.command_output import print_result
+from kbtui.cli.cli_output import print_result
 from kbtui.version import __version__
 from kbtui.workspace.user_settings import SETTING_KEYS, format_toml_value
 

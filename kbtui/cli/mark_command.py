@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     print_json_result,
     print_result,
     print_text_or_json,
@@ -14,7 +14,7 @@ from kbtui.cli.command_output import (
     write_output_file,
 )
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.turn_marks import ConversationMarks, PlacedMark
     from kbtui.library import Library
-    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 
 def declare_mark_command_arguments(parser: ArgumentParser) -> None:
@@ -122,7 +122,7 @@ def _list_marks(library: Library, args: Namespace) -> int:
 
 def _shorten_ids(library: Library) -> dict[str, str]:
     from kbtui.conversations.conversation_repository import list_conversation_signatures
-    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
     return shorten_conversation_ids(list_conversation_signatures(library.workspace))
 
@@ -177,7 +177,7 @@ def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
 
 def report_unreadable_marks(library: Library) -> None:
     """If the marks cannot be read, print on stderr that they are not shown, and the reason."""
-    from kbtui.userdata.mark_store import MarkStore
+    from kbtui.userdata.turn_mark_store import MarkStore
 
     try:
         MarkStore(library.workspace).list_marks()
@@ -205,7 +205,7 @@ def _export_marks(library: Library, args: Namespace) -> int:
 
 def _import_marks(library: Library, args: Namespace) -> int:
     from kbtui.conversations.turn_marks import parse_exported_mark
-    from kbtui.userdata.mark_store import MarkStore
+    from kbtui.userdata.turn_mark_store import MarkStore
 
     try:
         data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()

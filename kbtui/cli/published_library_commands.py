@@ -6,13 +6,13 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     ProgressLine,
     print_text_or_json,
     print_to_stderr,
 )
 from kbtui.errors import IndexUnavailable, KbtuiError, NothingFound, UsageError
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.publishing.library_publisher import LibraryPublishResult
+    from kbtui.publishing.library_subscription_status import SubscriptionStatus
     from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.publishing.published_part_format import EntryKey
-    from kbtui.publishing.subscription_status import SubscriptionStatus
-    from kbtui.publishing.text_embedder import TextVectorProvider
+    from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Settings, Workspace
 
 
@@ -61,14 +61,14 @@ def run_publish_command(args: Namespace) -> int:
         return _print_new_key(args)
     if not args.uri:
         raise UsageError("the URI is missing", hint="write `kbtui publish URI`")
-    from kbtui.publishing.library_manifest import parse_private_key
     from kbtui.publishing.library_publisher import LibraryPublisher
-    from kbtui.publishing.library_store import LibraryStore
     from kbtui.publishing.publishable_entries import collect_publishable_entries
+    from kbtui.publishing.published_library_manifest import parse_private_key
+    from kbtui.publishing.published_library_store import LibraryStore
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
+    from kbtui.workspace.published_library_mirror import get_mirror_of_root, normalize_library_uri
     from kbtui.workspace.published_library_settings import load_library_settings
-    from kbtui.workspace.published_mirror import get_mirror_of_root, normalize_library_uri
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     if get_mirror_of_root(workspace.root) is not None:
@@ -138,7 +138,7 @@ def _check_destination(workspace: Workspace, uri: str) -> None:
 
 
 def _print_new_key(args: Namespace) -> int:
-    from kbtui.publishing.library_manifest import generate_key_pair
+    from kbtui.publishing.published_library_manifest import generate_key_pair
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
 
     private, public = generate_key_pair()
@@ -152,7 +152,7 @@ def _print_new_key(args: Namespace) -> int:
 
 def _make_embedder(workspace: Workspace, settings: Settings) -> TextVectorProvider | None:
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.text_embedder import TextVectorProvider
+    from kbtui.publishing.text_vector_provider import TextVectorProvider
 
     if settings.model == "off":
         return None
@@ -305,7 +305,7 @@ def run_library_command(args: Namespace) -> int:
     """
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace
-    from kbtui.workspace.published_mirror import get_mirror_of_root, get_subscribed_mirror
+    from kbtui.workspace.published_library_mirror import get_mirror_of_root, get_subscribed_mirror
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     mirror = get_subscribed_mirror(workspace)
@@ -332,7 +332,7 @@ def _make_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
 
 
 def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
-    from kbtui.publishing.subscription_status import describe_subscription
+    from kbtui.publishing.library_subscription_status import describe_subscription
 
     status = describe_subscription(workspace, find_model_key())
     assert status is not None
@@ -361,7 +361,7 @@ def _format_pull_result(result: LibraryPullResult) -> str:
 
 
 def _format_subscription(status: SubscriptionStatus, has_own_files: bool) -> str:
-    from kbtui.publishing.subscription_status import PROBLEM_TEXTS
+    from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
     if status.is_mirrored:
@@ -390,8 +390,8 @@ def _format_named_counts(counts: dict[str, int]) -> str:
 def find_mirror_of_uri(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.published_library_pull import pull_library
+    from kbtui.workspace.published_library_mirror import PublishedMirror, normalize_library_uri
     from kbtui.workspace.published_library_settings import SubscriptionSettings
-    from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
 
     mirror = PublishedMirror(normalize_library_uri(uri))
     if not mirror.exists():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kbtui.cli.command_output import print_json_result, print_result, print_to_stderr
+from kbtui.cli.cli_output import print_json_result, print_result, print_to_stderr
 from kbtui.cli.filter_options import iterate_filters_from_options
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import NothingFound, UsageError
 from kbtui.search.filter_definitions import quote_filter_value
-from kbtui.text import sanitize_to_one_line
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.userdata.user_data_store import SavedSearch, UserData
 from kbtui.workspace import find_workspace
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
+from kbtui.cli.cli_output import are_colors_off, print_json_result, print_to_stderr
 from kbtui.cli.filter_options import (
     add_filter_options,
     iterate_filters_from_options,
     parse_filter_options,
 )
 from kbtui.errors import UsageError
-from kbtui.text import (
+from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
     from kbtui.engine.engine_protocol import EngineSearchRequest
     from kbtui.search.search_request_and_answer import (
         EmbeddedChunkTextJson,
@@ -113,7 +113,7 @@ def run_search_command(args: Namespace) -> int:
         return _search_with_engine_or_library(args.workspace, request)
 
     if sys.stderr.isatty():
-        from kbtui.cli.command_output import StderrWaitIndicator
+        from kbtui.cli.cli_output import StderrWaitIndicator
 
         with StderrWaitIndicator("searching"):
             answer = search_lines_or_index()

@@ -12,10 +12,10 @@ import os
 import sys
 from pathlib import Path
 
-from kbtui.cli.command_output import print_result
+from kbtui.cli.cli_output import print_result
 from kbtui.errors import KbtuiError
 from kbtui.references import JP_ID_PREFIX
-from kbtui.text import sanitize, sanitize_to_one_line
+from kbtui.terminal_text import sanitize, sanitize_to_one_line
 from kbtui.workspace import find_workspace
 
 TYPE_CHECKING = False
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.command_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CommandParser
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.workspace import Workspace
 
     Pairs = Iterable[tuple[str, str]]
@@ -201,7 +201,7 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
         iterate_stored_conversations,
         list_enabled_conversation_formats,
     )
-    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
     workspace = _find_workspace(path)
     found: list[tuple[str, str]] = []

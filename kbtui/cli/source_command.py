@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     ProgressLine,
     ask_for_confirmation,
     print_json_result,
@@ -15,7 +15,7 @@ from kbtui.cli.command_output import (
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.sources.source_definitions import (
+from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
     SourceDefinition,
     SourceRunProgress,
@@ -27,8 +27,8 @@ from kbtui.sources.source_definitions import (
     load_source_definitions,
     suggest_source_name,
 )
-from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import format_counted_noun, sanitize, sanitize_to_one_line
+from kbtui.sources.document_source_scheduler import find_source_due_time
+from kbtui.terminal_text import format_counted_noun, sanitize, sanitize_to_one_line
 from kbtui.userdata.user_data_store import UserData
 
 TYPE_CHECKING = False
@@ -186,7 +186,7 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
 
 
 def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.source_runner import run_source
+    from kbtui.sources.document_source_runner import run_source
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or use --all", where="source run")
@@ -289,7 +289,10 @@ def _format_source_summary(
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.source_runner import count_source_documents, remove_source_and_documents
+    from kbtui.sources.document_source_runner import (
+        count_source_documents,
+        remove_source_and_documents,
+    )
 
     source = load_source_definitions(workspace).find_source(args.name)
     try:

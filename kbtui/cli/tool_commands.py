@@ -6,7 +6,7 @@ import json
 import sys
 import textwrap
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     ask_for_confirmation,
     print_json_result,
     print_result,

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from kbtui.cli.command_output import print_result, print_to_stderr
+from kbtui.cli.cli_output import print_result, print_to_stderr
 from kbtui.errors import UsageError, WorkspaceError
 
 TYPE_CHECKING = False
@@ -158,14 +158,14 @@ def run_serve_command(args: Namespace) -> int:
     import signal
 
     from kbtui.library import open_workspace
-    from kbtui.serve.web_access_control import choose_listen_address
+    from kbtui.serve.web_request_access_control import choose_listen_address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")
     library = open_workspace(args.workspace)
     host = choose_listen_address(args.host, args.allow_network)
     listening = _open_server_socket(host, args.port)
-    from kbtui.serve.web_server import TuiWebServer, run_tui_web_server
+    from kbtui.serve.tui_web_server import TuiWebServer, run_tui_web_server
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)

@@ -7,14 +7,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from kbtui.cli.command_output import (
+from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     print_json_result,
     print_text_or_json,
     print_to_stderr,
 )
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

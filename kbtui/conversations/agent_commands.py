@@ -12,10 +12,10 @@ from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.formats.stored_session import decode_agents_own_id
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.foreground_program import run_program_in_terminal
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.workspace import Workspace
 
 CommandPurpose = Literal["resume", "fork", "attach"]

@@ -9,17 +9,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations import event_kinds
-from kbtui.conversations.models import format_event_text
+from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
-from kbtui.text import format_json
+from kbtui.terminal_text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from kbtui.conversations.models import ConversationEvent, Turn
+    from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
 
 
 LINE_LENGTH = 400

@@ -10,15 +10,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kbtui.conversations.formats.aider import AiderFormat
-from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
-from kbtui.conversations.formats.codex import CodexFormat
+from kbtui.conversations.formats.aider_format import AiderFormat
+from kbtui.conversations.formats.claude_code_format import ClaudeCodeFormat
+from kbtui.conversations.formats.codex_format import CodexFormat
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
+from kbtui.conversations.formats.gemini_cli_format import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
-from kbtui.conversations.formats.llm_cli import LlmCliFormat
-from kbtui.conversations.formats.opencode import OpencodeFormat
-from kbtui.conversations.formats.published_conversations import (
+from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
+from kbtui.conversations.formats.opencode_format import OpencodeFormat
+from kbtui.conversations.formats.published_conversation_format import (
     PUBLISHED_FORMAT,
     is_published_conversation,
 )
@@ -27,7 +27,7 @@ from kbtui.conversations.session_archive import (
     get_session_records_directory,
 )
 from kbtui.errors import ConfigError, NothingFound, UsageError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     JP_ID_PREFIX,
     make_conversation_ref,
@@ -36,7 +36,7 @@ from kbtui.references import (
     parse_ref,
     remove_workspace_id_from_ref,
 )
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 from kbtui.workspace import load_settings
 from kbtui.workspace.user_settings import (
     get_chosen_agents,
@@ -47,11 +47,11 @@ from kbtui.workspace.user_settings import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.conversations.formats.conversation_format import (
         StoredConversation,
         UnlistedConversationPath,
     )
-    from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
 
@@ -226,7 +226,7 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     if any(_iterate_stored_conversations(workspace, begun)):
         return ref
-    from kbtui.conversations.shortened_ids import find_ids_with_beginning
+    from kbtui.conversations.shortened_conversation_ids import find_ids_with_beginning
 
     stored = [one.id for one in _iterate_stored_conversations(workspace)]
     # Some programs show the same id in capital letters.
@@ -354,7 +354,7 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     """
     from difflib import get_close_matches
 
-    from kbtui.conversations.shortened_ids import SHORT_ID_CHARACTERS
+    from kbtui.conversations.shortened_conversation_ids import SHORT_ID_CHARACTERS
 
     prefix = next(
         (one.id_prefix for one in list_conversation_formats() if typed.startswith(one.id_prefix)),

@@ -7,20 +7,24 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.conversation_data_types import (
+    ConversationUsage,
+    add_up_usage,
+    add_up_usage_by_model,
+)
 from kbtui.conversations.conversation_repository import (
     find_subagents,
     get_conversation_format,
 )
-from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import format_timestamp
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.conversations.formats.conversation_format import ConversationFormat
-    from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.workspace import Settings, Workspace
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from kbtui.files import read_regular_file, write_file_atomically
-from kbtui.records import NamedTuple
+from kbtui.file_reading_and_writing import read_regular_file, write_file_atomically
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import Workspace, paths
 
 if TYPE_CHECKING:

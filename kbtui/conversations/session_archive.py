@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import orjson
 
-from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file
+from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     compress_file,
     is_kept_file,
@@ -30,15 +30,19 @@ from kbtui.conversations.formats.stored_session import StoredSession, make_chang
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
-from kbtui.files import FileWriteOrRemoval, read_regular_file, write_file_atomically
-from kbtui.records import NamedTuple
-from kbtui.text import sanitize_to_one_line
+from kbtui.file_reading_and_writing import (
+    FileWriteOrRemoval,
+    read_regular_file,
+    write_file_atomically,
+)
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
+    from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.workspace import Workspace
 
 _SUFFIXES = (".jsonl", ".json")

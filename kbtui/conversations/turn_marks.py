@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
-from kbtui.text import replace_surrogates, sanitize_to_one_line
+from kbtui.terminal_text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.notices import Notice
     from kbtui.references import Ref
 

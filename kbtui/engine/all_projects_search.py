@@ -23,7 +23,7 @@ from kbtui.search.multi_index_search import (
     SearchedIndex,
     search_indexes,
 )
-from kbtui.userdata.mark_lookup import add_marks_to_hits, list_marked_turns
+from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns
 from kbtui.userdata.workspace_registry import list_registered_workspaces
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
-    from kbtui.workspace.published_mirror import PublishedMirror
+    from kbtui.workspace.published_library_mirror import PublishedMirror
 
 
 LOAD_CHECK_SECONDS = 5.0

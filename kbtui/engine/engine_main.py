@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 from kbtui.engine.engine_launcher import get_engine_lock_path, get_engine_socket_path
 from kbtui.engine.file_lock import FileLock, take_file_lock
 from kbtui.errors import KbtuiError
-from kbtui.records import NamedTuple
-from kbtui.text import sanitize
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import sanitize
 from kbtui.version import __version__
 from kbtui.workspace import paths
 

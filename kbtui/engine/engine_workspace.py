@@ -19,12 +19,12 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.engine.session_archiver import SessionArchiver
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
+from kbtui.sources.document_source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
-from kbtui.workspace.published_mirror import find_mirror
+from kbtui.workspace.published_library_mirror import find_mirror
 
 if TYPE_CHECKING:
     import threading

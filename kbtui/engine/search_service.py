@@ -13,7 +13,7 @@ from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
-from kbtui.userdata.mark_lookup import add_marks_to_hits, list_marked_turns
+from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns
 from kbtui.workspace.paths import is_time_zone_of_process
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestChunkPlace
-from kbtui.records import NamedTuple
-from kbtui.text import replace_surrogates
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import replace_surrogates
 
 if TYPE_CHECKING:
     import threading

@@ -13,7 +13,7 @@ from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,17 +17,17 @@ from hashlib import sha256
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import format_event_text
 from kbtui.index.entries_and_chunks import Chunk
-from kbtui.records import NamedTuple
-from kbtui.text import format_json_value_on_one_line, strip_escape_sequences
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_json_value_on_one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
-    from kbtui.conversations.models import Conversation, ConversationEvent
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
 # Chunks of tool calls and results may be larger than other chunks, because they are not embedded.

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.files import write_file_atomically
+from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.notices import MODEL_CAUSES
-from kbtui.text import replace_surrogates
+from kbtui.terminal_text import replace_surrogates
 from kbtui.workspace.paths import expand_user, get_cache_home, make_private_directory
 
 if TYPE_CHECKING:

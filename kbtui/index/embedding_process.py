@@ -26,7 +26,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from kbtui.files import write_file_atomically
+from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.embedding_model import (
     MIN_EXPORT_COSINE,
     Embedder,

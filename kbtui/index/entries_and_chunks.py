@@ -11,7 +11,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:

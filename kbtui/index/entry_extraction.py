@@ -23,16 +23,16 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.conversations.formats.conversation_format import ConversationFormat
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_data_types import (
         Conversation,
         ConversationInfo,
         ConversationSegment,
         ParsingResumePoint,
     )
+    from kbtui.conversations.formats.conversation_format import ConversationFormat
     from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
 
 
 SUBJECT_BYTES_MAX = 20_000_000
@@ -312,7 +312,7 @@ def _load_conversation_segment(
 
     If `size` is None, or the conversation cannot be loaded in segments, load the whole conversation.
     """
-    from kbtui.conversations.models import ConversationSegment
+    from kbtui.conversations.conversation_data_types import ConversationSegment
 
     segment = form.load_conversation_segment(info, mark, size) if size is not None else None
     if segment is None:
@@ -344,7 +344,7 @@ def _find_indexed_conversation_part(
     catalog: CatalogDatabase, info: ConversationInfo
 ) -> _ConversationIndexingProgress | None:
     """Return the indexed part of a conversation; None if the whole conversation must be indexed again."""
-    from kbtui.conversations.models import ParsingResumePoint
+    from kbtui.conversations.conversation_data_types import ParsingResumePoint
 
     kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_point(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):

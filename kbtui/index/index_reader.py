@@ -123,7 +123,7 @@ class IndexReader:
 
     def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
         """Map references to their short forms. A reference without a short form is left out."""
-        from kbtui.conversations.shortened_ids import shorten_references
+        from kbtui.conversations.shortened_conversation_ids import shorten_references
 
         with self._lock_catalog():
             return shorten_references(

@@ -20,7 +20,7 @@ from kbtui.index.entry_extraction import (
     read_subject_entry,
 )
 from kbtui.index.keyword_index import KeywordIndexWriter
-from kbtui.text import replace_surrogates
+from kbtui.terminal_text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations import CitationTargetLookup
-    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartForIndex
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
     from kbtui.workspace import Settings, Workspace
 
@@ -478,7 +478,7 @@ class WorkspaceIndexWriter:
     def _read_entry_parts(
         self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
     ) -> Iterator[EntryPartForIndex]:
-        from kbtui.conversations.models import ConversationInfo
+        from kbtui.conversations.conversation_data_types import ConversationInfo
 
         for item in work:
             if self._stop.is_set():

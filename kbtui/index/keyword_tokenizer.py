@@ -13,7 +13,7 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import RankedChunk, select_best_chunks, sort_ranked_chunks
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.published_library_settings import is_library_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtui.index.vector_store import VectorStore
-    from kbtui.workspace.published_mirror import PublishedMirror
+    from kbtui.workspace.published_library_mirror import PublishedMirror
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""

@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError, suggest_similar_key
 from kbtui.knowledge import learn_tool_answers, system_prompt_section
-from kbtui.knowledge.models import KnowledgeProblem, LearnToolResult, Subject, Topic
+from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
     apply_preload_mark_to_topic,
     find_topic_directory,
     scan_topic_slugs,
 )
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
-from kbtui.workspace.published_mirror import PublishedMirror, find_mirror, get_mirror_of_root
+from kbtui.workspace.published_library_mirror import (
+    PublishedMirror,
+    find_mirror,
+    get_mirror_of_root,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.models import JpPromptSection, PreloadOrDisableMark
+    from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark
     from kbtui.knowledge.system_prompt_section import LearnToolDefinition
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer

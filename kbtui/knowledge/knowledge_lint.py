@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.files import parse_toml, read_regular_file
-from kbtui.knowledge.models import KnowledgeProblem
+from kbtui.file_reading_and_writing import parse_toml, read_regular_file
+from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.knowledge.subject_visibility import (
     compile_slug_pattern,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.knowledge.knowledge_base import KnowledgeBase
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.models import LearnToolResult
+from kbtui.knowledge.knowledge_data_types import LearnToolResult
 from kbtui.knowledge.subject_files import (
     SKIPPED_SUBJECT,
     add_final_newline,
@@ -16,14 +16,14 @@ from kbtui.knowledge.subject_files import (
     format_skipped_subject_note,
     read_subject_text,
 )
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref, split_slug_and_line_range
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 MAX_ARGUMENT_CHARACTERS = 300

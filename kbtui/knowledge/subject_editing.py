@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.files import publish_staged_file
+from kbtui.file_reading_and_writing import publish_staged_file
 from kbtui.foreground_program import run_program_in_terminal
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
@@ -21,12 +21,12 @@ from kbtui.knowledge.subject_files import (
     validate_slug,
     write_new_file,
 )
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_base import KnowledgeBase
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
 
 UNTITLED = "Untitled"
 _TERMINAL_EDITORS = """

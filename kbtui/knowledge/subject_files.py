@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.files import write_file_atomically
+from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.knowledge.topic_scan import is_inside_directory, split_file_extension
-from kbtui.text import make_backtick_fence
+from kbtui.terminal_text import make_backtick_fence
 from kbtui.workspace.paths import TOPICS_FILE
-from kbtui.workspace.published_mirror import get_mirror_of_root
+from kbtui.workspace.published_library_mirror import get_mirror_of_root
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.workspace import Workspace
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge.models import KnowledgeProblem
+from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.topic_scan import TopicScan, is_inside_directory, scan_topic_directory
 from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.models import PreloadOrDisableMark, Topic
+    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
 
 
 MAX_PATTERN_CHARACTERS = 4096

@@ -6,15 +6,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
+from kbtui.knowledge.knowledge_data_types import JpPromptSection
 from kbtui.knowledge.learn_tool_answers import escape_quotes, wrap_subject_in_tags
-from kbtui.knowledge.models import JpPromptSection
 from kbtui.knowledge.subject_files import format_skipped_subject_note, read_subject_for_assistant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypedDict
 
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
     from kbtui.workspace import Workspace
 

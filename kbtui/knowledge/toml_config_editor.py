@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.files import parse_toml, write_file_atomically
+from kbtui.file_reading_and_writing import parse_toml, write_file_atomically
 from kbtui.knowledge.knowledge_base import (
     TOPIC_FIELDS,
     KnowledgeBase,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from kbtui.knowledge.models import PreloadOrDisableMark, Topic
+    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
 
 
 def edit_toml_tables(

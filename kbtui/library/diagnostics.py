@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, format_embedded_percentages, format_notice
-from kbtui.records import NamedTuple
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from importlib.metadata import Distribution
 
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, Subject
     from kbtui.knowledge.knowledge_lint import LearnToolProblem
-    from kbtui.knowledge.models import KnowledgeProblem, Subject
-    from kbtui.library.library import Library
+    from kbtui.library.workspace_library import Library
 
 
 FindingState = Literal["ok", "note", "wrong"]
@@ -346,7 +346,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
 def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     import shutil
 
-    from kbtui.userdata.mark_store import MarkStore
+    from kbtui.userdata.turn_mark_store import MarkStore
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import paths
 
@@ -607,7 +607,7 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
     """Report how the workspace differs from its published library, if it subscribes to one."""
     from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.publishing.subscription_status import PROBLEM_TEXTS, describe_subscription
+    from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS, describe_subscription
 
     model = None
     with suppress(EmbeddingModelUnavailable):
@@ -643,7 +643,10 @@ def _format_library_finding(values: Mapping[str, Any]) -> str:
 
 
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
+    from kbtui.sources.document_source_definitions import (
+        find_source_approval_time,
+        load_source_definitions,
+    )
     from kbtui.userdata.user_data_store import UserData
 
     found = load_source_definitions(library.workspace)

@@ -7,24 +7,24 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from kbtui.citations.file_changes import TurnFileAction
+from kbtui.citations.turn_activity import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, split_slug_and_line_range
-from kbtui.text import format_counted_noun, format_line_counts, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, format_line_counts, sanitize_to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import NotRequired, TypedDict
 
     from kbtui.citations import CitationTargetLookup
-    from kbtui.citations.file_changes import (
+    from kbtui.citations.turn_activity import (
         FileActionJson,
         FileEdit,
         FindEarlierText,
         TurnActivity,
     )
-    from kbtui.conversations.models import Conversation, ConversationInfo, Turn
+    from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo, Turn
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
@@ -263,7 +263,7 @@ def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActivity]:
     """Map the number of each turn of a conversation to the turn's activity."""
-    from kbtui.citations.file_changes import collect_turn_activity
+    from kbtui.citations.turn_activity import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
@@ -622,7 +622,7 @@ def _read_actions(
     find_earlier_text: FindEarlierText,
     iterate_learned_files: Callable[[Turn], Iterable[TurnFileAction]],
 ) -> tuple[Conversation, list[tuple[Turn, TurnFileAction]]]:
-    from kbtui.citations.file_changes import list_file_actions
+    from kbtui.citations.turn_activity import list_file_actions
     from kbtui.conversations.conversation_repository import load_conversation
 
     conversation = load_conversation(info)
@@ -751,7 +751,7 @@ class _FileNameScanner:
         The result is also True if the conversation's file cannot be searched or is cut off, because
         the part that was not searched could contain a name.
         """
-        from kbtui.files import iterate_regular_file_blocks
+        from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 
         path = info.events_path
         suffix = path.suffix if path else ""
@@ -864,13 +864,13 @@ def _join_line_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
 
 
 def _split_file_lines(text: str) -> list[str]:
-    from kbtui.conversations.patches import split_lines
+    from kbtui.conversations.patch_parser import split_lines
 
     return split_lines(text)
 
 
 def _read_file_lines(path: str, name: str) -> list[str]:
-    from kbtui.files import read_regular_file
+    from kbtui.file_reading_and_writing import read_regular_file
 
     try:
         return _split_file_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))

@@ -13,11 +13,11 @@ from kbtui.citations.citation_state import (
     find_text_given_by_file_tool,
     normalize_text,
 )
-from kbtui.citations.files_read_by_calls import list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
-from kbtui.library.reference_reader import open_cited_subject
-from kbtui.records import NamedTuple
+from kbtui.library.reference_target_reader import open_cited_subject
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.citation_state import GivenText
     from kbtui.citations.tool_call_citations import CitationKey
-    from kbtui.conversations.models import Conversation
-    from kbtui.knowledge.models import Subject
-    from kbtui.library.reference_reader import ReferenceReader
+    from kbtui.conversations.conversation_data_types import Conversation
+    from kbtui.knowledge.knowledge_data_types import Subject
+    from kbtui.library.reference_target_reader import ReferenceReader
     from kbtui.references import Ref
     from kbtui.workspace.git_history import GitHistory
 

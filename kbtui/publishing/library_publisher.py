@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
 from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
-from kbtui.publishing.library_manifest import (
+from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
@@ -24,12 +24,7 @@ from kbtui.publishing.library_manifest import (
     encode_manifest,
     parse_manifest,
 )
-from kbtui.publishing.library_part_reader import (
-    parse_part_contents,
-    read_contents,
-    read_whole_part,
-)
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore
+from kbtui.publishing.published_library_store import MANIFEST_NAME, LibraryStore
 from kbtui.publishing.published_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPart,
@@ -40,9 +35,14 @@ from kbtui.publishing.published_part_format import (
     encode_vector_part,
     read_vectors,
 )
-from kbtui.publishing.published_table_update import PassageToPublish, update_published_table
-from kbtui.publishing.text_embedder import VECTORS_AT_ONCE
-from kbtui.text import format_counted_noun
+from kbtui.publishing.published_part_reader import (
+    parse_part_contents,
+    read_contents,
+    read_whole_part,
+)
+from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table
+from kbtui.publishing.text_vector_provider import VECTORS_AT_ONCE
+from kbtui.terminal_text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
 
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from kbtui.publishing.library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.publishable_entries import PublishableEntries
+    from kbtui.publishing.published_library_store import ListedStoreObject, ObjectTag
     from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
-    from kbtui.publishing.text_embedder import TextVectorProvider
+    from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20

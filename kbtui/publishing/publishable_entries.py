@@ -22,7 +22,7 @@ from kbtui.citations.tool_call_citations import (
 )
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.published_conversations import (
+from kbtui.conversations.formats.published_conversation_format import (
     MAX_FILE_BYTES,
     encode_published_conversation,
     is_published_conversation,
@@ -34,7 +34,8 @@ from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text, mak
 from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_files import read_subject_text
-from kbtui.publishing.library_manifest import PublishedTopic
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.publishing.published_library_manifest import PublishedTopic
 from kbtui.publishing.published_part_format import (
     MAX_ENTRY_BYTES,
     DamagedLibraryPart,
@@ -42,16 +43,19 @@ from kbtui.publishing.published_part_format import (
     PublishedEntryText,
     check_entry_key,
 )
-from kbtui.records import NamedTuple
 from kbtui.secret_detection import find_secrets, mask_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
+    from kbtui.conversations.conversation_data_types import (
+        Conversation,
+        ConversationEvent,
+        ConversationInfo,
+    )
     from kbtui.index.entries_and_chunks import Chunk
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Settings, Workspace
     from kbtui.workspace.published_library_settings import PublishSettings
 

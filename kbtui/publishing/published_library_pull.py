@@ -19,35 +19,34 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.published_conversations import (
+from kbtui.conversations.formats.published_conversation_format import (
     make_published_file_name,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import write_file_atomically
+from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.published_vector_table import get_table_place, make_rows_state
 from kbtui.index.pulled_vector_store import (
     find_known_hashes,
     write_pulled_vectors,
 )
-from kbtui.publishing.library_manifest import (
-    MAX_MANIFEST_BYTES,
-    LibraryManifest,
-    UnusableLibrary,
-    parse_manifest,
-)
-from kbtui.publishing.library_part_reader import (
-    parse_part_contents,
-    read_contents,
-    read_whole_part,
-    verify_contents,
-)
-from kbtui.publishing.library_store import MANIFEST_NAME, LibraryStore, convert_table_errors
-from kbtui.publishing.mirror_database import (
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.publishing.library_mirror_database import (
     convert_mirror_errors,
     get_mirror_state,
     open_mirror_database,
     read_entry_checksums,
     set_mirror_state,
+)
+from kbtui.publishing.published_library_manifest import (
+    MAX_MANIFEST_BYTES,
+    LibraryManifest,
+    UnusableLibrary,
+    parse_manifest,
+)
+from kbtui.publishing.published_library_store import (
+    MANIFEST_NAME,
+    LibraryStore,
+    convert_table_errors,
 )
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
@@ -57,23 +56,28 @@ from kbtui.publishing.published_part_format import (
     read_entry,
     read_vectors,
 )
-from kbtui.records import NamedTuple
+from kbtui.publishing.published_part_reader import (
+    parse_part_contents,
+    read_contents,
+    read_whole_part,
+    verify_contents,
+)
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
     TOPICS_FILE,
     make_private_directory,
 )
-from kbtui.workspace.published_library_settings import load_library_settings
-from kbtui.workspace.published_mirror import (
+from kbtui.workspace.published_library_mirror import (
     PublishedMirror,
     get_subscribed_mirror,
 )
+from kbtui.workspace.published_library_settings import load_library_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.publishing.library_manifest import LibraryPartReference
+    from kbtui.publishing.published_library_manifest import LibraryPartReference
     from kbtui.publishing.published_part_format import EntryInLibraryPart, EntryKey
     from kbtui.workspace import Workspace
     from kbtui.workspace.published_library_settings import SubscriptionSettings

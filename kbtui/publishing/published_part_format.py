@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.topic_scan import find_file_name_problem
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_data_types import (
         ConversationInfo,
         ConversationToolsAndModels,
     )

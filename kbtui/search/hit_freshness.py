@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.search_request_and_answer import OutdatedSubject
-from kbtui.text import strip_escape_sequences
+from kbtui.terminal_text import strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbtui.citations.citation_state import ComparableSubjectText
-    from kbtui.conversations.models import Conversation
+    from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.index.catalog_database import CitationWithGivenText
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
@@ -89,7 +89,7 @@ class HitFreshnessChecker:
         text = read_subject_file(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
-            from kbtui.workspace.published_mirror import find_mirror
+            from kbtui.workspace.published_library_mirror import find_mirror
 
             if (mirror := find_mirror(self._workspace)) is not None:
                 return read_subject_file(os.path.realpath(mirror.root), path)
@@ -114,7 +114,7 @@ class HitFreshnessChecker:
 
     def _read_turn_texts(self, conversation_id: str, number: int) -> list[str]:
         """Return the current texts of a turn; [] if the turn no longer exists."""
-        from kbtui.conversations.models import format_event_text
+        from kbtui.conversations.conversation_data_types import format_event_text
 
         try:
             turn = self._load_conversation(conversation_id).find_turn(number)
@@ -153,7 +153,7 @@ def read_subject_file(root: str, path: str) -> str | None:
 
     Returns None if the file is unreadable, too large or outside the workspace.
     """
-    from kbtui.files import read_regular_file
+    from kbtui.file_reading_and_writing import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject
     from kbtui.knowledge.topic_scan import is_inside_directory
 

@@ -34,7 +34,7 @@ from kbtui.index.passage_places import (
     get_entry_number_of_place,
     get_place_limits,
 )
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.query_word_analysis import (
     QueryToken,

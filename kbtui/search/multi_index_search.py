@@ -20,12 +20,12 @@ from kbtui.index.entries_and_chunks import (
     select_best_chunks,
     sort_ranked_chunks,
 )
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.records import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
-from kbtui.search.reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.search_pipeline import (
     ROLES_BEFORE_ANSWERS,
     HitAndOmissionCounts,

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kbtui.index.keyword_tokenizer import normalize_unicode
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

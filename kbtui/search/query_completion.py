@@ -14,12 +14,15 @@ from kbtui.search.filter_definitions import (
     map_filters_by_key,
     quote_filter_value,
 )
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.conversations.conversation_data_types import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
     from kbtui.search.filter_definitions import FilterInput

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import parse_time_zone
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.records import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
@@ -558,8 +558,8 @@ class _QueryFilterApplier:
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
         """Return the ids of the conversations that the library pane would show for one of the values."""
+        from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
         from kbtui.conversations.conversation_repository import list_conversations
-        from kbtui.conversations.models import ConversationToolsAndModels
 
         assert row.library is not None
         wanted, unused = [value.casefold() for value in values], ConversationToolsAndModels()

@@ -12,7 +12,7 @@ from kbtui.index.keyword_index import (
     parse_language_setting,
 )
 from kbtui.index.keyword_tokenizer import CodeFieldWordForms, get_code_word_forms, normalize_unicode
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.near_spellings import (
     MAX_ENDING_LETTERS,
     MIN_LETTERS_OF_FREE_START,

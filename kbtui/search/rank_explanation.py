@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.index.passage_places import make_chunk_place, make_entry_place
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
-from kbtui.records import NamedTuple
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.reranker import RankBonuses
+from kbtui.search.passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
     SCORE_DIGITS,

@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestChunkPlace
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import (
     HitFreshnessAndLines,
@@ -19,6 +19,7 @@ from kbtui.search.hit_freshness import (
     group_outdated_turns,
 )
 from kbtui.search.near_spellings import measure_spelling_distance
+from kbtui.search.passage_reranker import RERANKED_PASSAGES, RankBonuses, Reranker, ScoredPassage
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_word_analysis import (
     FEW_KEYWORD_HITS,
@@ -26,7 +27,6 @@ from kbtui.search.query_word_analysis import (
     count_passages_with_token,
     list_content_tokens,
 )
-from kbtui.search.reranker import RERANKED_PASSAGES, RankBonuses, Reranker, ScoredPassage
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
     MAX_HITS,

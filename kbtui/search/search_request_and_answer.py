@@ -11,8 +11,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from kbtui.errors import UsageError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
-from kbtui.records import NamedTuple
 from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tantivy import Occur, Query
 
 from kbtui.index.passage_places import BLOCK_PASSAGES, get_block
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -17,7 +17,7 @@ from urllib.parse import urljoin
 import httpx
 
 from kbtui.errors import ConfigError
-from kbtui.sources import url_policy
+from kbtui.sources import crawl_url_policy
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class HttpFetcher:
         """
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
-            url_policy.check_url_is_allowed(target, self.allow_hosts)
+            crawl_url_policy.check_url_is_allowed(target, self.allow_hosts)
         except (httpx.InvalidURL, ValueError) as error:
             raise FetchError("redirected to an invalid URL", permanent=True) from error
         except ConfigError as error:
@@ -207,7 +207,7 @@ class HttpFetcher:
         if len(url) > MAX_URL_CHARACTERS:
             raise FetchError("the URL is too long", permanent=True)
         try:
-            url_policy.check_url_is_allowed(url, self.allow_hosts)
+            crawl_url_policy.check_url_is_allowed(url, self.allow_hosts)
             parsed = httpx.URL(url)
         except (ConfigError, httpx.InvalidURL) as error:
             reason = error.message if isinstance(error, ConfigError) else str(error)
@@ -243,7 +243,7 @@ class HttpFetcher:
 
         Raises `FetchError` if an address is private and the user has not allowed the host.
         """
-        given = url_policy.parse_ip_literal(host)
+        given = crawl_url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
             try:
@@ -256,13 +256,13 @@ class HttpFetcher:
                 raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
         if not found:
             raise FetchError(f"the name {host} has no address")
-        if not url_policy.is_allowed_private_host(host, self.allow_hosts):
+        if not crawl_url_policy.is_allowed_private_host(host, self.allow_hosts):
             for text in found:
-                if not url_policy.is_public_ip_address(
+                if not crawl_url_policy.is_public_ip_address(
                     ipaddress.ip_address(text.partition("%")[0])
                 ):
                     resolved = None if given is not None else text
-                    private = url_policy.make_private_host_error(host, resolved)
+                    private = crawl_url_policy.make_private_host_error(host, resolved)
                     raise FetchError(f"{private.message} ({private.hint})", permanent=True)
         return found
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
-from kbtui.files import read_regular_file
+from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
     create_directory_inside_workspace,
@@ -27,14 +27,14 @@ from kbtui.knowledge.subject_files import (
     replace_file_text,
     write_new_file,
 )
+from kbtui.sources.crawl_url_policy import parse_host_and_port
+from kbtui.sources.document_source_definitions import SourceRunProgress
 from kbtui.sources.document_text_extraction import EXTRACTION_VERSION
-from kbtui.sources.source_definitions import SourceRunProgress
-from kbtui.sources.url_policy import parse_host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.sources.source_definitions import SourceDefinition
+    from kbtui.sources.document_source_definitions import SourceDefinition
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 
@@ -137,7 +137,7 @@ class SourceDocumentStore:
 
     def write_document(self, document: FetchedDocument) -> None:
         """Write a document if it changed and its file is unedited. Raises `KbtuiError`."""
-        from kbtui.text import sanitize, sanitize_to_one_line
+        from kbtui.terminal_text import sanitize, sanitize_to_one_line
 
         if document.url in self._seen:
             return

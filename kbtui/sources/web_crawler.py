@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from kbtui.errors import KbtuiError
+from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes, normalize_url
 from kbtui.sources.document_text_extraction import READABLE, TextExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
 from kbtui.sources.source_document_directory import FetchedDocument, make_document_name_from_url
-from kbtui.sources.url_policy import AllowedUrlPrefixes, normalize_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

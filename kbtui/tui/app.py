@@ -18,9 +18,8 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from kbtui.dates import Clock, get_current_local_time
 from kbtui.errors import KbtuiError
-from kbtui.records import NamedTuple
-from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
-from kbtui.tui.command_table import parse_keymap_settings
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
 from kbtui.tui.framework.idle_garbage_collection import (
     IdleGarbageCollector,
     configure_garbage_collector,
@@ -42,6 +41,7 @@ from kbtui.tui.theme import (
     get_light_or_dark_counterpart,
     load_user_themes,
 )
+from kbtui.tui.tui_command_table import parse_keymap_settings
 from kbtui.workspace.paths import get_config_home
 
 if TYPE_CHECKING:

@@ -12,14 +12,8 @@ from textual.containers import Vertical
 from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.references import parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
-from kbtui.tui.command_table import (
-    Scope,
-    find_key_label_of_command,
-    list_commands_of_scopes,
-    make_key_bindings_of_scopes,
-)
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import (
     DialogOption,
@@ -33,8 +27,14 @@ from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.tui_command_definition import format_command_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
+from kbtui.tui.tui_command_table import (
+    Scope,
+    find_key_label_of_command,
+    list_commands_of_scopes,
+    make_key_bindings_of_scopes,
+)
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.topics_and_conversations import TopicsAndConversations
-    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
     from kbtui.userdata.user_data_store import Bookmark
 
 ItemT = TypeVar("ItemT", "Bookmark", "PlacedMark")

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from kbtui.text import format_counted_noun, sanitize
+from kbtui.terminal_text import format_counted_noun, sanitize
 
 if TYPE_CHECKING:
     from textual.app import App

@@ -14,8 +14,7 @@ from textual.message import Message
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
-from kbtui.text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import make_key_bindings_of_scopes
+from kbtui.terminal_text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
@@ -30,6 +29,7 @@ from kbtui.tui.navigation_target import (
     make_difference_target,
     make_navigation_target,
 )
+from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.citation_state import UnknownStateReason
-    from kbtui.citations.file_changes import TurnActivity
-    from kbtui.conversations.models import Conversation
+    from kbtui.citations.turn_activity import TurnActivity
+    from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument
-    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 
 USE_NAMES = {"learn": "learned", "search": "found", "grep": "found", "file": "read"}

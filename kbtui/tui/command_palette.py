@@ -10,10 +10,9 @@ from textual.containers import Vertical
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
-from kbtui.text import sanitize_to_one_line
-from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import SanitizedInput, StyledScreen
@@ -27,6 +26,7 @@ from kbtui.tui.navigation_target import (
     looks_like_reference,
     make_navigation_target,
 )
+from kbtui.tui.tui_command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.topics_and_conversations import TopicsAndConversations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kbtui.errors import NothingFound
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.references import parse_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, ParagraphBlock, SourceTextBlock
 from kbtui.tui.reader.reader_document import ReaderDocument

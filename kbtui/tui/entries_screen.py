@@ -24,11 +24,11 @@ from kbtui.index.catalog_query import (
 )
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import (
+from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
     format_parent_title_suffix,

@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING, Any
 from kbtui.dates import format_time_or_date, format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.references import parse_ref
-from kbtui.text import (
+from kbtui.terminal_text import (
     LEG_NAMES,
     describe_missing_words,
     format_counted_noun,
     sanitize,
     sanitize_to_one_line,
-)
-from kbtui.tui.command_table import (
-    SCOPES,
-    SCREENS,
-    find_key_label_of_command,
-    group_commands_by_task,
-    list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, NEW, TURNS_SIGN
 from kbtui.tui.reader.reader_blocks import (
@@ -35,13 +28,19 @@ from kbtui.tui.reader.reader_document import (
     format_characters_and_tokens,
 )
 from kbtui.tui.topics_and_conversations import find_news_since_visit, list_running_conversations
+from kbtui.tui.tui_command_table import (
+    SCOPES,
+    SCREENS,
+    find_key_label_of_command,
+    group_commands_by_task,
+    list_commands_of_scopes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
-    from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
     from kbtui.tui.topics_and_conversations import (
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
         TopicsAndConversations,
         TopicWithSubjects,
     )
+    from kbtui.tui.tui_command_table import Scope
 
     Facts = list[tuple[str, Spans]]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import format_unix_time_as_day
 from kbtui.references import parse_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
@@ -21,6 +20,7 @@ from kbtui.tui.reader.reader_blocks import (
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
+from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.userdata.insights import (
     collect_insights,
     draw_daily_searches_and_citations,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         PeriodTokenStatistics,
         TokenCount,
     )
-    from kbtui.userdata.mark_lookup import MarksOfTurns
     from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 
 PERIODS = (30, 90, 7)

@@ -13,14 +13,13 @@ from textual.widgets import Input
 
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import KbtuiError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
-from kbtui.records import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import EntriesOfFilter, QueryMistake
-from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import make_key_bindings_of_scopes
+from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_widget import (
@@ -32,6 +31,7 @@ from kbtui.tui.framework.styled_widget import (
     WrappedParagraphs,
 )
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
+from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
-    from kbtui.knowledge.models import Subject
+    from kbtui.conversations.conversation_data_types import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.topics_and_conversations import (

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.dates import format_time_with_date
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.citations.file_changes import TurnActivity
+    from kbtui.citations.turn_activity import TurnActivity
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.dates import Clock
     from kbtui.tui.framework.styled_text import Span, Spans

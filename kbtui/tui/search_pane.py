@@ -12,10 +12,10 @@ from textual.message import Message
 
 from kbtui.dates import format_date
 from kbtui.errors import WorkspaceError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.records import NamedTuple
 from kbtui.search.filter_definitions import list_filters_of_input
-from kbtui.text import (
+from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
@@ -27,11 +27,6 @@ from kbtui.text import (
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
     skip_repeated_title,
-)
-from kbtui.tui.command_table import (
-    find_key_label_for_input,
-    find_key_label_of_command,
-    make_key_bindings_of_scopes,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
@@ -53,6 +48,11 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
+from kbtui.tui.tui_command_table import (
+    find_key_label_for_input,
+    find_key_label_of_command,
+    make_key_bindings_of_scopes,
+)
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:

@@ -10,11 +10,6 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from kbtui.errors import format_error_on_one_line
-from kbtui.tui.command_table import (
-    find_key_label_of_command,
-    list_commands_of_scopes,
-    make_key_bindings_of_scopes,
-)
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.framework.styled_widget import (
@@ -41,6 +36,11 @@ from kbtui.tui.reader.reader_blocks import (
     ReaderBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.tui.tui_command_table import (
+    find_key_label_of_command,
+    list_commands_of_scopes,
+    make_key_bindings_of_scopes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
-    from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
+    from kbtui.tui.tui_command_table import Scope
 
 
 def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:

@@ -13,8 +13,8 @@ from textual import on
 
 from kbtui.dates import format_time_with_date
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.records import NamedTuple
-from kbtui.sources.source_definitions import (
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
     add_source,
     approve_source,
@@ -24,8 +24,8 @@ from kbtui.sources.source_definitions import (
     load_source_definitions,
     suggest_source_name,
 )
-from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.sources.document_source_scheduler import find_source_due_time
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kbtui.dates import Clock
-    from kbtui.knowledge.models import KnowledgeProblem
+    from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
     from kbtui.library import Library
-    from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
+    from kbtui.sources.document_source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
@@ -281,7 +281,7 @@ def make_source_approval_details(
 
 def describe_source_actions(state: SourceStatus) -> list[str]:
     """Return a text for each action that the source may perform after its approval."""
-    from kbtui.sources.url_policy import AllowedUrlPrefixes
+    from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes
 
     source = state.source
     lines: list[str] = []
@@ -549,7 +549,7 @@ class SourcesScreen(ListDetailScreen):
             self._show_source_rows()
 
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
-        from kbtui.sources.source_runner import run_source
+        from kbtui.sources.document_source_runner import run_source
 
         def show_run_progress(progress: SourceRunProgress) -> None:
             run.progress = progress
@@ -680,7 +680,7 @@ class SourcesScreen(ListDetailScreen):
             )
 
     def _count_source_documents(self, source: SourceDefinition) -> int:
-        from kbtui.sources.source_runner import count_source_documents
+        from kbtui.sources.document_source_runner import count_source_documents
 
         try:
             return count_source_documents(self.library.workspace, source)
@@ -688,7 +688,7 @@ class SourcesScreen(ListDetailScreen):
             return 0  # A message after the removal says why the documents stay.
 
     def _ask_to_remove_source(self, name: str, count: int) -> None:
-        from kbtui.sources.source_runner import remove_source_and_documents
+        from kbtui.sources.document_source_runner import remove_source_and_documents
 
         def report_removal(problems: list[str]) -> None:
             if problems:

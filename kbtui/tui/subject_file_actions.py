@@ -11,16 +11,16 @@ from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import make_safe_file_name
-from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.styled_widget import get_configured_keys
+from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.library import Library
     from kbtui.references import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen

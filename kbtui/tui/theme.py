@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.color import BLACK, WHITE, Color, ColorParseError
 from textual.theme import Theme
 
-from kbtui.files import read_regular_file
+from kbtui.file_reading_and_writing import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+    from kbtui.conversations.conversation_data_types import (
+        ConversationInfo,
+        ConversationToolsAndModels,
+    )
     from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, Subject, Topic
     from kbtui.knowledge.knowledge_lint import LearnToolProblem
-    from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
 
@@ -101,13 +104,13 @@ class TopicsAndConversations:
 
     @cached_property
     def _short_conversation_ids(self) -> dict[str, str]:
-        from kbtui.conversations.shortened_ids import shorten_conversation_ids
+        from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
         return shorten_conversation_ids(info.id for info in self.conversations)
 
     def shorten_reference(self, reference: str) -> str:
         """Return a reference with its conversation id cut to the shortest beginning that is unique."""
-        from kbtui.conversations.shortened_ids import shorten_reference
+        from kbtui.conversations.shortened_conversation_ids import shorten_reference
 
         return shorten_reference(reference, self._short_conversation_ids)
 

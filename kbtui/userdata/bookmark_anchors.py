@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, make_target_anchor
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref
 from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
 

@@ -7,8 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from kbtui.conversations.conversation_data_types import (
+    ConversationUsage,
+    add_up_usage,
+    add_up_usage_by_model,
+)
 from kbtui.conversations.conversation_statistics import ModelPrices, format_cost
-from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.catalog_query import (
     count_all_citations,
@@ -17,9 +21,9 @@ from kbtui.index.catalog_query import (
 )
 from kbtui.references import make_conversation_ref
 from kbtui.search.hit_freshness import list_outdated_turns
-from kbtui.text import format_counted_noun
-from kbtui.userdata.mark_lookup import MarksOfTurns, find_marks_of_turns
+from kbtui.terminal_text import format_counted_noun
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
+from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_marks_of_turns
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:

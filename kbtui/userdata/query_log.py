@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.records import NamedTuple
-from kbtui.text import replace_surrogates
+from kbtui.terminal_text import replace_surrogates
 from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
 
 if TYPE_CHECKING:

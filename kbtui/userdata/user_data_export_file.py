@@ -22,9 +22,9 @@ from kbtui.conversations.formats.kept_session_file import is_kept_file, iterate_
 from kbtui.conversations.session_archive import KeptSession, is_valid_kept_session
 from kbtui.conversations.turn_marks import MarkAnchor
 from kbtui.errors import UsageError, WorkspaceError
-from kbtui.files import iterate_regular_file_blocks
-from kbtui.records import NamedTuple
-from kbtui.userdata.user_records import (
+from kbtui.file_reading_and_writing import iterate_regular_file_blocks
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.userdata.user_data_records import (
     RECORD_KINDS,
     UserRecord,
     check_record_fields,

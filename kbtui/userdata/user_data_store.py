@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from kbtui.dates import format_unix_time_as_iso
-from kbtui.records import NamedTuple
-from kbtui.text import replace_surrogates
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
 from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,

@@ -1,6 +1,6 @@
 """Exports the user's data for all workspaces, and merges an export into the existing data.
 
-`user_data_export_file.py` defines the format of the file. `user_records.py` and
+`user_data_export_file.py` defines the format of the file. `user_data_records.py` and
 `session_archive.py` define the rules of the merge.
 """
 
@@ -35,8 +35,8 @@ from kbtui.conversations.session_archive import (
 )
 from kbtui.conversations.turn_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
-from kbtui.files import FileWriteOrRemoval, write_and_remove_files_atomically
-from kbtui.records import NamedTuple
+from kbtui.file_reading_and_writing import FileWriteOrRemoval, write_and_remove_files_atomically
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.user_data_export_file import (
@@ -45,14 +45,14 @@ from kbtui.userdata.user_data_export_file import (
     ExportOmission,
     read_user_data_file,
 )
-from kbtui.userdata.user_data_sqlite_file import commit_all_or_none
-from kbtui.userdata.user_data_store import Bookmark, UserData
-from kbtui.userdata.user_records import (
+from kbtui.userdata.user_data_records import (
     SourceApproval,
     make_user_record_files,
     merge_user_records,
     write_user_record,
 )
+from kbtui.userdata.user_data_sqlite_file import commit_all_or_none
+from kbtui.userdata.user_data_store import Bookmark, UserData
 from kbtui.userdata.workspace_registry import (
     is_workspace_registered,
     list_registered_workspaces,
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.conversations.session_archive import ArchiveMergeChanges, KeptSession
+    from kbtui.userdata.user_data_records import RecordKind, UserRecord, UserRecordFile
     from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
-    from kbtui.userdata.user_records import RecordKind, UserRecord, UserRecordFile
     from kbtui.workspace import Settings
 
 BACKUP_COUNT = 5

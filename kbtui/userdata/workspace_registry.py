@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.project_directories import ProjectIdentity, identify_project
 from kbtui.errors import UsageError
-from kbtui.files import read_regular_file, write_file_atomically
-from kbtui.records import NamedTuple
+from kbtui.file_reading_and_writing import read_regular_file, write_file_atomically
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import paths
 from kbtui.workspace.user_settings import get_excluded_directories
 from kbtui.workspace.workspace import Workspace

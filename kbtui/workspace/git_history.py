@@ -12,7 +12,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.client_environment import make_child_environment
 from kbtui.workspace.paths import find_git_root
 
@@ -160,7 +160,7 @@ class GitHistory:
         """
         from difflib import SequenceMatcher
 
-        from kbtui.files import read_regular_file
+        from kbtui.file_reading_and_writing import read_regular_file
 
         # Files with the same name or suffix first: renaming seldom changes them.
         _, suffix = os.path.splitext(path)  # noqa: PTH122

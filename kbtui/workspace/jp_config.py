@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
-from kbtui.files import parse_toml, read_regular_file
+from kbtui.file_reading_and_writing import parse_toml, read_regular_file
 from kbtui.workspace.paths import TOPICS_FILE, get_jp_config_home
 
 if TYPE_CHECKING:

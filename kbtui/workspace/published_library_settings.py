@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.errors import ConfigError, suggest_similar_key
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import LIBRARY_FILE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kbtui.errors import KbtuiError, UsageError, WorkspaceError
-from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.file_reading_and_writing import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
 
 _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")

@@ -19,7 +19,7 @@ from kbtui.assistant.assistant_tools import (
 )
 from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.tool_call_citations import SEARCH_RESULT_HEADER
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,
     ConversationInfo,

@@ -12,7 +12,7 @@ from support import FIRST_ID, Builder, asked, index_without_engine, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.library import Library
-from kbtui.library.async_client import MemoryClient
+from kbtui.library.async_memory_client import MemoryClient
 from kbtui.userdata.workspace_registry import find_workspace_by_label, list_registered_workspaces
 from kbtui.workspace import load_settings
 

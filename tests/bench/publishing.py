@@ -24,13 +24,13 @@ from kbtui.index.published_vector_table import PublishedVectorTable, find_publis
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
-from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
-from kbtui.publishing.text_embedder import TextVectorProvider
+from kbtui.publishing.published_library_store import LibraryStore
+from kbtui.publishing.text_vector_provider import TextVectorProvider
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
+from kbtui.workspace.published_library_mirror import get_subscribed_mirror
 from kbtui.workspace.published_library_settings import PublishSettings
-from kbtui.workspace.published_mirror import get_subscribed_mirror
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
 from tests.publishing.s3_server import VARIABLES, Proxy, create_bucket, serve_s3

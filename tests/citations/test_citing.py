@@ -11,13 +11,13 @@ from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.citation_state import make_given_text
 from kbtui.citations.tool_call_citations import parse_kbtui_tool_name
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,
     ConversationInfo,
     Turn,
 )
-from kbtui.knowledge.models import Subject, Topic
+from kbtui.knowledge.knowledge_data_types import Subject, Topic
 
 ID = "jp-c17800836875"
 OTHER = "jp-c17457886043"

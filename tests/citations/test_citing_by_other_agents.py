@@ -11,9 +11,9 @@ import pytest
 from claude_sessions import answered, call, result, session_id, typed, write_session
 from support import Builder, asked, kill_engine, said
 
-from kbtui.citations.files_read_by_calls import list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.cli.main import main
-from kbtui.conversations.models import ConversationEvent
+from kbtui.conversations.conversation_data_types import ConversationEvent
 from kbtui.library import open_workspace
 
 SESSION = f"claude-{session_id(1)}"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.citations.file_changes import TurnFileAction, collect_turn_activity
+from kbtui.citations.turn_activity import TurnFileAction, collect_turn_activity
 from kbtui.cli.main import main
-from kbtui.conversations.models import ConversationEvent, Turn
-from kbtui.conversations.patches import (
+from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
+from kbtui.conversations.patch_parser import (
     FilePatch,
     find_unified_diffs,
     format_file_patch,

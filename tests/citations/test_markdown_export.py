@@ -6,7 +6,7 @@ from pathlib import Path
 from kbtui.assistant.conversation_tools import resolve_included_event_kinds
 from kbtui.citations import Citation
 from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,
     ConversationInfo,

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from support import Builder, asked, end_engine
 
-from kbtui.cli.command_output import StderrWaitIndicator, format_time_left
+from kbtui.cli.cli_output import StderrWaitIndicator, format_time_left
 from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
 

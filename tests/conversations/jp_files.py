@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.models import Conversation, ConversationEvent
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 ID = 17_800_836_875

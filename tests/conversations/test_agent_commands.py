@@ -14,8 +14,8 @@ from kbtui.conversations.agent_commands import (
     list_agent_commands,
     run_agent_command,
 )
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.formats.stored_session import make_conversation_id
-from kbtui.conversations.models import ConversationInfo
 from kbtui.errors import KbtuiError, NothingFound
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.aider import AiderFormat, parse_session, sum_reported_tokens
+from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
+from kbtui.conversations.formats.aider_format import AiderFormat, parse_session, sum_reported_tokens
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationInfo
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 FIRST = """

@@ -13,14 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from session_parts import read_in_parts
 
-from kbtui.conversations.formats.claude_code import (
+from kbtui.conversations.conversation_data_types import (
+    AgentCommand,
+    Conversation,
+    ConversationUsage,
+)
+from kbtui.conversations.formats.claude_code_format import (
     ClaudeCodeFormat,
     ClaudeCodeParser,
     make_project_directory_name,
 )
-from kbtui.conversations.formats.jsonl_format import JsonlRecord, _parse_jsonl_record
+from kbtui.conversations.formats.jsonl_conversation_format import JsonlRecord, _parse_jsonl_record
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import AgentCommand, Conversation, ConversationUsage
 from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.workspace import Workspace
 

@@ -9,8 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from session_parts import read_in_parts
 
-from kbtui.conversations.formats.codex import CodexFormat, read_tool_output, split_ide_context
-from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage, Turn
+from kbtui.conversations.conversation_data_types import (
+    Conversation,
+    ConversationInfo,
+    ConversationUsage,
+    Turn,
+)
+from kbtui.conversations.formats.codex_format import (
+    CodexFormat,
+    read_tool_output,
+    split_ide_context,
+)
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions/codex"

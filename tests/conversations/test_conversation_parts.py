@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
-from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.formats.jp import conversation_loader as loader
-from kbtui.conversations.formats.jp.conversation_loader import load_conversation_segment
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     ConversationEvent,
     ConversationInfo,
     ParsingResumePoint,
     Turn,
 )
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.conversations.formats.jp import jp_conversation_loader as loader
+from kbtui.conversations.formats.jp.jp_conversation_loader import load_conversation_segment
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 

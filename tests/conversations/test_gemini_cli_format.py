@@ -9,12 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.gemini_cli import (
+from kbtui.conversations.conversation_data_types import (
+    Conversation,
+    ConversationInfo,
+    ConversationUsage,
+)
+from kbtui.conversations.formats.gemini_cli_format import (
     GeminiCliFormat,
     hash_project_path,
     read_tool_result,
 )
-from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions/gemini"

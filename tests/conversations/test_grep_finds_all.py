@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
+from kbtui.conversations.conversation_data_types import ConversationInfo, format_event_text
 from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
@@ -22,11 +23,10 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
-from kbtui.conversations.formats.jp.conversation_loader import decode_turns
-from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
-from kbtui.conversations.formats.jp.tolerant_json_reader import parse_json_array
-from kbtui.conversations.models import ConversationInfo, format_event_text
-from kbtui.text import format_json
+from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
+from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
+from kbtui.conversations.formats.jp.jp_json_reader import parse_json_array
+from kbtui.terminal_text import format_json
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(

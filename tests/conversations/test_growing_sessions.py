@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from session_parts import describe_turns, read_in_parts
 
-from kbtui.conversations.formats import jsonl_format
-from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
-from kbtui.conversations.formats.codex import CodexFormat
-from kbtui.conversations.formats.jsonl_format import JsonlConversationFormat
-from kbtui.conversations.models import ConversationInfo, ParsingResumePoint, Turn
+from kbtui.conversations.conversation_data_types import ConversationInfo, ParsingResumePoint, Turn
+from kbtui.conversations.formats import jsonl_conversation_format
+from kbtui.conversations.formats.claude_code_format import ClaudeCodeFormat
+from kbtui.conversations.formats.codex_format import CodexFormat
+from kbtui.conversations.formats.jsonl_conversation_format import JsonlConversationFormat
 from kbtui.dates import parse_timestamp
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"
@@ -147,7 +147,7 @@ def test_a_line_after_a_long_turn_costs_what_was_added(tmp_path: Path) -> None:
     (turn,) = part.conversation.turns
     assert (turn.number, turn.events[-1].text) == (1, "the last answer")
     read = path.stat().st_size - part.start.offset
-    assert read <= jsonl_format.MARK_BYTES + len(lines[-1]) * 2
+    assert read <= jsonl_conversation_format.MARK_BYTES + len(lines[-1]) * 2
 
 
 def test_a_call_and_its_result_are_read_together(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jp_files import BASE, Stream, dump, events_of, load, put_blob, standard, texts, write
 
-from kbtui.conversations.formats.jp import content_decoder
+from kbtui.conversations.formats.jp import jp_content_decoder
 
 
 def reference(digest: str, **more: Any) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def break_blob(jp: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> str:
         path.unlink()
         os.mkfifo(path)
     elif how == "too large":
-        monkeypatch.setattr(content_decoder, "MAX_BLOB_BYTES", 100)
+        monkeypatch.setattr(jp_content_decoder, "MAX_BLOB_BYTES", 100)
     return digest
 
 
@@ -144,7 +144,7 @@ def test_only_a_checksum_names_a_blob(jp: Path, name: Any) -> None:
 
 
 def test_a_small_file_does_not_become_large_in_memory(jp: Path) -> None:
-    digest = put_blob(jp, b"\0" * (content_decoder.MAX_BLOB_BYTES + 1))
+    digest = put_blob(jp, b"\0" * (jp_content_decoder.MAX_BLOB_BYTES + 1))
     write(jp, result_with({"type": "text", "content": reference(digest)}))
     assert texts(load(jp.parent))[-1].endswith("too large to read]")
 

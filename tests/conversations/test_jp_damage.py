@@ -24,8 +24,8 @@ from jp_files import (
 from support import grep_answer
 
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.formats.jp import tolerant_json_reader
-from kbtui.conversations.formats.jp.tolerant_json_reader import DAMAGED, parse_json_array
+from kbtui.conversations.formats.jp import jp_json_reader
+from kbtui.conversations.formats.jp.jp_json_reader import DAMAGED, parse_json_array
 from kbtui.errors import WorkspaceError
 
 
@@ -94,7 +94,7 @@ def test_a_broken_base_configuration_hurts_nothing_else(good: Path, text: str) -
 
 
 def test_a_huge_base_configuration_is_not_read(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.conversations.formats.jp import conversation_loader as loader
+    from kbtui.conversations.formats.jp import jp_conversation_loader as loader
 
     monkeypatch.setattr(loader, "MAX_CONFIG_BYTES", 1000)
     write(good, SOUND, base={**BASE, "filler": "x" * 2000})
@@ -383,18 +383,18 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import conversation_directories
+    from kbtui.conversations.formats.jp import jp_conversation_directories
 
-    real = conversation_directories.stat_conversation_directory
+    real = jp_conversation_directories.stat_conversation_directory
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> conversation_directories.JpConversationDirectory:
+    ) -> jp_conversation_directories.JpConversationDirectory:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(conversation_directories, "stat_conversation_directory", slow)
+    monkeypatch.setattr(jp_conversation_directories, "stat_conversation_directory", slow)
     check_the_rest(good)
 
 
@@ -412,11 +412,11 @@ def test_a_gigabyte_is_listed_and_not_read(good: Path) -> None:
 
 def test_reading_a_file_tells_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="no such file"):
-        tolerant_json_reader.read_file(str(tmp_path / "nothing"), 4)
+        jp_json_reader.read_file(str(tmp_path / "nothing"), 4)
     (tmp_path / "x").write_text("12345")
-    assert tolerant_json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
+    assert jp_json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
     with pytest.raises(WorkspaceError, match="5 bytes"):
-        tolerant_json_reader.read_file(str(tmp_path / "x"), 4)
+        jp_json_reader.read_file(str(tmp_path / "x"), 4)
 
 
 # Properties.
@@ -482,7 +482,7 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
 @settings(max_examples=400)
 @pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
-    from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
+    from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
 
     builder = ConversationEventParser()
     builder.parse_elements(elements)

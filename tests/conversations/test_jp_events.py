@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
-from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
-from kbtui.conversations.models import ConversationEvent, Turn
+from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
+from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.references import get_conversation_creation_time
 

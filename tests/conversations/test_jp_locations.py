@@ -19,13 +19,13 @@ from jp_files import (
     write,
 )
 
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     find_unlisted_conversation_paths,
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.models import ConversationInfo
 from kbtui.conversations.project_directories import identify_project
 from kbtui.errors import NothingFound, UsageError
 from kbtui.references import make_conversation_ref, parse_conversation_id, parse_conversation_ref
@@ -224,15 +224,15 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(jp, hello())
-    from kbtui.conversations.formats.jp import tolerant_json_reader
+    from kbtui.conversations.formats.jp import jp_json_reader
 
-    read = tolerant_json_reader.read_file
+    read = jp_json_reader.read_file
 
     def guarded(path: str, *more: int) -> bytes:
         assert not path.endswith("events.json")
         return read(path, *more)
 
-    monkeypatch.setattr(tolerant_json_reader, "read_file", guarded)
+    monkeypatch.setattr(jp_json_reader, "read_file", guarded)
     assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
         "A title"
     ]

@@ -10,8 +10,8 @@ import pytest
 from jp_files import BASE, ID, Stream, dump, jp_id, load, texts, time, workspace_at, write
 from support import grep_answer, list_answer, read_answer
 
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import find_conversation, list_conversations
-from kbtui.conversations.models import ConversationInfo
 
 SOUND = Stream().turn().ask("one hit").say("two").elements
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats import llm_cli
-from kbtui.conversations.formats.llm_cli import LlmCliFormat
+from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
+from kbtui.conversations.formats import llm_cli_format
+from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationInfo
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 OLD_SCHEMA = """
@@ -397,7 +397,7 @@ def test_a_missing_message_is_a_problem(path: Path, workspace: Workspace) -> Non
 def test_a_circle_of_messages_ends(
     path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm_cli, "MAX_CHAIN", 5)
+    monkeypatch.setattr(llm_cli_format, "MAX_CHAIN", 5)
     logs = Logs(path, is_new=True)
     for one, other in (("one/0", "one/1"), ("one/1", "one/0")):
         logs.insert("messages", hash=one, parent_hash=other, role="user")
@@ -485,10 +485,10 @@ def test_a_damaged_database_raises_nothing(logs: Logs, workspace: Workspace) -> 
 def test_the_default_directory_is_that_of_llm(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_USER_PATH", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert llm_cli.get_llm_database_path() == f"{home}/config/io.datasette.llm/logs.db"
+    assert llm_cli_format.get_llm_database_path() == f"{home}/config/io.datasette.llm/logs.db"
     monkeypatch.setattr("sys.platform", "darwin")
     folder = f"{home}/home/Library/Application Support/io.datasette.llm"
-    assert llm_cli.get_llm_database_path() == f"{folder}/logs.db"
+    assert llm_cli_format.get_llm_database_path() == f"{folder}/logs.db"
 
 
 VALUES = st.none() | st.integers(-9, 9) | st.floats() | st.text(max_size=9) | st.binary(max_size=9)
@@ -525,5 +525,5 @@ def test_any_parts_are_read(asked: Any, answered: Any, role: Any, value: Any) ->
         turn = ("t", "one", "a", "b", value, value, value, value, value, value, value, value, value)
         database.execute(f"INSERT INTO turns VALUES ({', '.join('?' * 13)})", turn)
         builder = TurnBuilder()
-        llm_cli._LlmConversationReader(database, builder).read_conversation("one")
+        llm_cli_format._LlmConversationReader(database, builder).read_conversation("one")
     assert builder.count == 1

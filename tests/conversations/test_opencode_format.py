@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats import opencode
-from kbtui.conversations.formats.opencode import OpencodeFormat
+from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
+from kbtui.conversations.formats import opencode_format
+from kbtui.conversations.formats.opencode_format import OpencodeFormat
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationInfo
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 START = 1_760_000_000_000
@@ -441,7 +441,7 @@ def test_a_database_in_use_is_read_up_to_its_last_message(
 def test_a_locked_database_is_a_problem(
     directory: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.conversations.formats.sqlite_reader.LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("kbtui.conversations.formats.agent_sqlite_reader.LOCK_SECONDS", 0.01)
     store = Store(directory, False)
     store.add_session("ses_1", workspace.root)
     info = infos(workspace)["opencode-ses_1"]
@@ -640,10 +640,10 @@ RECORDS = st.dictionaries(KEYS, JSON | WORDS, max_size=8)
 @given(st.lists(st.tuples(JSON | RECORDS, st.lists(JSON | RECORDS, max_size=4)), max_size=4))
 def test_any_json_is_read(talk: list[tuple[Any, list[Any]]]) -> None:
     builder = TurnBuilder()
-    parser = opencode.OpencodeMessageParser(builder)
+    parser = opencode_format.OpencodeMessageParser(builder)
     parser.parse_messages(
         [
-            opencode._StoredMessage(str(number), json.dumps(message), map(json.dumps, parts))
+            opencode_format._StoredMessage(str(number), json.dumps(message), map(json.dumps, parts))
             for number, (message, parts) in enumerate(talk)
         ],
         "1",

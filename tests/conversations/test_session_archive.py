@@ -13,12 +13,12 @@ from running import run_command
 from support import tree_hash
 
 from kbtui.cli.main import main
+from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.models import Conversation
 from kbtui.conversations.session_archive import (
     delete_kept_sessions,
     find_kept_session,

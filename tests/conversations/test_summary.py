@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, write_json
 
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp.conversation_directories import JpStoredConversation
-from kbtui.conversations.formats.jp.conversation_loader import read_conversation_tools_and_models
-from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.formats.jp.jp_conversation_directories import JpStoredConversation
+from kbtui.conversations.formats.jp.jp_conversation_loader import read_conversation_tools_and_models
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.models import Conversation, ConversationInfo
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 from claude_sessions import answered, call, result, session_id, typed, write_session
 from support import Builder
 
+from kbtui.conversations.conversation_data_types import ConversationUsage
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.models import ConversationUsage
 
 
 def test_a_message_counts_once_in_its_turn(home: Path, workspace_root: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
 from kbtui.citations import CitationTargetLookup, extract_citations
+from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.models import Conversation
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.library import open_workspace

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.cli.main import COMMANDS, load_command_parser_and_runner
-from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, SCREENS
+from kbtui.tui.tui_command_table import ALL_COMMANDS, SCOPES, SCREENS
 from kbtui.workspace.user_settings import SETTING_KEYS, format_toml_value
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
     from collections.abc import Iterable, Iterator
 
-    from kbtui.tui.command_table import Scope
+    from kbtui.tui.tui_command_table import Scope
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 

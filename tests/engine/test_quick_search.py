@@ -120,13 +120,13 @@ UNNEEDED_WITHOUT_ENGINE = {
     "dataclasses",
     "hashlib",
     "kbtui.citations.tool_call_citations",
-    "kbtui.conversations.models",
+    "kbtui.conversations.conversation_data_types",
     "kbtui.conversations.turn_marks",
     "kbtui.index.chunk_splitter",
     "kbtui.knowledge.knowledge_base",
     "kbtui.library.subject_versions",
     "kbtui.text_difference",
-    "kbtui.userdata.mark_store",
+    "kbtui.userdata.turn_mark_store",
 }
 """Modules that a search in the client must not import, because importing takes most of its time."""
 

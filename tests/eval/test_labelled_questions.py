@@ -11,12 +11,12 @@ from eval.labelled_questions import (
     read_questions,
     squeeze_space,
 )
+from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.models import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_workspace_at_root
 

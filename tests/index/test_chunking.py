@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import ConversationEvent, format_event_text
+from kbtui.conversations.conversation_data_types import ConversationEvent, format_event_text
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
     add_chunk_ids,
@@ -17,7 +17,7 @@ from kbtui.index.chunk_splitter import (
 )
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.knowledge.models import Subject
+from kbtui.knowledge.knowledge_data_types import Subject
 from kbtui.tui.reader.reader_blocks import MarkdownBlock, SourceTextBlock
 from kbtui.tui.reader.subject_document import build_subject_document
 

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
-from kbtui.conversations.formats import jsonl_format
-from kbtui.conversations.formats.jp import conversation_loader as loader
+from kbtui.conversations.formats import jsonl_conversation_format
+from kbtui.conversations.formats.jp import jp_conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import entry_extraction
 from kbtui.index import indexer as writing
@@ -37,8 +37,8 @@ TURNS = ["28", "29", "30", "31"]
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_BYTES_FOR_SEGMENTS", 0)
     monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(jsonl_format, "MIN_BYTES_FOR_SEGMENTS", 0)
-    monkeypatch.setattr(jsonl_format, "MARK_BYTES", 1)
+    monkeypatch.setattr(jsonl_conversation_format, "MIN_BYTES_FOR_SEGMENTS", 0)
+    monkeypatch.setattr(jsonl_conversation_format, "MARK_BYTES", 1)
     monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
     monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
 
@@ -283,7 +283,7 @@ def test_who_asked_first_is_told_when_all_is_done(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.conversations.formats.jp import conversation_loader as parts
+from kbtui.conversations.formats.jp import jp_conversation_loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 

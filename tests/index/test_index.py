@@ -12,7 +12,7 @@ import pytest
 from running import on_pipe
 from support import FIRST_ID, Builder, asked, called, content_of, said
 
-from kbtui.conversations.models import Conversation
+from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import entry_extraction, index_generations, indexer
 from kbtui.index.catalog_database import CatalogDatabase

@@ -17,7 +17,7 @@ from kbtui.index.embedding_model import (
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.library.model_comparison import compare_models
+from kbtui.library.embedding_model_comparison import compare_models
 from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings

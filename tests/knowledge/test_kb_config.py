@@ -7,7 +7,7 @@ from kb_support import TOPICS, Build, write
 
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.models import KnowledgeProblem, Topic
+from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, Topic
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 FILES = {"a/x.md": "x", "b/y.md": "y"}

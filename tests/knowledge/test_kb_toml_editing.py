@@ -11,7 +11,7 @@ from kb_support import Build, write
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.models import PreloadOrDisableMark, Topic
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,

@@ -10,13 +10,13 @@ import numpy as np
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
-from kbtui.publishing.library_store import LibraryStore
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
-from kbtui.publishing.text_embedder import TextVectorProvider
+from kbtui.publishing.published_library_store import LibraryStore
+from kbtui.publishing.text_vector_provider import TextVectorProvider
 from kbtui.workspace import Settings
+from kbtui.workspace.published_library_mirror import PublishedMirror
 from kbtui.workspace.published_library_settings import load_library_settings
-from kbtui.workspace.published_mirror import PublishedMirror
 from tests.support import Builder
 
 if TYPE_CHECKING:

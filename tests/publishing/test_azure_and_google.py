@@ -11,10 +11,10 @@ from kbtui.index.chunk_embedder import combine_passage_vector
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
-from kbtui.publishing import published_table_update
-from kbtui.publishing.library_store import LibraryStore, ManifestReplaced
+from kbtui.publishing import published_vector_table_update
+from kbtui.publishing.published_library_store import LibraryStore, ManifestReplaced
 from kbtui.workspace import Settings
-from kbtui.workspace.published_mirror import get_subscribed_mirror
+from kbtui.workspace.published_library_mirror import get_subscribed_mirror
 from tests.publishing.azure_and_google_servers import AZURITE, serve_azure, serve_google
 from tests.publishing.team_workspaces import (
     make_team_workspace,
@@ -61,7 +61,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     from kbtui.index.vector_store import make_vector_filter_sql
 
     # The table of a small library stays empty.
-    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
     ours = make_team_workspace(tmp_path / "ours")
     assert publish(ours, uri, has_table=True).version == 1
     ours.subject("notes/note0.md", "Changed.\n")

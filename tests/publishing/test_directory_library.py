@@ -22,7 +22,8 @@ from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
-from kbtui.publishing.library_manifest import generate_key_pair, parse_private_key
+from kbtui.publishing.library_subscription_status import describe_subscription
+from kbtui.publishing.published_library_manifest import generate_key_pair, parse_private_key
 from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
@@ -33,8 +34,7 @@ from kbtui.publishing.published_part_format import (
     parse_contents,
     read_entry,
 )
-from kbtui.publishing.subscription_status import describe_subscription
-from kbtui.workspace.published_mirror import PublishedMirror, normalize_library_uri
+from kbtui.workspace.published_library_mirror import PublishedMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
     make_team_workspace,

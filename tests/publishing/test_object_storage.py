@@ -22,11 +22,15 @@ from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
-from kbtui.publishing import library_publisher, published_table_update
-from kbtui.publishing.library_store import LibraryStore, LibraryStoreError, ManifestReplaced
+from kbtui.publishing import library_publisher, published_vector_table_update
 from kbtui.publishing.published_library_pull import delete_mirror
+from kbtui.publishing.published_library_store import (
+    LibraryStore,
+    LibraryStoreError,
+    ManifestReplaced,
+)
 from kbtui.workspace import Settings
-from kbtui.workspace.published_mirror import get_subscribed_mirror
+from kbtui.workspace.published_library_mirror import get_subscribed_mirror
 from tests.publishing.s3_server import (
     VARIABLES,
     Answer,
@@ -66,7 +70,7 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 @pytest.fixture(autouse=True)
 def small_libraries_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 5)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 5)
 
 
 @pytest.fixture
@@ -294,7 +298,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
     from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 
     # Each change writes the table.
-    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
     ours = make_team_workspace(tmp_path / "ours", subjects=6)
     for place in (uri, str(tmp_path / "share")):
         publish(ours, place, has_table=True)
@@ -508,7 +512,7 @@ def test_later_queries_of_an_indexed_table_make_no_requests(
 def test_a_library_with_few_passages_is_mirrored_and_its_table_stays_empty(
     tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published_table_update, "MAX_PASSAGES_BESIDE_TABLE", 100)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 100)
     ours = make_team_workspace(tmp_path / "ours", subjects=30)
     # The table is added to a library that has parts of vectors.
     publish(ours, uri)

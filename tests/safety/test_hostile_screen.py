@@ -8,8 +8,8 @@ from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
 from support import Builder
 
-from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS
 from kbtui.tui.framework.tui_command_definition import TuiCommand
+from kbtui.tui.tui_command_table import MAIN_SCREEN_COMMANDS
 
 
 def walk(terminal: Terminal, commands: Sequence[TuiCommand], quiet: float) -> None:

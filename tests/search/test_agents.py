@@ -11,8 +11,8 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.cli.main import main
+from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.engine.embedding_worker import make_vector_filter_of_request
 from kbtui.library import open_workspace
 from kbtui.search.query_completion import list_query_completions

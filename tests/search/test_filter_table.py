@@ -11,11 +11,11 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search_command
-from kbtui.cli.command_parser import CommandParser
+from kbtui.cli.cli_argument_parser import CommandParser
 from kbtui.cli.filter_options import parse_filter_options
 from kbtui.cli.main import main
+from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge

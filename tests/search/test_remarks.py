@@ -26,7 +26,7 @@ from kbtui.search.search_request_and_answer import (
     SearchRequest,
     SemanticRanking,
 )
-from kbtui.text import (
+from kbtui.terminal_text import (
     find_densest_match,
     remove_heading_and_bold_marks,
     skip_repeated_title,

@@ -24,9 +24,9 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
-from kbtui.serve.browser_tab_process import limit_terminal_size
-from kbtui.serve.web_access_control import AllowedHostHeaders, choose_listen_address
-from kbtui.serve.web_server import TuiWebServer
+from kbtui.serve.browser_tab_tui_process import limit_terminal_size
+from kbtui.serve.tui_web_server import TuiWebServer
+from kbtui.serve.web_request_access_control import AllowedHostHeaders, choose_listen_address
 
 TOKEN = "the-token"
 
@@ -80,7 +80,7 @@ def silent_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nhead -c 21 > /dev/null\n")
     program.chmod(0o700)
     # Before `TuiWebServer` is made: it reads the path then.
-    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", str(program))
+    monkeypatch.setattr("kbtui.serve.tui_web_server.sys.executable", str(program))
 
 
 @pytest.fixture

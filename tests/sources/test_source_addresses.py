@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.errors import ConfigError
-from kbtui.sources.url_policy import (
+from kbtui.sources.crawl_url_policy import (
     check_host_is_allowed,
     check_url_is_allowed,
     is_public_ip_address,

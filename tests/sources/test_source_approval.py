@@ -8,14 +8,14 @@ import pytest
 from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
-from kbtui.sources.source_definitions import (
+from kbtui.sources.document_source_definitions import (
     approve_source,
     edit_source,
     find_source_approval_time,
     load_source_definitions,
 )
-from kbtui.sources.source_runner import SourceNotApproved, run_source
-from kbtui.sources.source_scheduler import SourceScheduler, list_due_sources
+from kbtui.sources.document_source_runner import SourceNotApproved, run_source
+from kbtui.sources.document_source_scheduler import SourceScheduler, list_due_sources
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.sources.source_definitions import (
+from kbtui.sources.document_source_definitions import (
     add_source,
     edit_source,
     load_source_definitions,

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.source_definitions import SourceDefinition
+from kbtui.sources.document_source_definitions import SourceDefinition
+from kbtui.sources.document_source_runner import SourceAlreadyRunning, lock_source, run_source
 from kbtui.sources.source_document_directory import (
     FetchedDocument,
     SourceDocumentStore,
     read_stored_document,
 )
-from kbtui.sources.source_runner import SourceAlreadyRunning, lock_source, run_source
 
 SOURCE = SourceDefinition("docs", "file_upload", "guide", file="x")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from web_support import FAST, Site, SourceWorkspace, page_with_links, serving
 
-from kbtui.sources import url_policy
+from kbtui.sources import crawl_url_policy
 from kbtui.sources.http_fetcher import FetchError, HttpFetcher, SourceRunLimits
 
 Answer = Callable[[Any], None]
@@ -117,7 +117,7 @@ def test_a_name_that_changes_its_mind_leads_nowhere(
     """The test server's address counts as public, all others as private."""
     site.pages |= {"/1": b"one", "/2": b"two"}
     public = ipaddress.ip_address("127.0.0.1")
-    monkeypatch.setattr(url_policy, "is_public_ip_address", lambda address: address == public)
+    monkeypatch.setattr(crawl_url_policy, "is_public_ip_address", lambda address: address == public)
     answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1"]]
     asked: list[str] = []
 
@@ -186,7 +186,9 @@ def tls_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with serving(context) as site:
         site.pages["/"] = b"over TLS"
         public = ipaddress.ip_address("127.0.0.1")
-        monkeypatch.setattr(url_policy, "is_public_ip_address", lambda address: address == public)
+        monkeypatch.setattr(
+            crawl_url_policy, "is_public_ip_address", lambda address: address == public
+        )
         trusting = ssl.create_default_context(cafile=str(pem))
         monkeypatch.setattr(HttpFetcher, "make_tls_context", lambda fetcher: trusting)
         yield site.port

@@ -115,7 +115,7 @@ def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) ->
     configure(project, resources)
     assert project.run().status == "ok"
     before = project.documents()
-    from kbtui.sources.source_definitions import approve_source, edit_source
+    from kbtui.sources.document_source_definitions import approve_source, edit_source
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
@@ -175,7 +175,7 @@ def test_a_server_gets_only_the_variables_that_are_named(
     configure(project, resources, python=stand_in)
     project.run()
     assert "it is unset" in project.documents()["x.md"]
-    from kbtui.sources.source_definitions import approve_source, edit_source
+    from kbtui.sources.document_source_definitions import approve_source, edit_source
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from web_support import SourceWorkspace
 
-from kbtui.sources.source_definitions import find_next_cron_time
-from kbtui.sources.source_runner import lock_source
-from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
+from kbtui.sources.document_source_definitions import find_next_cron_time
+from kbtui.sources.document_source_runner import lock_source
+from kbtui.sources.document_source_scheduler import (
+    SourceScheduler,
+    find_source_due_time,
+    list_due_sources,
+)
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 from kbtui.workspace.client_environment import ClientEnvironment
 
@@ -75,7 +79,7 @@ def test_without_a_schedule_nothing_is_due(project: SourceWorkspace) -> None:
 
 
 def test_an_unapproved_change_is_not_due(hourly: SourceWorkspace) -> None:
-    from kbtui.sources.source_definitions import edit_source
+    from kbtui.sources.document_source_definitions import edit_source
 
     workspace = hourly.builder.workspace
     edit_source(workspace, "docs", {"file": "/etc/passwd"})

@@ -10,9 +10,13 @@ from typing import Any
 
 from support import Builder
 
+from kbtui.sources.document_source_definitions import (
+    add_source,
+    approve_source,
+    load_source_definitions,
+)
+from kbtui.sources.document_source_runner import run_source
 from kbtui.sources.http_fetcher import SourceRunLimits
-from kbtui.sources.source_definitions import add_source, approve_source, load_source_definitions
-from kbtui.sources.source_runner import run_source
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 
 Handler = BaseHTTPRequestHandler

@@ -13,7 +13,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.conversations.models import Conversation
+from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.tui.reader.reader_document import MANY_BLOCKS, ReaderDocument
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from tui_support import Tui, running
 
 from kbtui.references import parse_ref
 from kbtui.tui.framework.dialogs import FormDialog
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.turn_mark_store import MarkStore
 
 TALK = "jp-c17800000008"
 

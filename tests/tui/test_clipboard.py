@@ -6,7 +6,7 @@ import pytest
 from support import Builder
 from tui_support import running
 
-from kbtui.text import set_sanitize_policy
+from kbtui.terminal_text import set_sanitize_policy
 
 
 @pytest.mark.parametrize("policy", ["strip", "visualize"])

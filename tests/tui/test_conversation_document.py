@@ -9,7 +9,7 @@ from tui_support import PRESENT
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.library import open_workspace
-from kbtui.text import format_counted_noun
+from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
     summarize_tool_arguments,
@@ -22,7 +22,7 @@ from kbtui.tui.reader.reader_document import (
     format_size,
 )
 from kbtui.tui.reader.tool_call_blocks import format_json_value_as_text
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.turn_mark_store import MarkStore
 
 
 def build(root: Path, turns: list, **more: object) -> ReaderDocument:  # type: ignore[type-arg]

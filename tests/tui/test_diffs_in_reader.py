@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support import Builder, asked, called, said
 from tui_support import running
 
-from kbtui.conversations.patches import PatchHunk, make_hunks_from_texts
+from kbtui.conversations.patch_parser import PatchHunk, make_hunks_from_texts
 from kbtui.tui.reader.tool_call_blocks import make_diff_blocks
 
 QUESTION = "Do you want to apply the following patch?\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,3 @@\n kept\n-old = 1\n+old = 2\n+new = 3\n```"

@@ -16,14 +16,14 @@ from kbtui.knowledge.subject_editing import build_editor_command
 from kbtui.library import open_workspace
 from kbtui.tui.browser_and_clipboard import find_clipboard_command
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
-from kbtui.tui.command_table import SCOPES, list_commands_of_scopes
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
 from kbtui.tui.reader.links_and_copyable_texts import (
     DocumentLink,
     find_markdown_links,
     resolve_subject_link,
 )
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.tui.tui_command_table import SCOPES, list_commands_of_scopes
+from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_store import UserData
 
 TALK = "jp-c17800000001"

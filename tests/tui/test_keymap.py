@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.command_table import (
+from kbtui.tui.framework.tui_command_definition import (
+    DIALOG_COMMANDS,
+    apply_keymap_to_commands,
+    format_key_label,
+)
+from kbtui.tui.tui_command_table import (
     ALL_COMMANDS,
     NO_KEY,
     SCOPES,
@@ -16,11 +21,6 @@ from kbtui.tui.command_table import (
     SCREENS,
     group_commands_by_task,
     parse_keymap_settings,
-)
-from kbtui.tui.framework.tui_command_definition import (
-    DIALOG_COMMANDS,
-    apply_keymap_to_commands,
-    format_key_label,
 )
 from kbtui.workspace import load_settings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
+from kbtui.conversations.conversation_data_types import ConversationInfo, ConversationToolsAndModels
 from kbtui.search.filter_definitions import map_filters_by_key
 from kbtui.tui.library_pane import parse_library_filter
 

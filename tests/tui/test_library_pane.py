@@ -9,7 +9,7 @@ from unittest import mock
 from support import FIRST_ID, Builder, asked, said, stamp
 from tui_support import running
 
-from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.library_pane import make_library_rows
 from kbtui.tui.topics_and_conversations import TopicsAndConversations

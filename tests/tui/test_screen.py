@@ -7,8 +7,8 @@ from support import Builder
 from textual.color import Color
 from tui_support import Tui, WithoutEngine, clock, running
 
-from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS, SCOPES, make_key_bindings_of_scopes
 from kbtui.tui.theme import DARK, LIGHT
+from kbtui.tui.tui_command_table import MAIN_SCREEN_COMMANDS, SCOPES, make_key_bindings_of_scopes
 from kbtui.workspace import load_settings
 
 TALK = "jp-c17800000001"

@@ -9,7 +9,7 @@ from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.library import pattern_search
+from kbtui.library import regex_line_search
 from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import load_settings
@@ -268,7 +268,7 @@ async def test_a_slow_expression_ends_at_its_time_limit(
     draw = random.Random(17)
     lines = ["".join(draw.choices("ab", k=1000)) for _ in range(400)]
     book.subject("project/slow.md", "\n".join(["# Slow", *lines]))
-    monkeypatch.setattr(pattern_search, "PATTERN_SEARCH_SECONDS", 2)
+    monkeypatch.setattr(regex_line_search, "PATTERN_SEARCH_SECONDS", 2)
     async with running(book.root, size=(120, 50)) as tui:
         await tui.press("slash")
         await tui.type("/(a+)+$/")

@@ -11,7 +11,7 @@ from support import Builder
 from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
-from kbtui.sources.source_definitions import (
+from kbtui.sources.document_source_definitions import (
     approve_source,
     find_source_approval_time,
     load_source_definitions,
@@ -239,7 +239,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
-    from kbtui.sources.source_definitions import parse_source_table
+    from kbtui.sources.document_source_definitions import parse_source_table
     from kbtui.tui.sources_screen import SourceStatus, describe_source_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.text import measure_text_width, shorten_paths_to_width
+from kbtui.terminal_text import measure_text_width, shorten_paths_to_width
 
 WORD = st.text("abc-_é空", min_size=1, max_size=6)
 DIRECTORY = st.lists(WORD, min_size=1, max_size=3).map(" ".join)

@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.models import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
 from kbtui.tui.library_pane import make_folder_row_key
-from kbtui.tui.prompt_workshop.prompt_with_changes import (
+from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
+from kbtui.tui.prompt_workshop.subject_pattern_bar import find_subject_pattern_matches
+from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
+from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     FolderSizeSums,
     PendingPreloadMarks,
     PromptSize,
@@ -21,9 +24,6 @@ from kbtui.tui.prompt_workshop.prompt_with_changes import (
     load_prompt_with_changes,
     measure_prompt_size,
 )
-from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
-from kbtui.tui.prompt_workshop.subject_pattern_bar import find_subject_pattern_matches
-from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
 from kbtui.workspace import open_workspace_at_root
 
 FILES = settings(

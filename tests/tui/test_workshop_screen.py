@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tui_support import running
 from workshop_support import knowledge_of, workshop
 
-from kbtui.knowledge.models import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.tui.prompt_workshop import prompt_workshop_screen
 

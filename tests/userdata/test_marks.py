@@ -24,7 +24,7 @@ from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.references import parse_ref
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest, SemanticRanking
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.workspace import Settings
 
 ID = "jp-c17800000001"

@@ -33,14 +33,14 @@ from kbtui.conversations.session_archive import (
 )
 from kbtui.library import open_workspace
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
-from kbtui.userdata.mark_store import MarkStore
-from kbtui.userdata.user_data_store import Bookmark, SavedSearch, UserData
-from kbtui.userdata.user_records import (
+from kbtui.userdata.turn_mark_store import MarkStore
+from kbtui.userdata.user_data_records import (
     SourceApproval,
     UserRecord,
     make_user_record,
     merge_user_records,
 )
+from kbtui.userdata.user_data_store import Bookmark, SavedSearch, UserData
 from kbtui.userdata.workspace_registry import register_workspace
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 

@@ -19,10 +19,10 @@ from claude_sessions import answered, session_id, typed, write_session
 
 import kbtui
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.conversations.formats.codex import CodexFormat
-from kbtui.conversations.formats.llm_cli import LlmCliFormat
+from kbtui.conversations.formats.codex_format import CodexFormat
+from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
 from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-from kbtui.sources.source_definitions import find_next_cron_time
+from kbtui.sources.document_source_definitions import find_next_cron_time
 from kbtui.workspace import Workspace, load_settings, open_workspace_at_root, paths
 from kbtui.workspace.client_environment import ClientEnvironment, make_child_environment
 
@@ -213,8 +213,8 @@ def test_without_a_known_time_zone_that_of_the_machine_counts(variables: dict[st
 @pytest.mark.parametrize(
     ("make_format", "opening"),
     [
-        (CodexFormat, "kbtui.conversations.formats.codex.open_regular_file"),
-        (LlmCliFormat, "kbtui.conversations.formats.llm_cli.open_database"),
+        (CodexFormat, "kbtui.conversations.formats.codex_format.open_regular_file"),
+        (LlmCliFormat, "kbtui.conversations.formats.llm_cli_format.open_database"),
     ],
     ids=["codex", "llm"],
 )

@@ -19,14 +19,18 @@ from kbtui.engine.engine_launcher import get_index_lock_path
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.errors import ConfigError, WorkspaceError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.models import Topic
+from kbtui.knowledge.knowledge_data_types import Topic
 from kbtui.knowledge.toml_config_editor import (
     apply_toml_change,
     plan_toml_change_for_topic,
     undo_toml_change,
 )
 from kbtui.library import Library, open_workspace
-from kbtui.sources.source_definitions import add_source, load_source_definitions, remove_source
+from kbtui.sources.document_source_definitions import (
+    add_source,
+    load_source_definitions,
+    remove_source,
+)
 from kbtui.workspace import Workspace, find_workspace
 
 SESSION = f"claude-{session_id(1)}"

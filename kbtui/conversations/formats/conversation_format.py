@@ -11,14 +11,14 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from kbtui.conversations.models import (
+    from kbtui.conversations.conversation_data_types import (
         AgentCommand,
         Conversation,
         ConversationEvent,
@@ -210,7 +210,7 @@ class ConversationFormat(ABC):
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
         """Return the tools and models used in a conversation. Never raises."""
-        from kbtui.conversations.models import (
+        from kbtui.conversations.conversation_data_types import (
             ConversationToolsAndModels,
             count_unrewound_turns,
         )
@@ -232,7 +232,7 @@ class ConversationFormat(ABC):
 
         Never raises.
         """
-        from kbtui.conversations.models import add_up_usage
+        from kbtui.conversations.conversation_data_types import add_up_usage
 
         turns = self.decode_turns(info).turns
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())

@@ -15,16 +15,16 @@ from urllib.parse import quote, unquote
 
 import orjson
 
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
-from kbtui.conversations.formats.jp.tolerant_json_reader import open_regular_file
-from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.conversations.models import ConversationFileFacts
+    from kbtui.conversations.conversation_data_types import ConversationFileFacts
     from kbtui.conversations.project_directories import ProjectDirectory
 
 HEAD_BLOCK_BYTES = 16 << 10

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.models import (
+from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,
     ConversationUsage,
@@ -17,12 +17,12 @@ from kbtui.conversations.models import (
     add_up_usage,
 )
 from kbtui.dates import parse_timestamp
-from kbtui.text import format_json, format_json_unless_text
+from kbtui.terminal_text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo, UnfinishedTurnState
+    from kbtui.conversations.conversation_data_types import ConversationInfo, UnfinishedTurnState
 
 READ_ERRORS = (
     TypeError,

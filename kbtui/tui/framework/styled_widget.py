@@ -27,8 +27,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kbtui.records import NamedTuple
-from kbtui.text import sanitize, sanitize_to_one_line
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLines,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from textual.binding import Binding
 from textual.keys import _character_to_key
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.styled_text import measure_cell_width
 
 if TYPE_CHECKING:

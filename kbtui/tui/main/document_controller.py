@@ -7,9 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
-from kbtui.records import NamedTuple
-from kbtui.text import sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
@@ -38,12 +37,13 @@ from kbtui.tui.topics_and_conversations import (
     TopicWithSubjects,
     find_news_since_visit,
 )
+from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kbtui.citations.tool_call_citations import CitationKey
-    from kbtui.conversations.models import Conversation
+    from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.library.subject_versions import GivenAndCurrentText

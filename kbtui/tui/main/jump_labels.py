@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.strip import Strip
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
 from kbtui.tui.framework.tui_command_definition import format_key_hints
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout

@@ -13,17 +13,10 @@ from textual.events import DescendantFocus
 from textual.widgets import Input
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.tui.citations_pane import CitationsPane
-from kbtui.tui.command_table import (
-    COMMANDS_BY_ID,
-    SCOPES,
-    SCREENS,
-    find_key_label_of_command,
-    make_key_bindings_of_scopes,
-)
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command_definition import TuiCommand
@@ -47,6 +40,13 @@ from kbtui.tui.reader.reader_document import CHANGES_VIEWS
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
 from kbtui.tui.topics_and_conversations import TopicsAndConversations
+from kbtui.tui.tui_command_table import (
+    COMMANDS_BY_ID,
+    SCOPES,
+    SCREENS,
+    find_key_label_of_command,
+    make_key_bindings_of_scopes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit
-    from kbtui.tui.command_table import Scope
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.outline_pane import OutlinePane
     from kbtui.tui.reader.reader_document import ReaderDocument
+    from kbtui.tui.tui_command_table import Scope
 
 
 class WorkspaceSwitch(NamedTuple):

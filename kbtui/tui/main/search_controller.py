@@ -15,8 +15,7 @@ from kbtui.search.search_request_and_answer import (
     SearchAnswer,
     SearchRequest,
 )
-from kbtui.text import extract_line_expression, sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.terminal_text import extract_line_expression, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
@@ -30,6 +29,7 @@ from kbtui.tui.search_pane import (
     list_filter_suggestions,
     load_search_suggestions,
 )
+from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

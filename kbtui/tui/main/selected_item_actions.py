@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -24,6 +23,7 @@ from kbtui.tui.reader.reader_blocks import (
     SourceTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
 
@@ -617,7 +617,7 @@ class FirstTopicProposal(NamedTuple):
 
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.knowledge.toml_config_editor import plan_toml_change_for_topic
 
     root = library.workspace.root

@@ -8,14 +8,7 @@ from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_TEXTS, format_embedded_percentages, format_keywords_only_reason
-from kbtui.text import format_counted_noun, sanitize_to_one_line, shorten_paths_to_width
-from kbtui.tui.command_table import (
-    COMMANDS_BY_ID,
-    Scope,
-    find_key_label_for_input,
-    find_key_label_of_command,
-    list_commands_of_scopes,
-)
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line, shorten_paths_to_width
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
     capitalize_first_word_unless_name,
@@ -27,6 +20,13 @@ from kbtui.tui.framework.tui_command_definition import (
     format_key_hints,
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEW_NAMES
+from kbtui.tui.tui_command_table import (
+    COMMANDS_BY_ID,
+    Scope,
+    find_key_label_for_input,
+    find_key_label_of_command,
+    list_commands_of_scopes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

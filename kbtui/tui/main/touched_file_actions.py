@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
-from kbtui.text import cut_to_width, sanitize_to_one_line
+from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.navigation_target import make_navigation_target
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.library.file_turn_history import FileTurnHistory, FileUsedByCall
     from kbtui.references import Ref
     from kbtui.tui.main.document_controller import MainScreenContext
-    from kbtui.userdata.mark_lookup import MarksOfTurns
+    from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 
 MAX_DONE_WIDTH = 36

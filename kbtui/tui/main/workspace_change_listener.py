@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.home_and_help_pages import describe_outdated_jp_tools
 from kbtui.tui.topics_and_conversations import TopicsAndConversations, TopicsAndConversationsReader
+from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable

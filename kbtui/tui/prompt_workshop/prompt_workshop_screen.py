@@ -17,10 +17,10 @@ from textual.widgets import Input
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge import toml_config_editor
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
 from kbtui.knowledge.learn_tool_answers import escape_quotes
-from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
@@ -30,16 +30,6 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
-from kbtui.tui.prompt_workshop.prompt_with_changes import (
-    PendingPreloadMarks,
-    PromptSize,
-    SubjectSizes,
-    apply_preload_marks,
-    format_prompt_size_change,
-    load_prompt_with_changes,
-    make_folder_size_sums,
-    measure_prompt_size,
-)
 from kbtui.tui.prompt_workshop.subject_pattern_bar import (
     SubjectPatternBar,
     SubjectPatternMatches,
@@ -54,6 +44,16 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     format_prompt_totals,
     make_pattern_match_rows,
     make_subject_tree_rows,
+)
+from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+    PendingPreloadMarks,
+    PromptSize,
+    SubjectSizes,
+    apply_preload_marks,
+    format_prompt_size_change,
+    load_prompt_with_changes,
+    make_folder_size_sums,
+    measure_prompt_size,
 )
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
@@ -79,8 +79,11 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.prompt_with_changes import FolderSizeSums, PromptWithChanges
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
+    from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+        FolderSizeSums,
+        PromptWithChanges,
+    )
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 

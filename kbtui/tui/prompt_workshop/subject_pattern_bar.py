@@ -12,13 +12,13 @@ from textual.containers import Horizontal, Vertical
 from kbtui.errors import UsageError
 from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
-from kbtui.records import NamedTuple
-from kbtui.text import format_counted_noun, measure_text_width, sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.prompt_workshop.prompt_with_changes import NO_COST, PromptSize
+from kbtui.tui.prompt_workshop.system_prompt_with_changes import NO_COST, PromptSize
+from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.prompt_with_changes import SubjectSizes
+    from kbtui.tui.prompt_workshop.system_prompt_with_changes import SubjectSizes
 
 
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from kbtui.records import NamedTuple
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
-from kbtui.tui.prompt_workshop.prompt_with_changes import (
+from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     PromptSize,
     find_slug_prefix_range,
     format_prompt_size_change,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.prompt_with_changes import (
+    from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
         PendingPreloadMarks,
         PromptWithChanges,
         SubjectSizes,

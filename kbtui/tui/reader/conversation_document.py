@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
-from kbtui.citations.files_read_by_calls import find_path_of_content
-from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import (
+from kbtui.citations.files_read_by_tool_calls import find_path_of_content
+from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_proposed_changes
+from kbtui.conversations.conversation_data_types import (
     CONTENT_STATE_LABELS,
     describe_content_block,
     format_event_text,
 )
-from kbtui.conversations.patches import find_unified_diffs
+from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.patch_parser import find_unified_diffs
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.references import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
-from kbtui.text import (
+from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     cut_to_width,
     format_counted_noun,
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations import Citation
-    from kbtui.citations.file_changes import TurnFileAction
-    from kbtui.conversations.models import (
+    from kbtui.citations.turn_activity import TurnFileAction
+    from kbtui.conversations.conversation_data_types import (
         ContentBlock,
         Conversation,
         ConversationCompaction,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         Turn,
     )
-    from kbtui.conversations.patches import PatchHunk
+    from kbtui.conversations.patch_parser import PatchHunk
     from kbtui.tui.framework.styled_text import Spans
 
 

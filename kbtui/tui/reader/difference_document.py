@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_unix_time_as_day
-from kbtui.text import (
+from kbtui.terminal_text import (
     NO_LONGER_THERE,
     format_counted_noun,
     sanitize_text_and_move_ranges,
@@ -34,12 +34,12 @@ from kbtui.tui.reader.reader_blocks import (
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
 from kbtui.tui.reader.tool_call_blocks import make_diff_blocks, make_line_count_spans
-from kbtui.userdata.mark_lookup import MarksOfTurns
+from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kbtui.citations.file_changes import TurnFileAction
+    from kbtui.citations.turn_activity import TurnFileAction
     from kbtui.library.subject_versions import SubjectVersion
     from kbtui.text_difference import ComparedParagraph, TextRange
 

@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,

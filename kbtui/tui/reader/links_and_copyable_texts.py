@@ -9,9 +9,9 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref, parse_ref
-from kbtui.text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
+from kbtui.terminal_text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
 from kbtui.tui.reader.reader_blocks import TextRangeBlock
 
 if TYPE_CHECKING:

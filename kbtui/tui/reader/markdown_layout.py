@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from kbtui.text import sanitize
+from kbtui.terminal_text import sanitize
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     Spans,

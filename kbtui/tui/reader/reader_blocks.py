@@ -9,7 +9,7 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line
+from kbtui.terminal_text import cut_to_width, sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     Spans,

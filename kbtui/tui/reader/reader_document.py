@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
-from kbtui.records import NamedTuple
+from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, make_subject_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations import Citation
-    from kbtui.conversations.models import ConversationUsage, Turn
+    from kbtui.conversations.conversation_data_types import ConversationUsage, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
@@ -510,7 +510,7 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
 
     The function reads the whole document, so call it in a thread.
     """
-    from kbtui.conversations.models import Conversation
+    from kbtui.conversations.conversation_data_types import Conversation
 
     if isinstance(document.record, Conversation) and document.view == "read":
         return [_make_turn_entry(turn) for turn in document.record.turns]
@@ -543,7 +543,7 @@ def find_outline_entry_at(
 
 
 def _make_turn_entry(turn: Turn) -> OutlineEntry:
-    from kbtui.conversations.models import add_up_usage
+    from kbtui.conversations.conversation_data_types import add_up_usage
     from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
     calls = [event for event in turn.events if event.kind == "tool_call_request"]

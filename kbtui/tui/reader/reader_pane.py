@@ -14,8 +14,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.references import make_conversation_ref, parse_ref
-from kbtui.text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
+from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
@@ -44,6 +43,7 @@ from kbtui.tui.reader.reader_document import (
     format_turn_count,
     has_lost_turns,
 )
+from kbtui.tui.tui_command_table import find_key_label_of_command, make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
     from textual import events

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secret_detection import describe_secrets_in_text
-from kbtui.text import sanitize_to_one_line
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     ParagraphBlock,
@@ -22,7 +22,7 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.tui.framework.styled_text import Spans
 
 NO_KNOWLEDGE_SECTION = (

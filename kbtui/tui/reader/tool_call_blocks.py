@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from kbtui.records import NamedTuple
-from kbtui.text import (
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import (
     format_counted_noun,
     format_json_value_on_one_line,
     sanitize,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from kbtui.conversations.patches import PatchHunk
+    from kbtui.conversations.patch_parser import PatchHunk
     from kbtui.text_difference import ChangedWords, TextRange
 
 

@@ -26,7 +26,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.knowledge
         import kbtui.references
         import kbtui.search.query_parser
-        import kbtui.sources.source_definitions
+        import kbtui.sources.document_source_definitions
         import kbtui.tui.reader.subject_document  # noqa: F401
     options = [f"-max_total_time={seconds}", "-timeout=5", f"-rss_limit_mb={MEMORY_MB}"]
     found = f"-artifact_prefix={corpus.parent}/found-{name}-"

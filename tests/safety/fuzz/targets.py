@@ -151,7 +151,7 @@ def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
     from kbtui.index.chunk_splitter import split_subject_into_chunks
     from kbtui.knowledge.front_matter import split_front_matter
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.tui.reader.subject_document import build_subject_document
 
     text = _text(data)
@@ -177,7 +177,7 @@ def markdown(data: bytes) -> None:
 def toml(data: bytes) -> None:
     """A workspace's own configuration: topics, and what is made of them."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources.source_definitions import load_source_definitions
+    from kbtui.sources.document_source_definitions import load_source_definitions
 
     root = workspace().root
     kept = (root / ".jp/kb.toml").read_bytes()
@@ -282,7 +282,7 @@ def arguments(data: bytes) -> None:
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
     from kbtui.secret_detection import mask_secrets
-    from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line
+    from kbtui.terminal_text import cut_to_width, sanitize, sanitize_to_one_line
 
     text = _text(data)
     for policy in ("strip", "visualize", "off"):

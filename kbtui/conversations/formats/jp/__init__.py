@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kbtui.conversations.conversation_data_types import AgentCommand, ConversationInfo
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.formats.jp import conversation_directories, conversation_loader
-from kbtui.conversations.formats.jp.conversation_directories import (
+from kbtui.conversations.formats.jp import jp_conversation_directories, jp_conversation_loader
+from kbtui.conversations.formats.jp.jp_conversation_directories import (
     list_conversations_for_completion,
 )
-from kbtui.conversations.models import AgentCommand, ConversationInfo
 from kbtui.references import JP_ID_PREFIX
 
 __all__ = ["JpFormat", "list_conversations_for_completion"]
@@ -23,20 +23,22 @@ class JpFormat(ConversationFormat):
 
     forks_at_turn = True
 
-    find_stored_conversations = staticmethod(conversation_directories.find_stored_conversations)
-    list_data_directories = staticmethod(conversation_directories.list_conversation_directories)
-    count_trashed_conversations = staticmethod(conversation_directories.count_trashed_conversations)
-    add_last_event_time = staticmethod(conversation_loader.add_last_event_time)
-    add_event_count = staticmethod(conversation_loader.add_event_count)
-    load_conversation = staticmethod(conversation_loader.load_conversation)
-    load_conversation_beginning = staticmethod(conversation_loader.load_conversation_beginning)
-    should_load_conversation_in_segments = staticmethod(
-        conversation_loader.should_load_conversation_in_segments
+    find_stored_conversations = staticmethod(jp_conversation_directories.find_stored_conversations)
+    list_data_directories = staticmethod(jp_conversation_directories.list_conversation_directories)
+    count_trashed_conversations = staticmethod(
+        jp_conversation_directories.count_trashed_conversations
     )
-    load_conversation_segment = staticmethod(conversation_loader.load_conversation_segment)
-    decode_turns = staticmethod(conversation_loader.decode_turns)
+    add_last_event_time = staticmethod(jp_conversation_loader.add_last_event_time)
+    add_event_count = staticmethod(jp_conversation_loader.add_event_count)
+    load_conversation = staticmethod(jp_conversation_loader.load_conversation)
+    load_conversation_beginning = staticmethod(jp_conversation_loader.load_conversation_beginning)
+    should_load_conversation_in_segments = staticmethod(
+        jp_conversation_loader.should_load_conversation_in_segments
+    )
+    load_conversation_segment = staticmethod(jp_conversation_loader.load_conversation_segment)
+    decode_turns = staticmethod(jp_conversation_loader.decode_turns)
     read_conversation_tools_and_models = staticmethod(
-        conversation_loader.read_conversation_tools_and_models
+        jp_conversation_loader.read_conversation_tools_and_models
     )
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:

@@ -1,0 +1,394 @@
+"""Finds out which files a tool call read, and extracts the text of a file from the result of a call.
+
+One table of tools serves all agents. Tools with the same name are assumed to work alike, even in
+formats that other packages add. Each agent's tools return a file in their own form: with line numbers,
+in tags or fences, or below a header. A result in an unknown form is not used, because a wrongly extracted
+text would look like a change of the file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from kbtui.light_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kbtui.conversations.conversation_data_types import ConversationEvent
+
+
+_READING_TOOLS = frozenset(
+    {"NotebookRead", "Read", "fs_read_file", "read", "read_file", "read_many_files", "view_file"}
+)
+_GREP_TOOLS = frozenset({"Grep", "grep", "grep_files", "grep_search", "search_file_content"})
+SHELL_TOOLS = frozenset(
+    {
+        "Bash",
+        "bash",
+        "container.exec",
+        "exec_command",
+        "local_shell",
+        "run_shell_command",
+        "shell",
+        "shell_command",
+    }
+)
+"""The tools that run a command in a shell."""
+_PATH_ARGUMENTS = (
+    "path", "file_path", "filePath", "absolute_path", "notebook_path", "paths", "include",
+)  # fmt: skip
+_SEARCHED_PATH_ARGUMENTS = ("path", "file_path", "dir_path")
+_COMMAND_ARGUMENTS = ("command", "cmd")
+_DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
+_READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
+_COMMAND_CHARACTERS_MAX = 10_000
+"""A command with more characters than this is not searched for the files that it reads."""
+_OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
+_PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
+"""Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
+_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$")
+"""Matches a word that is not a plain path: an empty word, an option, or a word that a shell expands."""
+_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+
+
+class FileRead(NamedTuple):
+    """A file that a tool call read, with the path from the arguments of the call.
+
+    `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
+    ran. `may_be_directory` means that the call searched the path, which may be a directory.
+    """
+
+    path: str
+    directory: str | None = None
+    may_be_directory: bool = False
+
+
+def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
+    """Return the files that a tool call certainly read."""
+    name, arguments = call.name or "", call.arguments or {}
+    if name in _READING_TOOLS:
+        return [FileRead(path) for path in _list_argument_texts(arguments, _PATH_ARGUMENTS)]
+    if name in _GREP_TOOLS:
+        paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
+        return [FileRead(path, may_be_directory=True) for path in paths]
+    if name in SHELL_TOOLS:
+        directory = next(iter(_list_argument_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
+        found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
+        return list(_iterate_files_read_by_command(found, directory))
+    return []
+
+
+def find_path_of_content(call: ConversationEvent) -> str | None:
+    """Return the path of the file if a call returned the content of one file and nothing else; otherwise None."""
+    if call.name in SHELL_TOOLS:
+        if find_command_that_only_prints_file(call) is None:
+            return None
+    elif call.name not in _READING_TOOLS:
+        return None
+    found = list_files_read_by_call(call)
+    return found[0].path if len(found) == 1 else None
+
+
+def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
+    """Return the words of the shell command in a call if the command only prints one file, otherwise None.
+
+    `cd` commands before this command are ignored.
+    """
+    arguments = call.arguments or {}
+    script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
+    if isinstance(script, list):
+        words = [word for word in script if isinstance(word, str)]
+        if not _is_shell_with_script(words):
+            return words if len(_list_paths_of_printed_files(words)) == 1 else None
+        script = words[2]
+    if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX or "<<" in script:
+        return None
+    commands = [words for words in _iterate_simple_commands(script) if words[0] != "cd"]
+    if len(commands) != 1 or len(_list_paths_of_printed_files(commands[0])) != 1:
+        return None
+    return commands[0]
+
+
+def _is_shell_with_script(words: list[str]) -> bool:
+    return (
+        len(words) == 3
+        and _SHELLS.fullmatch(words[0]) is not None
+        and words[1] in {"-c", "-lc", "-ic"}
+    )
+
+
+def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+    """Return the texts in the first argument that has one of the names `keys`.
+
+    The argument is a text or a list of texts. In a list, patterns and options are left out, because
+    they are not paths.
+    """
+    value = next((arguments[key] for key in keys if key in arguments), None)
+    if isinstance(value, list):
+        return [text for text in value if isinstance(text, str) and not _NOT_A_PATH.search(text)]
+    return [value] if isinstance(value, str) and value.strip() else []
+
+
+def _iterate_files_read_by_command(command: Any, directory: str | None) -> Iterator[FileRead]:
+    """Yield the files that a command line prints; `command` is its text or the list of its words."""
+    if isinstance(command, list):
+        words = [word for word in command if isinstance(word, str)]
+        if _is_shell_with_script(words):
+            command = words[2]
+        else:
+            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
+            return
+    if not isinstance(command, str) or len(command) > _COMMAND_CHARACTERS_MAX:
+        return
+    if not _READING_COMMANDS.search(command):
+        return
+    for words in _iterate_simple_commands(command):
+        if words[0] == "cd" and len(words) == 2 and not _NOT_A_PATH.search(words[1]):
+            directory = posixpath.join(directory or "", words[1])
+        elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
+            return  # the directory of the following commands is unknown
+        else:
+            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
+
+
+def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a command line.
+
+    Commands that write to a file are left out. Reading stops at a here-document, and at text that
+    cannot be parsed.
+    """
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    is_writing = is_target = False
+    try:
+        for token in lexer:
+            if not token or token.strip(";<>|&\n"):
+                if not is_target:
+                    words.append(token)
+                is_target = False
+            elif "<<" in token:
+                return
+            elif "<" in token or ">" in token:
+                is_target = not token.endswith("&")
+                is_error_output = bool(words) and words[-1] == "2"
+                is_writing = is_writing or (">" in token and not is_error_output)
+                if is_error_output:
+                    words.pop()
+                    is_target = True
+            else:
+                if words and not is_writing:
+                    yield words
+                words, is_writing, is_target = [], False, False
+    except ValueError:
+        return
+    if words and not is_writing:
+        yield words
+
+
+def _list_paths_of_printed_files(words: list[str]) -> list[str]:
+    """Return the paths of the files that a command prints."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if not _READING_COMMANDS.fullmatch(name):
+        return []
+    options: list[str] = []
+    others: list[str] = []
+    is_value = False
+    for word in words[1:]:
+        if is_value:
+            is_value = False
+        elif word.startswith("-") and word != "-":
+            options.append(word)
+            is_value = word in _OPTIONS_WITH_VALUE and name != "sed" and name != "cat"
+        else:
+            others.append(word)
+    if name == "sed":
+        if options != ["-n"] or not others or not _PRINTED_LINES.fullmatch(others[0].strip()):
+            return []
+        others = others[1:]
+    return [path for path in others if not _NOT_A_PATH.search(path)]
+
+
+class FileTextInResult(NamedTuple):
+    """The text of a file that a call returned.
+
+    `is_part` says whether the text may be only part of the file.
+    """
+
+    text: str
+    is_part: bool = False
+
+
+_NUMBERED_LINES = (
+    re.compile(r" *(\d+)[→\t](.*)"),  # Claude Code, `cat -n` and `nl -ba`
+    re.compile(r"L(\d+): (.*)"),  # Codex
+    re.compile(r"(\d{5,})\| (.*)"),  # opencode
+    re.compile(r"(\d+): (.*)"),  # opencode since 2026
+)
+_START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
+"""Matches the line that JP puts before the first line of a part of a file."""
+_MAX_NUMBERED_LINES = 2_000
+"""The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
+"""
+_OPENCODE_RESULT = re.compile(
+    r"(?:<path>[^\n]*</path>\n<type>file</type>\n<content>|<file>)\n+(?P<lines>.*?)\n*"
+    r"\n\((?P<end>End of file|File has more lines|Showing lines|Output capped|Output truncated)[^\n]*\)"
+    r"\n</(?:content|file)>(?P<after>.*)",
+    re.DOTALL,
+)
+_OPENCODE_CUT_LINE = re.compile(
+    r"\.\.\. \(line truncated to \d+ chars\)$|(?<=.{2000})\.\.\.$", re.M
+)
+_GEMINI_PART = re.compile(
+    r"\s*IMPORTANT: The file content has been truncated\.\n.*?\n--- FILE CONTENT \(truncated\) ---\n",
+    re.DOTALL,
+)
+_ONE_OF_MANY_FILES = re.compile(
+    r"\s*--- [^\n]+ ---\n\n(?P<text>.*?)\n\n--- End of content ---\s*", re.DOTALL
+)
+_CODEX_COMMAND_OUTPUT = re.compile(
+    r"(?:(?:Chunk ID|Exit code|Wall time|Process exited with code|Original token count"
+    r"|Total output lines)\b[^\n]*\n)+Output:\n"
+)
+_GEMINI_COMMAND_OUTPUT = re.compile(
+    r"(?:Command: [^\n]*\n)?(?:Directory: [^\n]*\n)?Output: (?P<text>.*?)"
+    r"(?:\nError: \(none\)\nExit Code: 0\n(?:[^\n]*\n?){0,4}|\nProcess Group PGID: \d+\s*)",
+    re.DOTALL,
+)
+_SHELL_COMPLAINTS = re.compile(
+    r"(?:/[^\s:]+: [^\n]*(?:Operation not permitted|Permission denied)\n)+"
+)
+"""Matches the errors that a shell's start-up scripts print in a sandbox, before the output of the command."""
+
+
+def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
+    """Return the text of the file that a call read.
+
+    Returns None if the call read several files, or if the form of the result is unknown.
+    """
+    if call.result is None:
+        return None
+    text = call.result.text.replace("\r\n", "\n")
+    if call.name in SHELL_TOOLS:
+        return _extract_printed_text(call, text)
+    extract = _FORMS.get(call.name or "")
+    if extract is None:
+        return None
+    arguments = call.arguments or {}
+    names = {name for name, value in arguments.items() if value is not None}
+    found = extract(text)
+    if found is not None and names - _ARGUMENTS_OF_WHOLE_FILES:
+        return found._replace(is_part=True)
+    return found
+
+
+_ARGUMENTS_OF_WHOLE_FILES = {"path", "file_path", "filePath", "absolute_path", "paths", "include"}
+"""The arguments of calls that read whole files.
+
+A call with any other argument may have read only part of the file.
+"""
+
+
+def _extract_fenced_text(text: str) -> FileTextInResult | None:
+    first, _, rest = text.strip().partition("\n")
+    if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
+        return None
+    text = rest.rpartition("\n")[0]
+    if note := _START_NOTE.match(text):
+        return FileTextInResult(text[note.end() :], is_part=True)
+    return FileTextInResult(text)
+
+
+def _extract_numbered_lines(text: str) -> FileTextInResult | None:
+    """Return consecutively numbered lines without their numbers, or None. Lines after them are left out."""
+    rows = text.rstrip("\n").split("\n")
+    for form in _NUMBERED_LINES:
+        lines = list(map(form.fullmatch, rows))
+        numbered = [line for line in lines if line]
+        if numbered and all(
+            line and int(line[1]) == int(numbered[0][1]) + at
+            for at, line in enumerate(lines[: len(numbered)])
+        ):
+            is_part = int(numbered[0][1]) != 1 or len(numbered) >= _MAX_NUMBERED_LINES
+            return FileTextInResult("\n".join(line[2] for line in numbered), is_part)
+    return None
+
+
+def _extract_opencode_text(text: str) -> FileTextInResult | None:
+    match = _OPENCODE_RESULT.match(text)
+    if match is None:
+        return _extract_numbered_lines(text)
+    found = _extract_numbered_lines(match["lines"])
+    if found is None:
+        return None
+    is_cut = match["end"] != "End of file" or _OPENCODE_CUT_LINE.search(found.text) is not None
+    return found._replace(is_part=found.is_part or is_cut)
+
+
+def _extract_text_of_read_file(text: str) -> FileTextInResult | None:
+    """Return the file text in a result of `read_file`. Codex numbers the lines; Gemini CLI does not."""
+    if part := _GEMINI_PART.match(text):
+        return FileTextInResult(text[part.end() :], is_part=True)
+    if re.match(r"L\d+: ", text):
+        return _extract_numbered_lines(text)
+    return _extract_fenced_text(text) or FileTextInResult(text)
+
+
+def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
+    match = _ONE_OF_MANY_FILES.fullmatch(text)
+    return FileTextInResult(match["text"]) if match else None
+
+
+def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
+    """Return the file text that a shell command printed; None if the command did more than print file text."""
+    words = find_command_that_only_prints_file(call)
+    if words is None:
+        return None
+    if header := _CODEX_COMMAND_OUTPUT.match(text):
+        text = text[header.end() :]
+    elif output := _GEMINI_COMMAND_OUTPUT.fullmatch(text):
+        text = output["text"]
+    elif text.startswith(("Command: ", "Output: ", "Exit code: ")) or "<bash_metadata>" in text:
+        return None
+    if complaints := _SHELL_COMPLAINTS.match(text):
+        text = text[complaints.end() :]
+    program = words[0].rpartition("/")[2]
+    if re.fullmatch(rf"(?:\S*/)?{re.escape(program)}: [^\n]+\n?", text):
+        return None  # An error message: not every agent records the exit code.
+    options = [word for word in words[1:] if word.startswith("-")]
+    if program == "cat" and not options:
+        return FileTextInResult(text)
+    if (program == "cat" and options == ["-n"]) or (program == "nl" and options == ["-ba"]):
+        return _extract_numbered_lines(text)
+    most = _find_printed_lines_max(program, words)
+    if most is None:
+        return None
+    # If a command asked for more lines than it printed, it printed the whole file.
+    first, last = most
+    is_part = first != 1 or text.count("\n") + (not text.endswith("\n")) >= last
+    return FileTextInResult(text, is_part)
+
+
+def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
+    """Return the numbers of the first and the last line that `sed -n` or `head` may print; None if unknown."""
+    if program == "sed" and len(words) == 4 and words[1] == "-n":
+        lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())
+        return (int(lines[1]), int(lines[2])) if lines else None
+    if program == "head":
+        count = re.fullmatch(r"-(?:n ?|-lines=)?(\d+)", " ".join(words[1:-1]))
+        return (1, int(count[1]) if count else 10) if count or len(words) == 2 else None
+    return None
+
+
+_FORMS: dict[str, Callable[[str], FileTextInResult | None]] = {
+    "Read": _extract_numbered_lines,
+    "fs_read_file": _extract_fenced_text,
+    "read": _extract_opencode_text,
+    "read_file": _extract_text_of_read_file,
+    "read_many_files": _extract_text_of_one_of_many_files,
+}
+"""Maps the name of each tool that reads files to the function that extracts a file's text from the result."""

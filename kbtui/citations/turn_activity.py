@@ -1,0 +1,785 @@
+"""Finds out which files a turn read, changed, created, moved and deleted, and which commands it ran.
+
+The evidence is in the turn's tool calls: the names and arguments of the tools. For aider, the edits
+in messages count, too. One table of tools serves all agents, as in `files_read_by_tool_calls`. Calls
+that failed or have no result do not count.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Literal
+
+from kbtui.citations.files_read_by_tool_calls import SHELL_TOOLS, list_files_read_by_call
+from kbtui.conversations.patch_parser import (
+    FilePatch,
+    PatchHunk,
+    count_lines_with_prefix,
+    find_unified_diffs,
+    format_file_patch,
+    make_hunks_from_texts,
+    parse_apply_patch,
+    split_lines,
+)
+from kbtui.light_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
+    from typing import TypedDict
+
+    from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
+
+    FindEarlierText = Callable[[str, datetime | None], str | None]
+
+    class FileActionJson(TypedDict):
+        """A `TurnFileAction` as JSON."""
+
+        kind: FileActionKind
+        path: str
+        old_path: str | None
+        call: int | None
+        added: int
+        removed: int
+        diff: str | None
+
+
+FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
+
+
+class FileEdit(NamedTuple):
+    """A replacement of text in a file, as a tool call describes it.
+
+    The texts need not be whole lines.
+
+    `old` is None if the call does not say which text was replaced. `line` is the number of the
+    edit's first line in the new file, counted from 1; None if it is unknown.
+    """
+
+    old: str | None
+    new: str
+    line: int | None = None
+    is_whole_file: bool = False
+
+
+MAX_COMPARED_PLACES = 200
+"""`list_substring_offsets` returns at most this many places."""
+
+
+def apply_file_edit(text: str, edit: FileEdit) -> str | None:
+    """Return the text after an edit, or None if it is unclear which part of `text` the edit replaces."""
+    if not edit.old or text.count(edit.old) == 0:
+        return None
+    if text.count(edit.old) == 1:
+        return text.replace(edit.old, edit.new, 1)
+    line = edit.line
+    if line is None:
+        return None
+    offsets = list_substring_offsets(text, edit.old)
+    start = min(offsets, key=lambda at: abs(text.count("\n", 0, at) + 1 - line))
+    return text[:start] + edit.new + text[start + len(edit.old) :]
+
+
+def list_substring_offsets(text: str, part: str) -> list[int]:
+    """Return the offsets, in characters, at which `text` contains `part`; at most `MAX_COMPARED_PLACES`."""
+    offsets: list[int] = []
+    at = text.find(part)
+    while at >= 0 and len(offsets) < MAX_COMPARED_PLACES:
+        offsets.append(at)
+        at = text.find(part, at + 1)
+    return offsets
+
+
+class TurnFileAction(NamedTuple):
+    """An action of one event on one file: the file was read, changed, created, moved or deleted.
+
+    - `path` is the shortened path, as `shorten_path` of `list_file_actions` returns it. After a move, it is
+      the new path, and `old_path` is the earlier path.
+    - `call` is the number of the tool call in its turn. It is None for agents that change files
+      without calls. `event` is the index of the event in the conversation's file.
+    - `edits` are the changes in order; empty if the call does not contain them.
+    - `hunks` are the same changes as a diff, for display.
+    - `time` is the time at which the call ended or, for agents that store no times, the turn started.
+    """
+
+    kind: FileActionKind
+    path: str
+    call: int | None
+    event: int
+    edits: tuple[FileEdit, ...] = ()
+    hunks: tuple[PatchHunk, ...] = ()
+    old_path: str | None = None
+    time: datetime | None = None
+
+    @property
+    def added(self) -> int:
+        """The number of added lines."""
+        return count_lines_with_prefix(self.hunks, "+")
+
+    @property
+    def removed(self) -> int:
+        """The number of removed lines."""
+        return count_lines_with_prefix(self.hunks, "-")
+
+    def as_json(self) -> FileActionJson:
+        """Return the action as JSON; `diff` is None if the call does not show the change."""
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "old_path": self.old_path,
+            "call": self.call,
+            "added": self.added,
+            "removed": self.removed,
+            "diff": self.format_diff() if self.hunks else None,
+        }
+
+    def format_diff(self) -> str:
+        """Return the changes as a unified diff."""
+        action = "changed" if self.kind == "read" else self.kind
+        return format_file_patch(FilePatch(self.path, action, self.hunks, self.old_path))
+
+
+class ShellCommandRun(NamedTuple):
+    """A command that a turn ran: its text, its call, and whether it failed."""
+
+    text: str
+    call: int | None
+    event: int
+    has_failed: bool
+
+
+class TurnActivity(NamedTuple):
+    """What a turn did: its actions on files and its commands, and the calls that failed.
+
+    The actions and the commands are in the order of the turn.
+    """
+
+    files: tuple[TurnFileAction, ...]
+    commands: tuple[ShellCommandRun, ...]
+    failures: tuple[ConversationEvent, ...]
+
+    def list_paths(self, kind: FileActionKind) -> list[str]:
+        """Return the distinct paths of the files with an action of this kind."""
+        return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
+
+    def group_changes_by_path(self) -> dict[str, list[TurnFileAction]]:
+        """Map each file path to the actions that changed the file. Reading does not count."""
+        by_path: dict[str, list[TurnFileAction]] = {}
+        for one in self.files:
+            if one.kind != "read":
+                by_path.setdefault(one.path, []).append(one)
+        return by_path
+
+
+_EDIT_TOOLS = frozenset(
+    {
+        "Edit", "MultiEdit", "edit", "edit_file", "fs_modify_file", "multiedit", "replace",
+        "str_replace", "str_replace_based_edit_tool", "str_replace_editor",
+    }
+)  # fmt: skip
+_WRITE_TOOLS = frozenset({"Write", "create_file", "fs_create_file", "write", "write_file"})
+_MOVE_TOOLS = frozenset({"fs_move_file", "move_file"})
+_DELETE_TOOLS = frozenset({"delete_file", "fs_delete_file"})
+_PATCH_TOOLS = frozenset({"apply_patch", "patch"})
+_PROGRAM_TOOL = re.compile(r"(?:cargo|git|go|just|make|npm|pytest|uv)(?:_\w+)?")
+"""Matches the names of JP's tools that run a program. `cargo_test` stands for the command `cargo test`."""
+_TOOL_OF_SERVER = re.compile(
+    r"(?:mcp__)?\w+?__(?P<tool>edit_file|write_file|create_file|move_file|delete_file)"
+)
+_PATHS = ("path", "file_path", "filePath", "notebook_path", "absolute_path")
+_OLD_TEXTS = ("old", "old_string", "oldString", "old_str", "oldText")
+_NEW_TEXTS = ("new", "new_string", "newString", "new_str", "newText")
+_CONTENTS = ("content", "file_text", "text", "contents")
+_SOURCES, _TARGETS = ("source", "old_path", "from"), ("target", "destination", "new_path", "to")
+_PATCH_TEXTS = ("input", "patch", "patchText", "patch_text")
+CHANGE_ARGUMENTS = frozenset(
+    (
+        *_OLD_TEXTS,
+        *_NEW_TEXTS,
+        *_CONTENTS,
+        *_PATCH_TEXTS,
+        "edits",
+        "new_source",
+        "patterns",
+        "command",
+        "cmd",
+    )
+)
+"""The names of arguments whose content is also part of the call's changes."""
+_COMMANDS = ("command", "cmd", "script")
+_DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
+_NOTHING_CHANGED = re.compile(
+    r"0/\d+ patterns applied|(?:The )?[Tt]ool (?:execution |call )?(?:was )?(?:skipped|rejected)"
+)
+_CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
+_OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
+_RESULT_BEGINNING = 300
+"""The remark that a file was created or overwritten is looked for in this many characters of a result."""
+
+
+class _UnresolvedFileAction(NamedTuple):
+    """A `TurnFileAction` with the path as written in the call, before the path is resolved."""
+
+    kind: FileActionKind
+    path: str
+    directory: str | None = None
+    edits: tuple[FileEdit, ...] = ()
+    hunks: tuple[PatchHunk, ...] = ()
+    old_path: str | None = None
+
+
+def collect_turn_activity(
+    turn: Turn,
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+    known_texts: dict[str, str | None] | None = None,
+    find_earlier_text: FindEarlierText | None = None,
+) -> TurnActivity:
+    """Return the activity of a turn: its actions on files, its commands, and its failed calls.
+
+    Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
+    returns the path to show, such as the path relative to the workspace. See `list_file_actions` for
+    `known_texts` and `find_earlier_text`.
+    """
+    files = list(
+        list_file_actions([turn], working_directory, shorten_path, known_texts, find_earlier_text)
+    )
+    commands, failures = [], []
+    for event in turn.events:
+        if event.kind != "tool_call_request":
+            continue
+        has_failed = event.result is not None and bool(event.result.is_error)
+        if has_failed:
+            failures.append(event)
+        if (text := get_command_of_call(event)) is not None:
+            commands.append(ShellCommandRun(text, event.call, event.index, has_failed))
+    return TurnActivity(tuple(action for _, action in files), tuple(commands), tuple(failures))
+
+
+def list_file_actions(
+    turns: Iterable[Turn],
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+    known_texts: dict[str, str | None] | None = None,
+    find_earlier_text: FindEarlierText | None = None,
+) -> Iterator[tuple[Turn, TurnFileAction]]:
+    """Yield the actions of turns on files, in order; each comes with the turn that performed it.
+
+    `known_texts` maps the path of each existing file to its text, or to None if the text is
+    unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
+    actions, `find_earlier_text(path, time)` returns the text that the file had before `time`, or
+    None. See `collect_turn_activity` for the other parameters.
+
+    JP reports a replaced file as created. Such an action counts as a change if `known_texts` has
+    the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
+    shows how the new text differs from it.
+    """
+    known = {} if known_texts is None else known_texts
+    for turn in turns:
+        applied = _find_files_that_aider_edited(turn)
+        for event in turn.events:
+            found = (
+                _iterate_actions_of_call(event)
+                if event.kind == "tool_call_request"
+                else _iterate_search_replace_edits(event.text, applied)
+                if applied and event.kind == "message"
+                else ()
+            )
+            for raw in found:
+                path = _resolve_path(raw.path, raw.directory, working_directory, shorten_path)
+                old_path = raw.old_path and _resolve_path(
+                    raw.old_path, raw.directory, working_directory, shorten_path
+                )
+                action = TurnFileAction(
+                    raw.kind,
+                    path,
+                    event.call,
+                    event.index,
+                    raw.edits,
+                    raw.hunks,
+                    old_path or None,
+                    _get_end_time(event) or turn.started_at,
+                )
+                if any(edit.is_whole_file for edit in action.edits):
+                    action = _compare_with_replaced_text(action, known, find_earlier_text)
+                _update_known_text(known, action, event)
+                yield turn, action
+        for path in applied:  # the edits have a form that kbtui cannot read, such as whole files
+            name = _resolve_path(path, None, working_directory, shorten_path)
+            if applied[path] is False:
+                known[name] = None
+                last = turn.events[-1].index
+                yield turn, TurnFileAction("changed", name, None, last, time=turn.started_at)
+
+
+def _compare_with_replaced_text(
+    action: TurnFileAction,
+    known: Mapping[str, str | None],
+    find_earlier_text: FindEarlierText | None,
+) -> TurnFileAction:
+    """Complete an action that writes a whole file: add the changes if the file's earlier text is known."""
+    text, edit = known.get(action.path), action.edits[0]
+    if text is None and edit.old is None and find_earlier_text is not None:
+        text = find_earlier_text(action.path, action.time)
+    if text is None and action.path not in known:
+        return action
+    kind = "changed" if action.kind == "created" else action.kind
+    hunks = action.hunks if text is None else make_hunks_from_texts(text, edit.new, 1)
+    return action._replace(kind=kind, edits=(edit._replace(old=text),), hunks=hunks)
+
+
+def _update_known_text(
+    known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
+) -> None:
+    """Store in `known` the text that the file has after the action."""
+    from kbtui.citations.citation_state import find_text_given_by_file_tool
+
+    text = known.pop(action.old_path or action.path, None)
+    if action.kind == "deleted":
+        return
+    if action.kind == "read":
+        given = find_text_given_by_file_tool(event)
+        if given is not None and given.extent == "whole":
+            is_only_file = len(list_files_read_by_call(event)) == 1
+            end = "" if given.text.endswith("\n") or not given.text else "\n"
+            text = f"{given.text}{end}" if is_only_file else text
+    elif not action.edits and action.kind != "moved":
+        text = None
+    for edit in action.edits:
+        if edit.is_whole_file:
+            text = edit.new
+        else:
+            text = None if text is None else apply_file_edit(text, edit)
+    known[action.path] = text
+
+
+def _get_end_time(event: ConversationEvent) -> datetime | None:
+    return (event.result.timestamp if event.result else None) or event.timestamp
+
+
+def _resolve_path(
+    path: str,
+    directory: str | None,
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+) -> str:
+    joined = posixpath.join(
+        working_directory or "", directory or "", path.strip().removeprefix("file://")
+    )
+    return shorten_path(posixpath.normpath(joined))
+
+
+def get_command_of_call(call: ConversationEvent) -> str | None:
+    """Return the command that a tool call ran, as one text; None if the call ran no command."""
+    name, arguments = call.name or "", call.arguments or {}
+    if name in SHELL_TOOLS:
+        words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
+        return _get_command_text(words)
+    if _PROGRAM_TOOL.fullmatch(name):
+        # A number or a switch says nothing without the name of its argument.
+        words = [
+            word
+            for value in arguments.values()
+            for word in (value if isinstance(value, list) else [value])
+            if isinstance(word, str)
+        ]
+        return " ".join([name.replace("_", " ", 1), *words])
+    return None
+
+
+def _get_command_text(words: Any) -> str | None:
+    """Return a command as text. If a shell runs a script (`bash -lc …`), return only the script."""
+    if isinstance(words, str):
+        return words
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return None
+    if len(words) == 3 and words[1] in {"-c", "-lc", "-ic"}:
+        return str(words[2])
+    return shlex.join(words)
+
+
+def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFileAction]:
+    if call.result is None or call.result.is_error:
+        return
+    for read in list_files_read_by_call(call):
+        if not read.may_be_directory:
+            yield _UnresolvedFileAction("read", read.path, read.directory)
+    if _NOTHING_CHANGED.match(call.result.text):
+        return
+    if call.name in SHELL_TOOLS:
+        yield from _iterate_actions_of_shell_call(call.arguments or {})
+    else:
+        yield from _iterate_changes_of_call(call, call.result.text)
+
+
+def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
+    """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
+
+    In a shell command, only an apply-patch text is recognized.
+    """
+    said = call.result.text if call.result is not None and not call.result.is_error else ""
+    if call.name in SHELL_TOOLS:
+        found = _iterate_patches_of_shell_call(call.arguments or {})
+    else:
+        found = _iterate_changes_of_call(call, said)
+    return [
+        TurnFileAction(
+            one.kind, one.path, call.call, call.index, one.edits, one.hunks, one.old_path
+        )
+        for one in found
+    ]
+
+
+def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
+    """Yield the changes that a tool call asked for. The tool must not be a shell.
+
+    `said` is the text of the call's result; "" if the call failed or has no result.
+    """
+    arguments = call.arguments or {}
+    name = call.name or ""
+    if match := _TOOL_OF_SERVER.fullmatch(name):
+        name = match["tool"]
+    if name in _PATCH_TOOLS:
+        text = call.text or next(iter(_list_text_arguments(arguments, _PATCH_TEXTS)), "")
+        yield from _iterate_patched_files(parse_apply_patch(text), None)
+    elif name in _MOVE_TOOLS:
+        sources, targets = (
+            _list_text_arguments(arguments, _SOURCES),
+            _list_text_arguments(arguments, _TARGETS),
+        )
+        if sources and targets:
+            yield _UnresolvedFileAction("moved", targets[0], old_path=sources[0])
+    elif name in _DELETE_TOOLS:
+        yield from (
+            _UnresolvedFileAction("deleted", path)
+            for path in _list_text_arguments(arguments, _PATHS)
+        )
+    elif name == "NotebookEdit":
+        yield from _iterate_notebook_edits(arguments)
+    elif name in _EDIT_TOOLS or name in _WRITE_TOOLS:
+        yield from _iterate_edits_of_call(name, arguments, said)
+
+
+def _iterate_edits_of_call(
+    name: str, arguments: dict[str, Any], said: str
+) -> Iterator[_UnresolvedFileAction]:
+    """Yield the edits of a tool that replaces texts or writes whole files.
+
+    If the result contains a diff, the edits come from the diff, which has line numbers and shows
+    what was really applied.
+    """
+    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
+    contents = _list_text_arguments(arguments, _CONTENTS, allow_empty=True)
+    is_write = name in _WRITE_TOOLS or (arguments.get("command") == "create" and bool(contents))
+    patches = [found.patch for found in find_unified_diffs(said)]
+    if is_write and path is not None and contents:
+        edit = FileEdit(None, contents[0], 1, is_whole_file=True)
+        beginning = said[:_RESULT_BEGINNING]
+        if patches:
+            yield from _iterate_patched_files(patches[:1], None, path)
+        elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
+            yield _UnresolvedFileAction(
+                "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
+            )
+        else:
+            # JP says that a file was created even if it replaced one.
+            if _CREATED.search(beginning) and name != "fs_create_file":
+                edit = edit._replace(old="")
+            yield _UnresolvedFileAction(
+                "created", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
+            )
+        return
+    if patches:
+        yield from _iterate_patched_files(patches, None, path)
+        return
+    edits = tuple(_iterate_replacements(arguments))
+    if path is not None and edits:
+        hunks = tuple(
+            hunk for edit in edits for hunk in make_hunks_from_texts(edit.old or "", edit.new)
+        )
+        is_new = len(edits) == 1 and edits[0].old == ""
+        yield _UnresolvedFileAction(
+            "created" if is_new else "changed", path, edits=edits, hunks=hunks
+        )
+
+
+def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
+    listed = next((arguments[key] for key in ("edits", "patterns") if key in arguments), None)
+    for one in listed if isinstance(listed, list) else [arguments]:
+        if isinstance(one, dict):
+            old = _list_text_arguments(one, _OLD_TEXTS, allow_empty=True)
+            new = _list_text_arguments(one, _NEW_TEXTS, allow_empty=True)
+            if old and new:
+                yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
+
+
+def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
+    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
+    source = _list_text_arguments(arguments, ("new_source",), allow_empty=True)
+    if path is not None and source:
+        edits = (FileEdit(None, source[0]),) if source[0] else ()
+        yield _UnresolvedFileAction(
+            "changed", path, edits=edits, hunks=_make_hunks_of_added_text(source[0], None)
+        )
+
+
+def _iterate_patched_files(
+    patches: Iterable[FilePatch], directory: str | None, path: str | None = None
+) -> Iterator[_UnresolvedFileAction]:
+    """Yield the changes in `patches`. If there is only one patch, `path` replaces the path in the patch."""
+    found = list(patches)
+    for patch in found:
+        if patch.action == "created":
+            text = "\n".join(line for hunk in patch.hunks for line in hunk.new_lines)
+            edits = [FileEdit("", f"{text}\n", 1, is_whole_file=True)]
+        else:
+            edits = list(map(_make_edit_of_hunk, patch.hunks))
+        name = path if path is not None and len(found) == 1 else patch.path
+        yield _UnresolvedFileAction(
+            patch.action, name, directory, tuple(edits), patch.hunks, patch.old_path
+        )
+
+
+def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
+    old, new = ("".join(f"{line}\n" for line in one) for one in (hunk.old_lines, hunk.new_lines))
+    return FileEdit(old, new, hunk.new_start)
+
+
+def _make_hunks_of_added_text(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
+    """Return a tuple with one hunk, which adds all lines of a text; () for an empty text."""
+    lines = tuple(f"+{line}" for line in split_lines(text))
+    return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
+
+
+def _list_text_arguments(
+    arguments: dict[str, Any], keys: tuple[str, ...], *, allow_empty: bool = False
+) -> list[str]:
+    values = (arguments[key] for key in keys if key in arguments)
+    return [text for text in values if isinstance(text, str) and (allow_empty or text.strip())]
+
+
+# changes by shell commands
+
+_COMMAND_CHARACTERS_MAX = 100_000
+_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$|^/dev/|^&")
+_LEADING_CD = re.compile(r"\s*cd\s+(?P<path>'[^'\n]+'|\"[^\"\n$`]+\"|[\w./@+-]+)\s*(?:&&|;|\n)\s*")
+_HEREDOC = re.compile(
+    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<mark>\w+)(?P=quote)(?P<rest>[^\n]*)\n"
+    r"(?P<body>.*?)^[ \t]*(?P=mark)[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+_CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
+
+
+def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
+    script = _get_command_text(
+        next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    )
+    if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
+        return
+    if not _CHANGING_WORD.search(script):
+        return
+    if patched := list(_iterate_patches_of_shell_call(arguments)):
+        yield from patched
+        return
+    directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
+    while (change := _LEADING_CD.match(script)) is not None:
+        directory = posixpath.join(directory or "", change["path"].strip("'\""))
+        script = script[change.end() :]
+    bodies: list[str | None] = []
+
+    def collect_heredoc_body(match: re.Match[str]) -> str:
+        is_literal = bool(match["quote"]) or not re.search(r"[$`\\]", match["body"])
+        bodies.append(match["body"] if is_literal else None)
+        return f" <<HEREDOC {match['rest']}\n"
+
+    for words, target, is_appended, has_body in _iterate_commands(
+        _HEREDOC.sub(collect_heredoc_body, script)
+    ):
+        body = bodies.pop(0) if has_body and bodies else None
+        if words and words[0] in {"cd", "pushd", "popd"}:
+            return  # the directory of the following commands is unknown
+        if words and words[0] == "tee" and has_body:
+            paths = [word for word in words[1:] if not word.startswith("-")]
+            target = paths[0] if paths and target is None else target
+            is_appended = "-a" in words
+        if target is not None and not _NOT_A_PATH.search(target):
+            text = body if words and words[0] in {"cat", "tee"} else None
+            yield _make_redirected_write(target, directory, text, is_appended=is_appended)
+        yield from (one._replace(directory=directory) for one in _list_command_actions(words))
+
+
+def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
+    """Yield the file changes of an apply-patch text in a shell command, if the command contains one."""
+    script = _get_command_text(
+        next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    )
+    if script is not None and "*** Begin Patch" in script:
+        directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
+        while (change := _LEADING_CD.match(script)) is not None:
+            directory = posixpath.join(directory or "", change["path"].strip("'\""))
+            script = script[change.end() :]
+        patches = parse_apply_patch(_find_patch_text(script, arguments))
+        yield from _iterate_patched_files(patches, directory)
+
+
+def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
+    """Return the part of a command that may contain an apply-patch text (a word or the whole script), or ""."""
+    words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    if isinstance(words, list):
+        for word in words:
+            if isinstance(word, str) and word.lstrip().startswith("*** Begin Patch"):
+                return word
+    return script if "apply_patch" in script or "applypatch" in script else ""
+
+
+def _make_redirected_write(
+    target: str, directory: str | None, text: str | None, *, is_appended: bool
+) -> _UnresolvedFileAction:
+    if text is None:
+        return _UnresolvedFileAction("changed" if is_appended else "created", target, directory)
+    if is_appended:
+        appended = FileEdit(None, text)
+        return _UnresolvedFileAction(
+            "changed", target, directory, (appended,), _make_hunks_of_added_text(text, None)
+        )
+    whole = FileEdit(None, text, 1, is_whole_file=True)
+    return _UnresolvedFileAction(
+        "created", target, directory, (whole,), _make_hunks_of_added_text(text)
+    )
+
+
+def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
+    """Yield the simple commands of a script.
+
+    Four values are yielded for each command: its words, the file that its output goes to, whether the
+    output is appended to this file, and whether the command has a here-document. Reading stops at text
+    that cannot be parsed.
+    """
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=";<>|&\n()")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    target: str | None = None
+    expects: Literal["", "target", "skip"] = ""
+    is_appended = has_body = False
+    try:
+        for token in [*lexer, ";"]:
+            if token.strip(";<>|&\n()"):
+                if expects == "target":
+                    target = token
+                elif expects == "":
+                    words.append(token)
+                expects = ""
+            elif token == "<<":
+                has_body, expects = True, "skip"
+            elif ">" in token and not token.endswith("&"):
+                is_error_output = bool(words) and words[-1] == "2"
+                if is_error_output:
+                    words.pop()
+                expects = "skip" if is_error_output else "target"
+                is_appended = ">>" in token if expects == "target" else is_appended
+            elif "<" in token or ">" in token:
+                expects = "skip"
+            else:
+                if words or target is not None:
+                    yield words, target, is_appended, has_body
+                words, target, expects, is_appended, has_body = [], None, "", False, False
+    except ValueError:
+        return
+
+
+def _list_command_actions(words: list[str]) -> list[_UnresolvedFileAction]:
+    """Return the actions of a command on the files that it names."""
+    names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
+    words = words[len(names) :]
+    if words[:2] in (["git", "mv"], ["git", "rm"]):
+        words = words[1:]
+    if not words:
+        return []
+    program, options = words[0], [word for word in words[1:] if word.startswith("-")]
+    paths = [word for word in words[1:] if not word.startswith("-")]
+    if any(_NOT_A_PATH.search(path) for path in paths) and program != "sed":
+        return []
+    if program == "mv" and len(paths) == 2:
+        source, target = paths
+        if target.endswith("/"):
+            target = posixpath.join(target, posixpath.basename(source))
+        return [_UnresolvedFileAction("moved", target, old_path=source)]
+    is_recursive = any("r" in option.lower() for option in options if option[:2] != "--")
+    if program == "rm" and not is_recursive:
+        return [_UnresolvedFileAction("deleted", path) for path in paths]
+    if program == "touch":
+        return [_UnresolvedFileAction("created", path) for path in paths]
+    if program == "cp" and len(paths) == 2 and not is_recursive and not paths[1].endswith("/"):
+        return [_UnresolvedFileAction("created", paths[1])]
+    if program == "sed" and any(option.startswith("-i") for option in options):
+        files = paths if any(option.startswith("-e") for option in options) else paths[1:]
+        return [
+            _UnresolvedFileAction("changed", path) for path in files if not _NOT_A_PATH.search(path)
+        ]
+    return []
+
+
+# aider's edits
+
+_APPLIED = re.compile(r"^Applied edit to (.+)$", re.MULTILINE)
+_SEARCH_REPLACE = re.compile(
+    r"^<{5,9} SEARCH[^\n]*\n(?P<old>.*?)^={5,9}[ \t]*\n(?P<new>.*?)^>{5,9} REPLACE",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
+    """Return the files that aider reports as edited, as the keys of a mapping.
+
+    Each value is False, which means that no edit of the file has been found yet.
+    """
+    return {
+        path.strip(): False
+        for event in turn.events
+        if event.kind == "tool_call_response" and event.name == "aider"
+        for path in _APPLIED.findall(event.text)
+    }
+
+
+def _iterate_search_replace_edits(
+    text: str, applied: dict[str, bool]
+) -> Iterator[_UnresolvedFileAction]:
+    """Yield the SEARCH/REPLACE blocks that aider applied.
+
+    In `applied`, the value of each changed file is set to True.
+    """
+    path: str | None = None
+    position = 0
+    for block in _SEARCH_REPLACE.finditer(text):
+        path = _find_path_before_block(text[position : block.start()], applied, path)
+        position = block.end()
+        if path is None:
+            continue
+        applied[path] = True
+        old, new = block["old"], block["new"]
+        edit = FileEdit(old, new, is_whole_file=not old)
+        hunks = make_hunks_from_texts(old, new)
+        yield _UnresolvedFileAction(
+            "changed" if old else "created", path, edits=(edit,), hunks=hunks
+        )
+
+
+def _find_path_before_block(
+    before: str, applied: dict[str, bool], previous: str | None
+) -> str | None:
+    """Return the file that the text before a block names, or `previous` if the text names no file.
+
+    `previous` is the file of the preceding block. The result is None if the named file was not edited.
+    """
+    for line in reversed(before.split("\n")[-4:]):
+        name = line.strip().strip("*`#: ")
+        for path in applied if name else ():
+            if path == name or path.endswith(f"/{name}") or name.endswith(f"/{path}"):
+                return path
+        if re.fullmatch(r"\S*[./]\S*", name):
+            return None  # a file whose edits were not applied
+    return previous

@@ -1,0 +1,86 @@
+"""The argument parser of all commands, and functions that adapt option values and errors."""
+
+from __future__ import annotations
+
+import argparse
+
+from kbtui.cli.cli_output import get_terminal_width
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+
+# All help is in English, so `argparse` need not look for translations.
+argparse._ = str  # type: ignore[attr-defined]
+
+
+class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats help for the width of the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=get_terminal_width() - 2)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
+
+    Every parser has the option `-w`, so that users can write `-w` before or after the command. The
+    option has no default: otherwise, the command's parser would replace an earlier `-w` with its
+    default.
+    """
+
+    hint: str | None = None
+    """The hint in usage errors. If it is None, the hint refers to `--help`."""
+
+    def __init__(self, *, prog: str, **keys: Any) -> None:
+        super().__init__(
+            prog=prog, allow_abbrev=False, formatter_class=_CommandHelpFormatter, **keys
+        )
+        self.add_argument(
+            "-w",
+            "--workspace",
+            metavar="PATH",
+            default=argparse.SUPPRESS,
+            help="the workspace (default: the one around the current directory)",
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError` with argparse's message."""
+        raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")
+
+
+def split_values_at_commas(values: list[str] | None) -> list[str] | None:
+    """Split each value of a repeatable option at its commas."""
+    if values is None:
+        return None
+    # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
+    # it would make the command include everything.
+    return [word for value in values for word in value.split(",") if word] or [""]
+
+
+_OPTIONS_BY_ARGUMENT = {
+    "ids": "--id",
+    "scopes": "--scope",
+    "include": "--include",
+    "max_chars": "--max-chars",
+    "pattern": "PATTERN",
+    "id": "ID",
+    "agents": "--agent",
+    "labels": "--label",
+    "file": "--file",
+    **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
+}
+"""Maps each argument of a conversation tool to the command's option or argument with the same meaning."""
+
+
+def reword_error_for_command(error: KbtuiError) -> KbtuiError:
+    """Reword a tool's error to mention command-line options instead of the tool's arguments."""
+    from kbtui.assistant.conversation_tool_answers import ToolCallRefused
+
+    where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
+    if isinstance(error, ToolCallRefused):
+        kind = UsageError if isinstance(error, UsageError) else NothingFound
+        return kind(error.command_message, where=where, hint=error.command_hint)
+    return type(error)(error.message, where=where, hint=error.hint) if where else error

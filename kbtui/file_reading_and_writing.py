@@ -1,0 +1,180 @@
+"""Reads files of limited size, writes files atomically, and parses TOML."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import WorkspaceError
+from kbtui.light_named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+FILE_SIZE_LIMIT = 500_000
+"""The maximum size in bytes of a configuration file.
+
+A larger file is not read, because parsing it takes more than a second.
+"""
+
+
+def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
+    """Return the content of a regular file.
+
+    Raises `OSError` if the file cannot be read, is not a regular file, or is larger than
+    `max_bytes`.
+    """
+    # O_NONBLOCK: opening a pipe would wait for a writer.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        if status.st_size > max_bytes:
+            raise OSError(f"larger than {max_bytes:,} bytes")
+        return file.read(status.st_size + 1)
+
+
+def iterate_regular_file_blocks(path: str, block_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """Yield the bytes of a regular file of any size in blocks. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        while block := file.read(block_bytes):
+            yield block
+
+
+def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> None:
+    """Write a file atomically. Raises `OSError`.
+
+    If `is_new` is true, `path` must not exist yet.
+    """
+    staged = write_staged_file(path, data)
+    try:
+        if is_new:
+            publish_staged_file(staged, path)
+        else:
+            staged.replace(path)
+    finally:
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+
+
+def write_staged_file(path: Path, data: bytes) -> Path:
+    """Write `data` to a hidden file next to `path`, and return the path of the hidden file.
+
+    The caller must rename the hidden file to `path`. Raises `OSError`.
+    """
+    staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(staged, flags, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+        raise
+    return staged
+
+
+def publish_staged_file(staged: Path, path: Path) -> None:
+    """Rename a staged file to `path`. Raises `FileExistsError` if `path` exists already."""
+    try:
+        # Unlike a rename, a link never replaces a file that another program has just made.
+        os.link(staged, path)
+        staged.unlink()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+        # The file system has no hard links.
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "file exists") from error
+        staged.rename(path)
+
+
+class FileWriteOrRemoval(NamedTuple):
+    """A change to one file: the file is written or removed.
+
+    `old` is the content of the file before the change, and `new` is the content after the change.
+    None means that the file does not exist.
+    """
+
+    path: Path
+    old: bytes | None
+    new: bytes | None
+
+
+def write_and_remove_files_atomically(changes: Sequence[FileWriteOrRemoval]) -> None:
+    """Make all changes to several files, or none of them. Raises `WorkspaceError`."""
+    path = Path()
+    with ExitStack() as undo:
+        try:
+            # Write all new content first, so that a full disk raises an error before any change.
+            staged = {}
+            for path, _, new in changes:
+                if new is not None:
+                    _make_missing_directories(path.parent, undo)
+                    staged[path] = write_staged_file(path, new)
+                    undo.callback(_call_ignoring_os_errors, staged[path].unlink)
+            for path, old, _ in changes:
+                if old is None:
+                    publish_staged_file(staged[path], path)
+                    undo.callback(_call_ignoring_os_errors, path.unlink)
+                    continue
+                if path.is_symlink() or path.read_bytes() != old:
+                    raise WorkspaceError(
+                        "another program changed the file, so kbtui changed nothing",
+                        where=str(path),
+                        hint="run the command again",
+                    )
+                if path in staged:
+                    staged[path].replace(path)
+                else:
+                    path.unlink()
+                undo.callback(_call_ignoring_os_errors, write_file_atomically, path, old)
+        except OSError as error:
+            message = f"{(error.strerror or str(error)).lower()}; nothing was changed"
+            raise WorkspaceError(message, where=str(path)) from error
+        undo.pop_all()
+
+
+def _make_missing_directories(directory: Path, undo: ExitStack) -> None:
+    missing = []
+    while not directory.exists():
+        missing.append(directory)
+        directory = directory.parent
+    for directory in reversed(missing):
+        directory.mkdir()
+        undo.callback(_call_ignoring_os_errors, directory.rmdir)
+
+
+def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) -> None:
+    with suppress(OSError):
+        step(*arguments)
+
+
+KEY_PARTS_LIMIT = 100
+"""The maximum number of parts of a dotted key.
+
+A longer key is an error, because `tomllib` would take too long to parse it.
+"""
+_DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML. Raises `ValueError` with the reason, or `RecursionError` for deep nesting."""
+    import tomllib
+
+    if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in _DOTTED_KEY.finditer(text)):
+        raise ValueError(f"a key has more than {KEY_PARTS_LIMIT} parts")
+    return tomllib.loads(text)

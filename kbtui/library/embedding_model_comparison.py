@@ -1,0 +1,429 @@
+"""Compares two embedding models on the user's own queries and passages.
+
+Vectors are read from the workspace's embedding cache and stored in it. The current model therefore
+has little to embed, and an interrupted comparison continues where it stopped. If the user then
+switches to the other model, the compared passages need not be embedded again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from kbtui.errors import NothingFound, UsageError
+from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.chunk_embedder import combine_passage_vector
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_model import (
+    EmbeddingModelUnavailable,
+    TorchEmbedder,
+    find_embedding_model,
+)
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.search.query_parser import parse_query
+from kbtui.terminal_text import extract_line_expression
+from kbtui.userdata.query_log import QueryLog
+from kbtui.workspace.paths import expand_user, make_private_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
+    from kbtui.index.index_reader import IndexReader
+    from kbtui.workspace import Workspace
+
+BEST_HITS = 10
+"""The number of best hits of each model that are compared for a query."""
+PROGRESS_SECONDS = 5.0
+"""The minimum number of seconds between two progress reports."""
+TEXTS_EMBEDDED_AT_ONCE = 32
+"""After this many texts, their vectors are stored, and progress is reported."""
+MIN_TIMED_PASSAGES = 16
+"""The speed of a model is measured with at least this many passages, even if their vectors are cached."""
+CACHE_ROWS = 500
+"""How many vectors are read from the cache at a time."""
+
+
+class ModelFactsJson(TypedDict):
+    """The measured facts about one model.
+
+    * `size` is in bytes.
+    * `passages_per_second` is the speed of embedding on one or more cores.
+    * `seconds_for_all` is the time that embedding all passages of the workspace takes at this
+      speed.
+    """
+
+    source: str
+    size: int
+    dimension: int
+    load_seconds: float
+    passages_per_second: float
+    query_milliseconds: float
+    seconds_for_all: float
+
+
+class ComparedQueryJson(TypedDict):
+    """The agreement of both models on one query.
+
+    `agreement` is the fraction of the best hits that both models have in common, from 0 to 1.
+    `current` has the references of the best hits that only the current model found, and `other` has
+    those that only the other model found.
+    """
+
+    query: str
+    agreement: float
+    same_best: bool
+    current: list[str]
+    other: list[str]
+
+
+class ModelQualityJson(TypedDict):
+    """How well a model ranks the passages that the user opened.
+
+    Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the
+    fraction of queries with an opened passage among the ten best hits.
+    """
+
+    ndcg: float
+    hit_rate: float
+
+
+class OpenedHitsQualityJson(TypedDict):
+    """The quality of both models, measured with the hits that the user opened.
+
+    `queries` is the number of queries with an opened hit that still exists.
+    """
+
+    queries: int
+    current: ModelQualityJson
+    other: ModelQualityJson
+
+
+class ModelComparisonJson(TypedDict):
+    """A comparison of the current model with another one.
+
+    `passages` is the number of passages that were compared, out of `all_passages`. `quality` is None if the
+    query log has no opened hit that still exists.
+    """
+
+    passages: int
+    all_passages: int
+    agreement: float
+    same_best: float
+    quality: OpenedHitsQualityJson | None
+    current: ModelFactsJson
+    other: ModelFactsJson
+    queries: list[ComparedQueryJson]
+
+
+class _MeasuredModel(NamedTuple):
+    facts: ModelFactsJson
+    passages: Matrix
+    queries: Matrix
+
+
+class _SampledPassage(NamedTuple):
+    ref: str
+    kind: str
+    title: str
+    text: str
+    chunk_id: str
+
+
+def compare_models(
+    workspace: Workspace,
+    reader: IndexReader,
+    setting: str,
+    other: str,
+    *,
+    max_queries: int,
+    max_passages: int,
+    report: Callable[[str], None],
+) -> ModelComparisonJson:
+    """Embed queries from the query log and passages of the index with both models, and compare the best hits.
+
+    `setting` is the value of the setting `model`, and `other` is the directory of the other model.
+    From a large index, only every n-th passage is compared. At most `max_passages` are compared, in
+    addition to those that the user opened. A passage's vector is computed from its text and title.
+    `report` is called with a text about each step.
+
+    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if
+    the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
+    """
+    log = QueryLog(workspace.data_dir / "queries.sqlite")
+    opened = _list_opened_chunks(log)
+    queries = _list_logged_queries(log, [*opened], max_queries)
+    passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
+    # Load both models first: a model that cannot be loaded is reported before the slow part.
+    report("loading both models")
+    loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
+    measured = []
+    for one in loaded:
+        vectors = _CachingEmbedder(workspace, one, report)
+        try:
+            measured.append(_measure_model(vectors, queries, passages, total))
+        finally:
+            vectors.close()
+    first, second = measured
+    ranks = (_rank_passages(first), _rank_passages(second))
+    compared = [
+        _compare_hits(query, passages, ranks_first, ranks_second)
+        for query, ranks_first, ranks_second in zip(queries, *ranks, strict=True)
+    ]
+    return {
+        "passages": len(passages),
+        "all_passages": total,
+        "agreement": sum(one["agreement"] for one in compared) / len(compared),
+        "same_best": sum(one["same_best"] for one in compared) / len(compared),
+        "quality": _measure_quality(queries, passages, opened, ranks),
+        "current": first.facts,
+        "other": second.facts,
+        "queries": sorted(compared, key=lambda one: one["agreement"]),
+    }
+
+
+class _LoadedModel(NamedTuple):
+    source: EmbeddingModelSource
+    embedder: TorchEmbedder
+    seconds: float
+
+
+def _load_current_model(setting: str) -> _LoadedModel:
+    if setting == "off":
+        raise EmbeddingModelUnavailable(
+            "the model is switched off, so there is nothing to compare with",
+            where="model",
+            hint="`KBTUI_MODEL= kbtui model compare PATH` compares with the packaged model",
+        )
+    return _load_model(find_embedding_model(setting))
+
+
+def _load_other_model(folder: str) -> _LoadedModel:
+    path = Path(expand_user(folder))
+    hint = (
+        "name a directory in the layout of sentence-transformers, with modules.json and the weights"
+    )
+    if not path.is_dir():
+        raise UsageError("there is no such directory", where=str(path), hint=hint)
+    try:
+        return _load_model(find_embedding_model(str(path.resolve())))
+    except EmbeddingModelUnavailable as error:
+        if error.where is None:  # a package cannot be imported
+            raise
+        raise UsageError(error.message, where=str(path), hint=hint) from error
+
+
+def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
+    began = time.perf_counter()
+    embedder = TorchEmbedder(source)
+    return _LoadedModel(source, embedder, time.perf_counter() - began)
+
+
+def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
+    """Map the words of each query to the ids of the chunks that the user opened from its hits."""
+    found: dict[str, set[str]] = {}
+    for hit in log.list_opened_hits():
+        if spoken := parse_query(hit.query).spoken:
+            found.setdefault(spoken, set()).add(hit.chunk_id)
+    return found
+
+
+def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> list[str]:
+    """Return at most `limit` logged queries, with their filters removed.
+
+    The queries in `first` come first, then the most frequent queries of the last year.
+    """
+    logged = log.compute_search_statistics(days=365, limit=limit).top
+    texts = [one.query for one in logged if extract_line_expression(one.query) is None]
+    spoken = dict.fromkeys([*first, *(parse_query(text).spoken for text in texts)])
+    found = [query for query in spoken if query][:limit]
+    if not found:
+        raise NothingFound(
+            "the query log has no queries",
+            hint="turn on the setting `query_log` and run some searches; then compare again",
+        )
+    return found
+
+
+def _sample_passages(
+    reader: IndexReader, limit: int, wanted: Collection[str]
+) -> tuple[list[_SampledPassage], int]:
+    """Return at most `limit` evenly spaced passages, and the total number of passages that are embedded.
+
+    The chunks in `wanted` that still exist are returned in addition to these passages.
+    """
+    with closing(CatalogDatabase(Path(reader.folder) / "catalog.sqlite")) as catalog:
+        numbers = [number for number, _, _ in catalog.iterate_chunks_to_embed()]
+        step = max(1, -(-len(numbers) // max(1, limit)))
+        chunks = catalog.get_chunks_by_number(numbers[::step])
+        known = {chunk.id for chunk, _ in chunks.values()}
+        for chunk_id in sorted({*wanted} - known):
+            if opened := catalog.get_chunk_by_id(chunk_id):
+                chunks[opened[0].number] = opened
+        entries = catalog.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
+        found = [
+            _SampledPassage(
+                str(entries[entry_id].make_ref(chunk)),
+                entries[entry_id].kind,
+                entries[entry_id].title,
+                chunk.text,
+                chunk.id,
+            )
+            for chunk, entry_id in chunks.values()
+            if entry_id in entries
+        ]
+    if not found:
+        raise NothingFound("the index has no passages", hint="`kbtui index` builds it")
+    return found, len(numbers)
+
+
+def _measure_quality(
+    queries: Sequence[str],
+    passages: Sequence[_SampledPassage],
+    opened: Mapping[str, Collection[str]],
+    ranks: tuple[Any, Any],
+) -> OpenedHitsQualityJson | None:
+    positions = {passage.chunk_id: at for at, passage in enumerate(passages)}
+    judged = {
+        number: relevant
+        for number, query in enumerate(queries)
+        if (relevant := {positions[one] for one in opened.get(query, ()) if one in positions})
+    }
+    if not judged:
+        return None
+
+    def measure_ranking_quality(rows: Any) -> ModelQualityJson:
+        gains = [
+            [position in relevant for position in rows[number].tolist()]
+            for number, relevant in judged.items()
+        ]
+        ideal = [min(BEST_HITS, len(relevant)) for relevant in judged.values()]
+        return {
+            "ndcg": sum(
+                _sum_discounted_gains(gain) / _sum_discounted_gains([True] * best)
+                for gain, best in zip(gains, ideal, strict=True)
+            )
+            / len(judged),
+            "hit_rate": sum(map(any, gains)) / len(judged),
+        }
+
+    return {
+        "queries": len(judged),
+        "current": measure_ranking_quality(ranks[0]),
+        "other": measure_ranking_quality(ranks[1]),
+    }
+
+
+def _sum_discounted_gains(gains: Sequence[bool]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+class _CachingEmbedder:
+    """Looks up the vectors of texts in the workspace's cache, and embeds texts that are not in it."""
+
+    def __init__(
+        self, workspace: Workspace, model: _LoadedModel, report: Callable[[str], None]
+    ) -> None:
+        self.model, self._report = model, report
+        make_private_directory(workspace.cache_dir)
+        self._cache = EmbeddingCache(workspace.cache_dir / "embeddings.sqlite", model.source.key)
+
+    def close(self) -> None:
+        """Close the cache."""
+        self._cache.close()
+
+    def get_vectors(self, texts: Sequence[str], noun: str) -> tuple[dict[str, Matrix], int, float]:
+        """Map each text to its unit vector; embed the texts that have no cached vector.
+
+        Also returns how many texts were embedded, and how many seconds this took. Progress is
+        reported; the reports call the texts `noun`.
+        """
+        by_hash = {hash_embedded_text(text): text for text in texts}
+        hashes = list(by_hash)
+        blobs: dict[bytes, bytes] = {}
+        for start in range(0, len(hashes), CACHE_ROWS):
+            blobs |= self._cache.get_cached_vectors(hashes[start : start + CACHE_ROWS])
+        found = {by_hash[key]: np.frombuffer(blob, np.float32) for key, blob in blobs.items()}
+        missing = [text for text in by_hash.values() if text not in found]
+        self._report(
+            f"{self.model.source.source}: {len(missing):,} of {len(by_hash):,} {noun} to embed"
+        )
+        began = reported = time.perf_counter()
+        for start in range(0, len(missing), TEXTS_EMBEDDED_AT_ONCE):
+            group = missing[start : start + TEXTS_EMBEDDED_AT_ONCE]
+            vectors = self.model.embedder.embed_texts(group)
+            fresh = dict(zip(group, vectors, strict=True))
+            self._cache.store_cached_vectors(
+                {hash_embedded_text(text): vector for text, vector in fresh.items()}
+            )
+            found |= fresh
+            now, done = time.perf_counter(), start + len(group)
+            if now - reported > PROGRESS_SECONDS and done < len(missing):
+                reported = now
+                left = math.ceil((now - began) * (len(missing) - done) / done)
+                self._report(f"embedded {done:,} of {len(missing):,}, about {left:,} s left")
+        return found, len(missing), time.perf_counter() - began
+
+
+def _measure_model(
+    vectors: _CachingEmbedder,
+    queries: Sequence[str],
+    passages: Sequence[_SampledPassage],
+    total: int,
+) -> _MeasuredModel:
+    model, embedder = vectors.model, vectors.model.embedder
+    titles, _, _ = vectors.get_vectors([one.title for one in passages], "titles")
+    texts, timed, seconds = vectors.get_vectors([one.text for one in passages], "passages")
+    if timed < MIN_TIMED_PASSAGES:
+        sample = passages[:: -(-len(passages) // MIN_TIMED_PASSAGES)]
+        timed, began = len(sample), time.perf_counter()
+        embedder.embed_texts([one.text for one in sample])
+        seconds = time.perf_counter() - began
+    speed = timed / max(1e-9, seconds)
+    of_passages = np.vstack(
+        [
+            combine_passage_vector(one.kind, titles[one.title], texts[one.text], ())
+            for one in passages
+        ]
+    )
+    began = time.perf_counter()
+    of_queries = np.concatenate([embedder.embed_query(query) for query in queries])
+    seconds = time.perf_counter() - began
+    folder = Path(model.source.source)
+    sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    facts: ModelFactsJson = {
+        "source": model.source.source,
+        "size": sum(sizes) if folder.is_dir() else 0,
+        "dimension": embedder.dimension,
+        "load_seconds": model.seconds,
+        "passages_per_second": speed,
+        "query_milliseconds": 1000 * seconds / len(queries),
+        "seconds_for_all": total / speed,
+    }
+    return _MeasuredModel(facts, of_passages, of_queries)
+
+
+def _rank_passages(measured: _MeasuredModel) -> Any:
+    """Return one row for each query: the positions of the passages most similar to the query, best first."""
+    similarities = measured.queries @ measured.passages.T
+    return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]
+
+
+def _compare_hits(
+    query: str, passages: Sequence[_SampledPassage], first: Any, second: Any
+) -> ComparedQueryJson:
+    current, other = first.tolist(), second.tolist()
+    common = set(current) & set(other)
+    return {
+        "query": query,
+        "agreement": len(common) / len(current),
+        "same_best": current[0] == other[0],
+        "current": [passages[at].ref for at in current if at not in common],
+        "other": [passages[at].ref for at in other if at not in common],
+    }

@@ -1,0 +1,147 @@
+"""Searches subjects and conversations line by line for a regular expression. Each matching line is a hit."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.conversation_grep import (
+    GrepQuery,
+    cut_line_around_match,
+    make_grep_pattern,
+    search_turns,
+)
+from kbtui.conversations.conversation_repository import (
+    get_conversation_format,
+    list_conversations,
+)
+from kbtui.errors import KbtuiError, UsageError
+from kbtui.knowledge import read_subject_text
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.notices import Notice
+from kbtui.references import make_conversation_ref, make_subject_ref
+from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kbtui.conversations.conversation_data_types import ConversationInfo
+    from kbtui.conversations.conversation_grep import GrepPattern
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.knowledge_data_types import Subject
+    from kbtui.workspace import Workspace
+
+PATTERN_SEARCH_SECONDS = 10
+"""A search for a regular expression stops after this many seconds."""
+MAX_LINES_OF_ENTRY = 50
+"""The maximum number of hits in one subject or conversation."""
+
+
+def search_lines_by_pattern(
+    workspace: Workspace,
+    knowledge: KnowledgeBase,
+    query: str,
+    expression: str,
+    raise_if_cancelled: Callable[[], None],
+    *,
+    hidden: bool = False,
+    limit: int = MAX_HITS,
+    per_entry: int = 0,
+) -> SearchAnswer:
+    """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
+
+    Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
+    the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
+    expression is invalid, the answer's `mistakes` say so. The search stops after
+    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
+    called before each file is read; it raises `Cancelled` to stop the search.
+    """
+    deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
+    try:
+        pattern = make_grep_pattern(expression, is_regex=True, deadline=deadline)
+    except UsageError as error:
+        mistake = QueryMistake(0, len(query), error.message, error.hint or "")
+        return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
+    hits: list[Hit] = []
+    left_out = 0
+    notices = [Notice("regular_expression")]
+    for found in _iterate_hits_of_entries(workspace, knowledge, pattern, deadline, hidden=hidden):
+        raise_if_cancelled()
+        shown = found[:per_entry] if per_entry else found
+        hits += [hit._replace(entry_passages=len(found)) for hit in shown]
+        left_out += len(found) - len(shown)
+        if len(hits) > limit:
+            notices.append(Notice("pattern_hits_cut", {"limit": limit}))
+            break
+        if time.monotonic() > deadline:
+            notices.append(Notice("pattern_out_of_time", {"total": PATTERN_SEARCH_SECONDS}))
+            break
+    hits = hits[:limit]
+    return SearchAnswer(query, "lexical", hits, total=len(hits), left_out=left_out, notices=notices)
+
+
+def _iterate_hits_of_entries(
+    workspace: Workspace,
+    knowledge: KnowledgeBase,
+    pattern: GrepPattern,
+    deadline: float,
+    *,
+    hidden: bool,
+) -> Iterator[list[Hit]]:
+    """Yield a list of hits for each subject and conversation. The list can be empty."""
+    for topic in knowledge.topics.values():
+        for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
+            if not subject.disabled and (hidden or not subject.hidden):
+                yield _find_hits_in_subject(subject, pattern)
+    infos = [info for info in list_conversations(workspace, counts=False) if not info.archived]
+    for info in sorted(infos, key=lambda one: one.make_time_sort_key(), reverse=True):
+        yield _find_hits_in_conversation(info, pattern, deadline)
+
+
+def _find_hits_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
+    try:
+        text = read_subject_text(subject)
+    except KbtuiError:
+        return []
+    hits: list[Hit] = []
+    title = ""
+    number, last = 1, 0
+    for start, end, match in pattern.find_matching_lines(text):
+        number += text.count("\n", last, start)
+        last = start
+        line = cut_line_around_match(text[start:end], match - start)
+        title = title or split_front_matter(text).title or subject.slug.rpartition("/")[2]
+        ref = str(make_subject_ref(subject.topic, subject.slug)._replace(lines=(number, number)))
+        hits.append(
+            Hit(
+                ref, "subject", subject.ref, f"{subject.ref}:{number}", title, line, 1.0,
+                matches=pattern.find_match_spans(line), topic=subject.topic, slug=subject.slug,
+                lines=(number, number),
+            )
+        )  # fmt: skip
+        if len(hits) == MAX_LINES_OF_ENTRY:
+            break
+    return hits
+
+
+def _find_hits_in_conversation(
+    info: ConversationInfo, pattern: GrepPattern, deadline: float
+) -> list[Hit]:
+    if info.events_path is None:
+        return []
+    query = GrepQuery(pattern, limit=MAX_LINES_OF_ENTRY, deadline=deadline)
+    turns, _, _ = get_conversation_format(info).decode_turns(info)
+    found = search_turns(turns, query)
+    hits = []
+    for at, line in enumerate(found.lines):
+        ref = str(make_conversation_ref(info.id, line.turn)) if line.turn else info.ref
+        hits.append(
+            Hit(
+                ref, "conversation", info.id, f"{info.id}:{at}", info.name, line.text, 1.0,
+                matches=pattern.find_match_spans(line.text), conversation_id=info.id,
+                turn=line.turn, role=line.scope, agent=info.agent, rewound=line.is_rewound,
+                timestamp=datetime.fromisoformat(line.timestamp) if line.timestamp else None,
+            )
+        )  # fmt: skip
+    return hits

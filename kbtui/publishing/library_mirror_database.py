@@ -1,0 +1,95 @@
+"""The database of a mirror: its state, the tables of contents of parts, the checksums of entries, the vectors."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sqlite3
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.index.embedding_cache import DAMAGE_CODES
+from kbtui.index.published_vector_table import PUBLISHED_ROWS_TABLE
+from kbtui.index.pulled_vector_store import VECTORS_TABLE
+from kbtui.workspace.paths import get_data_home
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.publishing.published_part_format import EntryKey
+    from kbtui.workspace.published_library_mirror import PublishedMirror
+
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (name TEXT PRIMARY KEY, contents BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL) WITHOUT ROWID;
+{VECTORS_TABLE};
+{PUBLISHED_ROWS_TABLE};
+"""
+
+
+class UnusableMirror(KbtuiError):
+    """The mirror of a library cannot be read or written."""
+
+
+@contextmanager
+def convert_mirror_errors(mirror: PublishedMirror) -> Iterator[None]:
+    """Turn errors of the file system and of SQLite into `UnusableMirror`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        code = getattr(error, "sqlite_errorcode", 0)
+        is_full = code == sqlite3.SQLITE_FULL or (
+            isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+        hint = f"make {get_data_home()} writable, or set XDG_DATA_HOME to another directory"
+        raise UnusableMirror(
+            f"the mirror cannot be written: {(reason or str(error)).lower()}",
+            where=str(mirror.directory),
+            hint="free some space, then run the command again" if is_full else hint,
+        ) from error
+
+
+def open_mirror_database(mirror: PublishedMirror) -> sqlite3.Connection:
+    """Open the database of a mirror, and create its tables. A damaged database is replaced by an empty one."""
+    try:
+        return _open_database(mirror)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode not in DAMAGE_CODES:
+            raise
+        # The file is damaged. Everything in it can be fetched again.
+        for suffix in ("", "-wal", "-shm"):
+            path = mirror.database.with_name(mirror.database.name + suffix)
+            path.unlink(missing_ok=True)
+        return _open_database(mirror)
+
+
+def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
+    db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(_TABLES)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def get_mirror_state(db: sqlite3.Connection, key: str) -> str:
+    """Return a value of the mirror's state, or ""."""
+    row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def set_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
+    """Set a value of the mirror's state."""
+    db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
+
+
+def read_entry_checksums(db: sqlite3.Connection) -> dict[EntryKey, str]:
+    """Return the checksums of the mirrored entries."""
+    rows = db.execute("SELECT key, checksum FROM entries")
+    return {tuple(json.loads(key)): checksum for key, checksum in rows}

@@ -1,0 +1,175 @@
+"""Updates the table of vectors of a large library when it lacks many passages, or much of it is obsolete.
+
+Readers that use the current manifest go on reading the version of the table that this manifest names.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kbtui.index.chunk_embedder import (
+    combine_passage_vector,
+    list_texts_of_passage_vector,
+    make_vector_row,
+)
+from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.published_vector_table import get_table_place, make_published_row_number
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.publishing.published_library_manifest import VectorTableVersion
+from kbtui.publishing.published_library_store import convert_table_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
+
+    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.vector_store import VectorRow, VectorStore
+    from kbtui.publishing.text_vector_provider import TextVectorProvider
+
+MAX_PASSAGES_BESIDE_TABLE = 100_000
+"""The table is written when it lacks more than this number of passages.
+
+Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages. Each row that is
+written costs as much again as its part, so the table of a library of up to this size stays empty, and all
+readers mirror its vectors.
+"""
+MAX_OBSOLETE_SHARE = 0.5
+"""The table is also written when more than this share of its rows is obsolete.
+
+A search by URI drops obsolete rows from what it finds.
+"""
+ROWS_AT_ONCE = 20_000
+"""The number of rows that are in memory at once while they are sent."""
+REQUEST_TIMEOUT = timedelta(minutes=10)
+"""LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
+
+
+class PassageToPublish(NamedTuple):
+    """A passage for the table of vectors: its entry, all passages of the entry, and its position in them."""
+
+    entry: CatalogEntry
+    chunks: list[Chunk]
+    position: int
+
+    @property
+    def number(self) -> int:
+        """The number of its row in the table."""
+        return make_published_row_number(int(self.chunk.id, 16))
+
+    @property
+    def chunk(self) -> Chunk:
+        """The passage itself."""
+        return self.chunks[self.position]
+
+    def list_texts(self) -> list[str]:
+        """Return the texts from which the passage's vector is computed."""
+        return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
+
+
+class PublishedTableUpdate(NamedTuple):
+    """The table version that a new manifest will use.
+
+    `lacking` lists the passages whose vectors this version lacks.
+    """
+
+    table: VectorTableVersion
+    lacking: list[PassageToPublish]
+
+
+def update_published_table(
+    uri: str,
+    embedder: TextVectorProvider,
+    passages: Iterable[PassageToPublish],
+    dimension: int,
+    old: VectorTableVersion | None,
+    needed_versions: Sequence[int],
+    now: float,
+) -> PublishedTableUpdate:
+    """Update the table of vectors of the library at `uri` if it lacks many passages, or much of it is obsolete.
+
+    `passages` are the passages of the new version of the library, and `dimension` is the length of
+    their vectors. `old` is the version of the table in the current manifest. Readers may need the
+    versions in `needed_versions`, so they are kept. `now` is the time by the store's clock. Raises
+    `LibraryStoreError`.
+    """
+    from kbtui.index.vector_store import VectorStore
+
+    place = get_table_place(uri)
+    wanted = {passage.number: passage for passage in passages}
+    with convert_table_errors(str(place)):
+        store = VectorStore(
+            place, embedder.model.key, dimension,
+            is_published=True, request_timeout=REQUEST_TIMEOUT,
+        )  # fmt: skip
+        current, obsolete = _find_current_rows(store, wanted)
+        lacking = _list_other_passages(wanted, current)
+        rows = len(current) + len(obsolete)
+        is_good = (
+            len(lacking) <= MAX_PASSAGES_BESIDE_TABLE and len(obsolete) <= MAX_OBSOLETE_SHARE * rows
+        )
+        is_known = old is not None and old.version == store.version
+        if is_good and old is not None and is_known:
+            return PublishedTableUpdate(old, lacking)
+        if is_good and not rows:
+            version = store.version
+            return PublishedTableUpdate(
+                VectorTableVersion(version, dimension, now, whole_version=version), lacking
+            )
+        if old is not None and is_known and old.whole_version != old.version:
+            store.restore_version(old.whole_version)
+            current, obsolete = _find_current_rows(store, wanted)
+        if len(obsolete) > MAX_OBSOLETE_SHARE * (len(current) + len(obsolete)):
+            # LanceDB now writes the remaining rows into new files.
+            store.remove_rows(obsolete)
+        if lacking := _list_other_passages(wanted, current):
+            store.add_vector_batches(_make_vector_rows(embedder, lacking))
+        versions = [*needed_versions, store.version]
+        store.compact_vector_table(force=True, keep_versions=store.get_age_of_versions(versions))
+        whole_version = store.version
+        store.remove_rows(_find_current_rows(store, wanted)[1])
+        return PublishedTableUpdate(
+            VectorTableVersion(store.version, dimension, now, whole_version=whole_version), []
+        )
+
+
+def _find_current_rows(
+    store: VectorStore, wanted: dict[int, PassageToPublish]
+) -> tuple[set[int], list[int]]:
+    """Return the numbers of the passages whose current vector is in the table, and the ids of all other rows."""
+    current, obsolete = set[int](), []
+    for number, hash_, row_id in zip(*store.read_vector_hashes_and_row_ids(), strict=True):
+        passage = wanted.get(number)
+        if passage and (passage.chunk.vector_hash or b"") == hash_:
+            current.add(number)
+        else:
+            obsolete.append(row_id)
+    return current, obsolete
+
+
+def _list_other_passages(
+    wanted: dict[int, PassageToPublish], current: set[int]
+) -> list[PassageToPublish]:
+    return [passage for number, passage in wanted.items() if number not in current]
+
+
+def _make_vector_rows(
+    embedder: TextVectorProvider, passages: list[PassageToPublish]
+) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
+    """Yield the rows and the vectors of passages, in batches."""
+    import numpy as np
+
+    for start in range(0, len(passages), ROWS_AT_ONCE):
+        some = passages[start : start + ROWS_AT_ONCE]
+        groups = [passage.list_texts() for passage in some]
+        texts = {hash_embedded_text(text): text for group in groups for text in group}
+        known = embedder.get_vectors(texts)
+        rows, vectors = [], []
+        for passage, group in zip(some, groups, strict=True):
+            title, own, *around = (known[hash_embedded_text(text)] for text in group)
+            vectors.append(combine_passage_vector(passage.entry.kind, title, own, around))
+            row = make_vector_row(passage.entry, passage.chunk)
+            row["number"] = passage.number
+            rows.append(row)
+        yield rows, np.vstack(vectors)

@@ -1,0 +1,78 @@
+"""Finds or computes the vectors of the texts to publish, with what this machine has already or with the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.pulled_vector_store import LOOKED_UP_HASHES, PulledVectorStore
+from kbtui.workspace.paths import make_private_directory
+from kbtui.workspace.published_library_mirror import find_mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+
+    from kbtui.index.embedding_model import EmbeddingModelSource
+    from kbtui.workspace import Workspace
+
+VECTORS_AT_ONCE = 16_384
+EMBEDDED_BATCH = 256
+
+
+class TextVectorProvider:
+    """Reads the vectors of texts from the embedding cache or the mirror; computes those that both lack."""
+
+    def __init__(
+        self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
+    ) -> None:
+        from kbtui.index.embedding_process import EmbeddingProcess
+
+        self.model = model
+        make_private_directory(workspace.cache_dir)
+
+        published = PulledVectorStore(
+            lambda: mirror.database if (mirror := find_mirror(workspace)) else None
+        )
+        self._cache = EmbeddingCache(
+            workspace.cache_dir / "embeddings.sqlite", model.key, published
+        )
+        self._process = EmbeddingProcess(model, log)
+        self.computed = 0
+        """The number of texts that the model has embedded."""
+
+    def close(self) -> None:
+        """End the model's process, and close the cache."""
+        self._process.close()
+        self._cache.close()
+
+    def embed_texts(
+        self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
+    ) -> Iterator[tuple[list[bytes], np.ndarray]]:
+        """Yield hashes with the vectors of their texts, at most `VECTORS_AT_ONCE` at a time, sorted by hash."""
+        import numpy as np
+
+        hashes = sorted(texts)
+        for start in range(0, len(hashes), VECTORS_AT_ONCE):
+            some = hashes[start : start + VECTORS_AT_ONCE]
+            found: dict[bytes, np.ndarray] = {}
+            for at in range(0, len(some), LOOKED_UP_HASHES):
+                known = self._cache.get_cached_vectors(some[at : at + LOOKED_UP_HASHES])
+                found |= {key: np.frombuffer(one, np.float32) for key, one in known.items()}
+            missing = sorted(some - found.keys(), key=lambda key: len(texts[key]))
+            for at in range(0, len(missing), EMBEDDED_BATCH):
+                keys = missing[at : at + EMBEDDED_BATCH]
+                vectors = self._process.embed_texts([texts[key] for key in keys])
+                fresh = dict(zip(keys, vectors, strict=True))
+                self._cache.store_cached_vectors(fresh)
+                found |= fresh
+                self.computed += len(keys)
+                on_progress(start + len(found))
+            on_progress(start + len(some))
+            yield some, np.vstack([found[key] for key in some])
+
+    def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+        """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
+        parts = self.embed_texts(texts)
+        return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

@@ -1,0 +1,344 @@
+"""The prompt as it will be with the user's unwritten changes, and the sizes of its texts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Literal
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.knowledge import read_subject_for_assistant
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
+from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.light_named_tuple import NamedTuple
+from kbtui.tui.reader.reader_document import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from kbtui.knowledge import KnowledgeBase
+    from kbtui.knowledge.knowledge_data_types import JpPromptSection, Subject
+    from kbtui.library import Library
+
+
+MAX_COUNTED_BYTES = 1_000_000
+"""The maximum size in bytes of a subject whose characters and tokens are counted.
+
+The numbers for larger subjects are estimated.
+"""
+MAX_COUNTED_TOTAL = 256 * 1024 * 1024
+"""The maximum total size in bytes of the subjects that are counted. The sizes of further subjects are estimated."""
+SUBJECTS_PER_REPORT = 400
+"""The number of subjects that are counted or skipped between two reports of progress."""
+
+
+class PromptSize(NamedTuple):
+    """The numbers of characters and tokens of a text.
+
+    `is_estimate` is true if both numbers are only estimated from the size of the file.
+    """
+
+    characters: int = 0
+    tokens: int = 0
+    is_estimate: bool = False
+
+    def format_prompt_size_without_units(self, *, exact: bool = True) -> str:
+        """Format the numbers of characters and tokens, such as `1,204 ≈ 301`; `~` marks an estimate.
+
+        If `exact` is false, both numbers are rounded and padded to a fixed width, such as `1.2k ≈ 301`.
+        """
+        sign = "~" if self.is_estimate else ""
+        if exact:
+            return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
+        return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
+
+    def format_prompt_size_with_units(self) -> str:
+        """Format the size as `1,204 characters ≈ 301 tokens`. An estimated size begins with "about"."""
+        about = "about " if self.is_estimate else ""
+        return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
+
+
+NO_COST = PromptSize()
+
+
+def measure_prompt_size(text: str | None) -> PromptSize:
+    """Return the size of a text. If there is no text, return `NO_COST`."""
+    return PromptSize(len(text), estimate_token_count(text)) if text else NO_COST
+
+
+def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: bool = True) -> str:
+    """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units.
+
+    Return "" if the size has not changed.
+    """
+    characters = after.characters - before.characters
+    tokens = after.tokens - before.tokens
+    if not characters and not tokens:
+        return ""
+    # A text with fewer characters can have more tokens. Only then do the tokens get a sign of their
+    # own.
+    token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
+    pattern = "{} characters ≈ {} tokens" if units else "{} ≈ {}"
+    return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
+
+
+class SubjectSizes:
+    """The sizes of the subjects, and the reasons why some subjects cannot be read.
+
+    The sizes are those that have been measured so far. One thread writes while other threads read,
+    so values are replaced, never modified.
+    """
+
+    def __init__(self) -> None:
+        self._costs: dict[tuple[str, str], PromptSize] = {}
+        self._versions: dict[tuple[str, str], tuple[int, int]] = {}
+        self.unreadable: dict[tuple[str, str], str] = {}
+        """The reason why a subject cannot be read, in the words of `learn`, by topic and slug."""
+
+    def forget_subject_sizes(self) -> None:
+        """Forget all sizes and errors."""
+        self._costs, self._versions, self.unreadable = {}, {}, {}
+
+    def get_subject_size(self, topic: str, slug: str) -> PromptSize | None:
+        """Return the size of a subject, or None while it is unknown."""
+        return self._costs.get((topic, slug))
+
+    def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptSize:
+        """Return the total size of subjects, which are pairs of topic and slug.
+
+        The total is an estimate if the size of any subject is estimated or unknown.
+        """
+        costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
+        characters = sum(cost.characters for cost in costs)
+        tokens = sum(cost.tokens for cost in costs)
+        is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
+        return PromptSize(characters, tokens, not is_counted)
+
+    def measure_subject_sizes(
+        self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
+    ) -> Iterator[int]:
+        """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
+
+        First, the sizes of all new and changed subjects are estimated from their numbers of bytes.
+        Then their files are read, except large ones. A subject counts as changed if its number of
+        bytes or its modification time is new. When `is_wanted` returns false, measuring ends early.
+        Call this in a background thread.
+        """
+        todo: list[Subject] = []
+        # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
+        copied = knowledge.copy_with_preload_marks(())
+        for topic in copied.topics:
+            for subject in copied.list_subjects(topic):
+                key = (topic, subject.slug)
+                if self._versions.get(key) != (subject.size, subject.mtime_ns):
+                    tokens = (subject.size + 3) // 4
+                    self._costs[key] = PromptSize(subject.size, tokens, is_estimate=True)
+                    todo.append(subject)
+        del copied
+        yield len(todo)
+        allowed = MAX_COUNTED_TOTAL
+        for number, subject in enumerate(todo, 1):
+            if subject.size <= min(MAX_COUNTED_BYTES, allowed):
+                allowed -= subject.size
+                self._measure_subject_size(subject)
+            if number % SUBJECTS_PER_REPORT == 0:
+                if not is_wanted():
+                    return
+                yield len(todo) - number
+        yield 0
+
+    def _measure_subject_size(self, subject: Subject) -> None:
+        key = (subject.topic, subject.slug)
+        try:
+            self._costs[key] = measure_prompt_size(read_subject_for_assistant(subject))
+            self.unreadable.pop(key, None)
+        except KbtuiError as error:
+            self._costs[key] = NO_COST
+            self.unreadable[key] = error.message
+        self._versions[key] = (subject.size, subject.mtime_ns)
+
+
+class FolderSizeSums:
+    """The running sums of subject sizes, from which the size of any folder is computed quickly.
+
+    The subjects are sorted by slug, so the subjects of a folder are adjacent. The folder's size is
+    the difference of two running sums.
+    """
+
+    def __init__(self, slugs: list[str], costs: Iterable[PromptSize | None]) -> None:
+        self._slugs = slugs
+        known = [cost or PromptSize(is_estimate=True) for cost in costs]
+        self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
+        """The running sums of the subjects' sizes: one list for each field of `PromptSize`."""
+
+    def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
+        """Return the number and the total size of the subjects whose slugs start with `prefix`."""
+        first, last = find_slug_prefix_range(self._slugs, prefix)
+        characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
+        return last - first, PromptSize(characters, tokens, estimates > 0)
+
+
+def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
+    """Return the range of the slugs that begin with `prefix` in the sorted list `slugs`.
+
+    The range is the index of the first such slug, and the index after the last one.
+    """
+    return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
+
+
+def make_folder_size_sums(
+    knowledge: KnowledgeBase, costs: SubjectSizes
+) -> dict[str, FolderSizeSums]:
+    """Map each topic to the sums from which the sizes of the topic's folders are computed.
+
+    Hidden subjects are left out.
+    """
+    visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
+    return {
+        topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
+        for topic, slugs in visible.items()
+    }
+
+
+MarkState = Literal["learned", "disabled", "plain", "on", "off"]
+"""The state of a subject ("learned", "disabled", "plain") or of a topic ("on", "off").
+
+"learned" means pre-loaded; "plain" means neither pre-loaded nor disabled.
+"""
+
+
+class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
+    """The user's marks that are not written to `kb.toml` yet, in the order in which they were set.
+
+    The key is a topic and a slug. If the slug is None, the mark is for the whole topic.
+    """
+
+    @property
+    def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
+        """The marks that are not written to `kb.toml` yet."""
+        return tuple(self.values())
+
+    def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
+        """Return the state of a subject or topic, with the user's mark applied.
+
+        If `slug` is None, return the state of the topic. If there is no mark, return the state in
+        `written`, the knowledge as the files define it.
+        """
+        mark = self.get((topic, slug))
+        return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
+
+    def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
+        """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
+
+        After a reset, a subject or topic has the state that the files define (see `knowledge`). If
+        the files already define the state of `mark`, the new state is "plain".
+        """
+        current = self.find_marked_state(knowledge, mark.topic, mark.slug)
+        written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
+        wanted: MarkState = mark.state
+        if current == wanted:
+            # If the files define the state, removing a mark is not enough, so mark the subject as "plain".
+            wanted = "plain" if written == wanted else written
+        self.pop((mark.topic, mark.slug), None)
+        if wanted != written:
+            self[mark.topic, mark.slug] = replace(mark, state=wanted)
+
+    def remove_mark(self, mark: PreloadOrDisableMark) -> None:
+        """Remove this mark, but keep a newer mark of the same subject or topic."""
+        if self.get((mark.topic, mark.slug)) == mark:
+            del self[mark.topic, mark.slug]
+
+
+def find_subject_or_topic_state(
+    knowledge: KnowledgeBase, topic: str, slug: str | None
+) -> MarkState:
+    """Return the state of a subject, or of a topic if `slug` is None."""
+    resolved = knowledge.get_topic_slugs(topic)
+    if slug is None:
+        return "on" if resolved.topic.enable else "off"
+    if slug in resolved.disabled:
+        return "disabled"
+    return "learned" if slug in resolved.learned_set else "plain"
+
+
+@dataclass(frozen=True)
+class PromptWithChanges:
+    """The prompt with and without the user's unwritten changes.
+
+    An object of this class never changes, because several threads use it.
+
+    * `written` is the knowledge as the files define it; `knowledge` also includes the changes.
+    * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
+    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost`
+      is the size of the section without the changes.
+    * `preloads`, `listings` and `sums` map each topic to the sizes of its pre-loaded subjects, of
+      its listing, and of its folders.
+    """
+
+    written: KnowledgeBase
+    knowledge: KnowledgeBase
+    marks: tuple[PreloadOrDisableMark, ...] = ()
+    prompt: str | None = None
+    cost: PromptSize = NO_COST
+    written_cost: PromptSize = NO_COST
+    preloads: dict[str, PromptSize] = field(default_factory=dict)
+    listings: dict[str, PromptSize] = field(default_factory=dict)
+    sums: dict[str, FolderSizeSums] = field(default_factory=dict)
+    refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
+    jp_sections: tuple[JpPromptSection, ...] = ()
+
+
+def load_prompt_with_changes(
+    library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
+) -> PromptWithChanges:
+    """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
+    written = library.load_knowledge()
+    for topic in written.topics:
+        # Read the directory in this thread, so that drawing a row never waits for it.
+        assert written.get_topic_slugs(topic).scan.relative_paths is not None
+    unmarked = PromptWithChanges(
+        written, written, jp_sections=tuple(written.read_jp_prompt_sections())
+    )
+    unmarked = apply_preload_marks(unmarked, costs, ())
+    return apply_preload_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
+
+
+def apply_preload_marks(
+    before: PromptWithChanges, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
+) -> PromptWithChanges:
+    """Return a prompt in which the changes in `marks` replace those of `before`.
+
+    If a change cannot be made, it is in the `refusals` of the result.
+    """
+    knowledge, applied = before.written, []
+    if marks[: len(before.marks)] == before.marks:  # only new marks were added
+        knowledge, applied = before.knowledge, list(before.marks)
+    refusals = []
+    for mark in marks[len(applied) :]:
+        try:
+            knowledge = knowledge.copy_with_preload_marks([mark])
+            applied.append(mark)
+        except (NothingFound, UsageError) as error:
+            refusals.append((mark, error))
+    preloads, listings = {}, {}
+    for topic in knowledge.topics.values():
+        name = topic.id
+        if name in before.preloads and topic == before.knowledge.topics[name]:
+            preloads[name], listings[name] = before.preloads[name], before.listings[name]
+            continue
+        preloads[name] = measure_prompt_size(knowledge.format_preloaded_subjects(name))
+        listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
+        listings[name] = measure_prompt_size(listing)
+    prompt = knowledge.format_prompt_section()
+    return replace(
+        before,
+        knowledge=knowledge,
+        marks=tuple(applied),
+        prompt=prompt,
+        cost=measure_prompt_size(prompt),
+        preloads=preloads,
+        listings=listings,
+        sums=make_folder_size_sums(knowledge, costs),
+        refusals=tuple(refusals),
+    )
