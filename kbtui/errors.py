@@ -101,7 +101,7 @@ class PackageUnavailable(KbtuiError):
         )
 
 
-class DamagedDataFile(WorkspaceError):
+class DamagedUserDataFile(WorkspaceError):
     """A file with the user's data is damaged. `kbtui doctor` names the file and says what to do."""
 
 
@@ -112,7 +112,7 @@ def format_error_on_one_line(error: Exception, root: Path) -> str:
     """
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
-    if isinstance(error, DamagedDataFile):
+    if isinstance(error, DamagedUserDataFile):
         return f"{os.path.basename(error.where or '')} is damaged; `kbtui doctor` says what to do"  # noqa: PTH119
     where = ""
     # Leave out the workspace's own path: users know it, and the message needs the space.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import NamedTuple
 else:
 
-    class _RecordMeta(type):
+    class _NamedTupleMeta(type):
         def __new__(cls, name, bases, body):
             """Return a subclass of `tuple` with the annotated names as fields."""
             fields = body.pop("__annotations__")
@@ -30,4 +30,4 @@ else:
                 setattr(record, attribute, value)
             return record
 
-    NamedTuple = type.__new__(_RecordMeta, "NamedTuple", (), {})
+    NamedTuple = type.__new__(_NamedTupleMeta, "NamedTuple", (), {})

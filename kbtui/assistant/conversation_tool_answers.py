@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.library.file_turn_history import UnexplainedLinesJson
-    from kbtui.search.search_request_and_answer import OutdatedSubjectJson
+    from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
 
     class ConversationInfoJson(TypedDict):
         """A conversation as JSON, with the documented keys."""
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         turn: int
         rewound: NotRequired[bool]
         attachments: NotRequired[int]
-        outdated_subjects: NotRequired[list[OutdatedSubjectJson]]
+        outdated_subjects: NotRequired[list[OutdatedCitedSubjectJson]]
         marks: NotRequired[list[MarkFactsJson]]
         events: list[EventJson]
 

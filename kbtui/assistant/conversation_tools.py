@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from kbtui.library.file_turn_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.references import Ref
-    from kbtui.search.search_request_and_answer import OutdatedSubjectJson
+    from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
@@ -788,7 +788,7 @@ def _make_conversation_read_answer(
 
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
-) -> dict[int, list[OutdatedSubjectJson]]:
+) -> dict[int, list[OutdatedCitedSubjectJson]]:
     """Map the number of each turn to the subjects that have changed since the turn used them."""
     from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
 

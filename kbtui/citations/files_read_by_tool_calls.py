@@ -55,7 +55,7 @@ _NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$")
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 
 
-class FileRead(NamedTuple):
+class FileReadByCall(NamedTuple):
     """A file that a tool call read, with the path from the arguments of the call.
 
     `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
@@ -67,14 +67,14 @@ class FileRead(NamedTuple):
     may_be_directory: bool = False
 
 
-def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
+def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
     """Return the files that a tool call certainly read."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
-        return [FileRead(path) for path in _list_argument_texts(arguments, _PATH_ARGUMENTS)]
+        return [FileReadByCall(path) for path in _list_argument_texts(arguments, _PATH_ARGUMENTS)]
     if name in _GREP_TOOLS:
         paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
-        return [FileRead(path, may_be_directory=True) for path in paths]
+        return [FileReadByCall(path, may_be_directory=True) for path in paths]
     if name in SHELL_TOOLS:
         directory = next(iter(_list_argument_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
         found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
@@ -133,14 +133,16 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
     return [value] if isinstance(value, str) and value.strip() else []
 
 
-def _iterate_files_read_by_command(command: Any, directory: str | None) -> Iterator[FileRead]:
+def _iterate_files_read_by_command(command: Any, directory: str | None) -> Iterator[FileReadByCall]:
     """Yield the files that a command line prints; `command` is its text or the list of its words."""
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
         if _is_shell_with_script(words):
             command = words[2]
         else:
-            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
+            yield from (
+                FileReadByCall(path, directory) for path in _list_paths_of_printed_files(words)
+            )
             return
     if not isinstance(command, str) or len(command) > _COMMAND_CHARACTERS_MAX:
         return
@@ -152,7 +154,9 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
         elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
             return  # the directory of the following commands is unknown
         else:
-            yield from (FileRead(path, directory) for path in _list_paths_of_printed_files(words))
+            yield from (
+                FileReadByCall(path, directory) for path in _list_paths_of_printed_files(words)
+            )
 
 
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
@@ -213,7 +217,7 @@ def _list_paths_of_printed_files(words: list[str]) -> list[str]:
     return [path for path in others if not _NOT_A_PATH.search(path)]
 
 
-class FileTextInResult(NamedTuple):
+class FileTextInToolResult(NamedTuple):
     """The text of a file that a call returned.
 
     `is_part` says whether the text may be only part of the file.
@@ -265,7 +269,7 @@ _SHELL_COMPLAINTS = re.compile(
 """Matches the errors that a shell's start-up scripts print in a sandbox, before the output of the command."""
 
 
-def extract_file_text(call: ConversationEvent) -> FileTextInResult | None:
+def extract_file_text(call: ConversationEvent) -> FileTextInToolResult | None:
     """Return the text of the file that a call read.
 
     Returns None if the call read several files, or if the form of the result is unknown.
@@ -293,17 +297,17 @@ A call with any other argument may have read only part of the file.
 """
 
 
-def _extract_fenced_text(text: str) -> FileTextInResult | None:
+def _extract_fenced_text(text: str) -> FileTextInToolResult | None:
     first, _, rest = text.strip().partition("\n")
     if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
         return None
     text = rest.rpartition("\n")[0]
     if note := _START_NOTE.match(text):
-        return FileTextInResult(text[note.end() :], is_part=True)
-    return FileTextInResult(text)
+        return FileTextInToolResult(text[note.end() :], is_part=True)
+    return FileTextInToolResult(text)
 
 
-def _extract_numbered_lines(text: str) -> FileTextInResult | None:
+def _extract_numbered_lines(text: str) -> FileTextInToolResult | None:
     """Return consecutively numbered lines without their numbers, or None. Lines after them are left out."""
     rows = text.rstrip("\n").split("\n")
     for form in _NUMBERED_LINES:
@@ -314,11 +318,11 @@ def _extract_numbered_lines(text: str) -> FileTextInResult | None:
             for at, line in enumerate(lines[: len(numbered)])
         ):
             is_part = int(numbered[0][1]) != 1 or len(numbered) >= _MAX_NUMBERED_LINES
-            return FileTextInResult("\n".join(line[2] for line in numbered), is_part)
+            return FileTextInToolResult("\n".join(line[2] for line in numbered), is_part)
     return None
 
 
-def _extract_opencode_text(text: str) -> FileTextInResult | None:
+def _extract_opencode_text(text: str) -> FileTextInToolResult | None:
     match = _OPENCODE_RESULT.match(text)
     if match is None:
         return _extract_numbered_lines(text)
@@ -329,21 +333,21 @@ def _extract_opencode_text(text: str) -> FileTextInResult | None:
     return found._replace(is_part=found.is_part or is_cut)
 
 
-def _extract_text_of_read_file(text: str) -> FileTextInResult | None:
+def _extract_text_of_read_file(text: str) -> FileTextInToolResult | None:
     """Return the file text in a result of `read_file`. Codex numbers the lines; Gemini CLI does not."""
     if part := _GEMINI_PART.match(text):
-        return FileTextInResult(text[part.end() :], is_part=True)
+        return FileTextInToolResult(text[part.end() :], is_part=True)
     if re.match(r"L\d+: ", text):
         return _extract_numbered_lines(text)
-    return _extract_fenced_text(text) or FileTextInResult(text)
+    return _extract_fenced_text(text) or FileTextInToolResult(text)
 
 
-def _extract_text_of_one_of_many_files(text: str) -> FileTextInResult | None:
+def _extract_text_of_one_of_many_files(text: str) -> FileTextInToolResult | None:
     match = _ONE_OF_MANY_FILES.fullmatch(text)
-    return FileTextInResult(match["text"]) if match else None
+    return FileTextInToolResult(match["text"]) if match else None
 
 
-def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResult | None:
+def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInToolResult | None:
     """Return the file text that a shell command printed; None if the command did more than print file text."""
     words = find_command_that_only_prints_file(call)
     if words is None:
@@ -361,7 +365,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
         return None  # An error message: not every agent records the exit code.
     options = [word for word in words[1:] if word.startswith("-")]
     if program == "cat" and not options:
-        return FileTextInResult(text)
+        return FileTextInToolResult(text)
     if (program == "cat" and options == ["-n"]) or (program == "nl" and options == ["-ba"]):
         return _extract_numbered_lines(text)
     most = _find_printed_lines_max(program, words)
@@ -370,7 +374,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInResul
     # If a command asked for more lines than it printed, it printed the whole file.
     first, last = most
     is_part = first != 1 or text.count("\n") + (not text.endswith("\n")) >= last
-    return FileTextInResult(text, is_part)
+    return FileTextInToolResult(text, is_part)
 
 
 def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
@@ -384,7 +388,7 @@ def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, in
     return None
 
 
-_FORMS: dict[str, Callable[[str], FileTextInResult | None]] = {
+_FORMS: dict[str, Callable[[str], FileTextInToolResult | None]] = {
     "Read": _extract_numbered_lines,
     "fs_read_file": _extract_fenced_text,
     "read": _extract_opencode_text,

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.turn_marks import ConversationMarks
 
 
-class MaskedSecrets(NamedTuple):
+class MaskedSecretsAtPlace(NamedTuple):
     """The secrets of one kind that were masked at one place in a conversation.
 
     * `turn` is None for the title and other facts about the conversation.
@@ -82,7 +82,7 @@ class SharedConversationParts:
     citations: list[Citation]
     marks: dict[int, list[str]]
     remark: str | None = None
-    masked: list[MaskedSecrets] | None = None
+    masked: list[MaskedSecretsAtPlace] | None = None
 
     @property
     def warning(self) -> str | None:
@@ -146,7 +146,7 @@ class _ConversationMasker:
 
     conversation: Conversation
     masker: SecretMasker = field(default_factory=SecretMasker)
-    masked: list[MaskedSecrets] = field(default_factory=list)
+    masked: list[MaskedSecretsAtPlace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         info = self.conversation.info
@@ -180,7 +180,7 @@ class _ConversationMasker:
         """Return a JSON value with its secrets masked, and record the masked secrets."""
         after = self.masker.mask_secrets(value)
         self.masked += [
-            MaskedSecrets(kind, turn, call, part, times)
+            MaskedSecretsAtPlace(kind, turn, call, part, times)
             for kind, times in (count_masks(after) - count_masks(value)).items()
         ]
         return after

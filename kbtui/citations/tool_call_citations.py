@@ -17,7 +17,7 @@ from kbtui.citations.citation_state import (
     find_text_given_by_file_tool,
     make_given_text,
 )
-from kbtui.citations.files_read_by_tool_calls import FileRead, list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import FileReadByCall, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
 from kbtui.light_named_tuple import NamedTuple
@@ -306,7 +306,7 @@ def extract_citations(
             if not paths and event.kind != "tool_call_request":
                 continue
             for target in (
-                *_find_cited_files(map(FileRead, paths), directory, targets),
+                *_find_cited_files(map(FileReadByCall, paths), directory, targets),
                 *_find_targets_cited_by_event(event, directory, targets),
             ):
                 forms = seen.setdefault((target.target, target.chunk), set())
@@ -336,7 +336,7 @@ def list_subjects_given_by_event(
     directory = conversation.info.working_directory
     paths = get_conversation_format(conversation.info).list_files_added_to_chat(event)
     found = (
-        *_find_cited_files(map(FileRead, paths), directory, targets),
+        *_find_cited_files(map(FileReadByCall, paths), directory, targets),
         *_find_targets_cited_by_event(event, directory, targets),
     )
     # The target of a hit is a passage only if its subject no longer exists.
@@ -538,7 +538,7 @@ def _remove_mcp_envelope(result: str) -> str:
 
 
 def _find_cited_files(
-    files: Iterable[FileRead], working_directory: str | None, targets: CitationTargetLookup
+    files: Iterable[FileReadByCall], working_directory: str | None, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
     for path, directory, may_be_directory in files:
         path = path.strip().removeprefix("file://")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 argparse._ = str  # type: ignore[attr-defined]
 
 
-class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
+class _CliHelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats help for the width of the terminal."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=get_terminal_width() - 2)
 
 
-class CommandParser(argparse.ArgumentParser):
+class CliArgumentParser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
 
     Every parser has the option `-w`, so that users can write `-w` before or after the command. The
@@ -35,9 +35,7 @@ class CommandParser(argparse.ArgumentParser):
     """The hint in usage errors. If it is None, the hint refers to `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
-        super().__init__(
-            prog=prog, allow_abbrev=False, formatter_class=_CommandHelpFormatter, **keys
-        )
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_CliHelpFormatter, **keys)
         self.add_argument(
             "-w",
             "--workspace",

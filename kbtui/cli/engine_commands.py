@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from kbtui.userdata.workspace_registry import RegisteredWorkspace
 
-    class WorkspaceJson(TypedDict):
+    class RegisteredWorkspaceJson(TypedDict):
         """A workspace in the documented JSON format.
 
         `problem` says why the workspace cannot be searched, or is None.
@@ -300,7 +300,7 @@ def run_workspaces_command(args: Namespace) -> int:
     return 0 if found else 1
 
 
-def _describe_workspace(one: RegisteredWorkspace) -> WorkspaceJson:
+def _describe_workspace(one: RegisteredWorkspace) -> RegisteredWorkspaceJson:
     problem, counts = None, dict[str, int]()
     if one.is_missing:
         problem = "the directory does not exist"
@@ -322,7 +322,7 @@ def _describe_workspace(one: RegisteredWorkspace) -> WorkspaceJson:
     }
 
 
-def _format_workspace_contents(row: WorkspaceJson) -> str:
+def _format_workspace_contents(row: RegisteredWorkspaceJson) -> str:
     opened = f"opened {(row['opened'] or '')[:10]}"
     if row["problem"] or row["subjects"] is None or row["conversations"] is None:
         return f"{row['problem']}; {opened}"

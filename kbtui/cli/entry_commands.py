@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.citation_and_conversation_export import CitationDifference
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_data_types import Subject
@@ -64,7 +64,7 @@ _COLUMN_HEADINGS = (
 _RIGHT_ALIGNED = {0, 3, 4}
 
 
-def declare_entries_command_arguments(parser: CommandParser) -> None:
+def declare_entries_command_arguments(parser: CliArgumentParser) -> None:
     from kbtui.index.catalog_query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
     add = parser.add_argument

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.search.filter_definitions import FilterDefinition, FilterInput
     from kbtui.search.search_request_and_answer import SearchRequestJson
 
 
-def add_filter_options(parser: CommandParser, filter_input: FilterInput) -> None:
+def add_filter_options(parser: CliArgumentParser, filter_input: FilterInput) -> None:
     """Add an option to `parser` for each filter that `filter_input` accepts.
 
     The help of the command also lists the filters that QUERY can contain.

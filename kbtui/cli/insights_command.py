@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.insights import (
         EntryCitationCount,
         Insights,
-        OutdatedTurnWithTitle,
+        TitledTurnWithOutdatedCitations,
         TokenCount,
     )
     from kbtui.userdata.query_log import LoggedQuery
@@ -164,7 +164,7 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
     return f"       {sanitize_to_one_line(use.ref)}  {title}  (changed {changed})"
 
 
-def _format_outdated_turn(turn: OutdatedTurnWithTitle, marks: Iterable[str]) -> str:
+def _format_outdated_turn(turn: TitledTurnWithOutdatedCitations, marks: Iterable[str]) -> str:
     from kbtui.cli.mark_command import format_mark_lines
 
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
 
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
@@ -150,17 +150,19 @@ def _run_command_or_print_error(words: list[str]) -> int:
         return 3
 
 
-def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
+def load_command_parser_and_runner(
+    name: str,
+) -> "tuple[CliArgumentParser, Callable[[Namespace], int]]":
     """Import a command's module, and return its parser and its function `run_NAME_command`.
 
     Raises `KeyError` for an unknown command.
     """
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
 
     module = _import_command_module(name)
     run = getattr(module, f"run_{name}_command")
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
-    parser = CommandParser(prog=f"kbtui {name}", description=description)
+    parser = CliArgumentParser(prog=f"kbtui {name}", description=description)
     getattr(module, f"declare_{name}_command_arguments")(parser)
     return parser, run
 
@@ -305,16 +307,16 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
     return None, words
 
 
-def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
+def _find_parser_to_complete(words: list[str]) -> "tuple[CliArgumentParser, int]":
     """Return the parser that completes a command line, and the number of leading words to skip."""
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
 
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""
     if name in COMMANDS:
         parser, skipped = load_command_parser_and_runner(name)[0], 1 + len(words) - len(rest)
     else:
-        parser, skipped = CommandParser(prog="kbtui"), 0
+        parser, skipped = CliArgumentParser(prog="kbtui"), 0
         parser.add_argument("-V", "--version", action="store_true", help="print the version")
         texts = {name: text for name, (_, text) in COMMANDS.items()}
         parser.add_argument("command").completer = lambda **_: texts  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.publishing.library_publisher import LibraryPublishResult
-    from kbtui.publishing.library_subscription_status import SubscriptionStatus
+    from kbtui.publishing.library_subscription_status import LibrarySubscriptionStatus
     from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.publishing.published_part_format import EntryKey
     from kbtui.publishing.text_vector_provider import TextVectorProvider
@@ -331,7 +331,7 @@ def _make_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
     return lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}")
 
 
-def _describe_subscription(workspace: Workspace) -> SubscriptionStatus:
+def _describe_subscription(workspace: Workspace) -> LibrarySubscriptionStatus:
     from kbtui.publishing.library_subscription_status import describe_subscription
 
     status = describe_subscription(workspace, find_model_key())
@@ -360,7 +360,7 @@ def _format_pull_result(result: LibraryPullResult) -> str:
     )
 
 
-def _format_subscription(status: SubscriptionStatus, has_own_files: bool) -> str:
+def _format_subscription(status: LibrarySubscriptionStatus, has_own_files: bool) -> str:
     from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
@@ -390,12 +390,15 @@ def _format_named_counts(counts: dict[str, int]) -> str:
 def find_mirror_of_uri(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.published_library_pull import pull_library
-    from kbtui.workspace.published_library_mirror import PublishedMirror, normalize_library_uri
-    from kbtui.workspace.published_library_settings import SubscriptionSettings
+    from kbtui.workspace.published_library_mirror import (
+        PublishedLibraryMirror,
+        normalize_library_uri,
+    )
+    from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
-    mirror = PublishedMirror(normalize_library_uri(uri))
+    mirror = PublishedLibraryMirror(normalize_library_uri(uri))
     if not mirror.exists():
         with ProgressLine() as progress:
-            settings = SubscriptionSettings(remote=uri)
+            settings = LibrarySubscriptionSettings(remote=uri)
             pull_library(mirror, settings, _make_pull_reporter(progress))
     return str(mirror.root)

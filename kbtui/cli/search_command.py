@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.engine.engine_protocol import EngineSearchRequest
     from kbtui.search.search_request_and_answer import (
         EmbeddedChunkTextJson,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
 
 
-def declare_search_command_arguments(parser: CommandParser) -> None:
+def declare_search_command_arguments(parser: CliArgumentParser) -> None:
     # The usage of all options would hide the message of an error.
     parser.usage = "%(prog)s [-h] [-w PATH] [OPTION ...] QUERY ..."
     parser.hint = (

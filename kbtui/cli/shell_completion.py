@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.cli_argument_parser import CommandParser
+    from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.workspace import Workspace
@@ -52,7 +52,9 @@ def run_completion_command(args: Namespace) -> int:
     return 0
 
 
-def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
+def print_shell_completions(
+    find_parser: Callable[[list[str]], tuple[CliArgumentParser, int]],
+) -> int:
     """Print completions for the command line that the shell passes in environment variables.
 
     `find_parser` receives the words after `kbtui`. It returns the parser for these words, and the

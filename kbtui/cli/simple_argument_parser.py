@@ -1,6 +1,6 @@
 """Parses ordinary command lines without `argparse`, which takes a tenth of the time of a search.
 
-The arguments are declared once, for this parser and for `CommandParser`. A command line with
+The arguments are declared once, for this parser and for `CliArgumentParser`. A command line with
 `--help`, `--` or a mistake is left to `argparse`.
 """
 

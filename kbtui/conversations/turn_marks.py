@@ -3,7 +3,7 @@
 A mark stores a hash of the marked text, and the id and the time of the event that contains the
 text. Therefore the mark stays with its text if turns are added or if the conversation is rewritten.
 If JP wrote an id for the event, the mark stays even if the text is edited;
-`MarkPlace.is_text_changed` is then true.
+`MarkedTextPlace.is_text_changed` is then true.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _is_whole_conversation_id(text: str) -> bool:
         return False
 
 
-class MarkPlace(NamedTuple):
+class MarkedTextPlace(NamedTuple):
     """The current place of a marked text: a turn, and a tool call if the text is in one.
 
     `is_text_changed` is true if the marked event was found by its id, but its text has changed.
@@ -268,7 +268,7 @@ class PlacedMark(NamedTuple):
     """
 
     mark: Mark
-    place: MarkPlace | None
+    place: MarkedTextPlace | None
     problem: MarkProblem = ""
     target_problem: TargetProblem = ""
 
@@ -442,7 +442,9 @@ def _make_anchor(
     return MarkAnchor(digest, event.event_id, timestamp, list(openings)[-1])
 
 
-def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
+def find_mark_places(
+    conversation: Conversation, marks: Iterable[Mark]
+) -> dict[str, MarkedTextPlace]:
     """Map the id of each mark to the current place of the marked text.
 
     Marks whose text cannot be found are left out.
@@ -453,7 +455,7 @@ def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[
 
 def find_anchored_places(
     conversation: Conversation, anchors: Mapping[str, MarkAnchor]
-) -> dict[str, MarkPlace]:
+) -> dict[str, MarkedTextPlace]:
     """Map the name of each anchor to the current place of its turn or call.
 
     Anchors whose turn or call cannot be found are left out. A name is the reference that the turn
@@ -466,7 +468,9 @@ def find_anchored_places(
     return _find_places(conversation, wanted)
 
 
-def find_target_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
+def find_target_places(
+    conversation: Conversation, marks: Iterable[Mark]
+) -> dict[str, MarkedTextPlace]:
     """Map the id of each mark to the current place of its target in this conversation.
 
     Marks without a target anchor, or with a target that cannot be found, are left out.
@@ -501,7 +505,7 @@ class _AnchoredTextKey(NamedTuple):
 
 def _find_places(
     conversation: Conversation, wanted: Sequence[tuple[str, _AnchoredTextKey]]
-) -> dict[str, MarkPlace]:
+) -> dict[str, MarkedTextPlace]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
     found = {}
@@ -513,7 +517,7 @@ def _find_places(
 
 def _find_place(
     turns: Sequence[Turn], text: _AnchoredTextKey, histories: list[str]
-) -> MarkPlace | None:
+) -> MarkedTextPlace | None:
     """Return the place of a text.
 
     Returns None if no event has this text, or if several events could be meant.
@@ -565,14 +569,14 @@ def _choose_place(
     candidates: Iterable[tuple[Turn, ConversationEvent]],
     text: _AnchoredTextKey,
     histories: list[str],
-) -> MarkPlace | None:
+) -> MarkedTextPlace | None:
     """Return the place of the marked text, or None if the place is unclear.
 
     If there are several candidates, those whose earlier turns are different are excluded. If there
     are still several, those with another call number are excluded.
     """
     places = dict.fromkeys(
-        MarkPlace(turn.number, None if text.call is None else event.call)
+        MarkedTextPlace(turn.number, None if text.call is None else event.call)
         for turn, event in candidates
     )
     if len(places) > 1:

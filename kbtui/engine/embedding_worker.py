@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.chunk_embedder import ChunkEmbedder
-    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix, OnnxEmbedder
+    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix, OnnxEmbeddingModel
     from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.published_vector_table import PublishedVectorTable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
-    from kbtui.workspace.published_library_mirror import PublishedMirror
+    from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
 
 
 LOAD_CHECK_SECONDS = 5.0
@@ -221,7 +221,7 @@ class SharedEmbeddingModels:
     """
 
     def __init__(self) -> None:
-        self.embedders: ReferenceCountedObjects[OnnxEmbedder | EmbeddingProcess] = (
+        self.embedders: ReferenceCountedObjects[OnnxEmbeddingModel | EmbeddingProcess] = (
             ReferenceCountedObjects()
         )
         self.bulk_processes: ReferenceCountedObjects[EmbeddingProcess] = ReferenceCountedObjects()
@@ -234,7 +234,7 @@ class SharedEmbeddingModels:
         return not self.embedders.is_empty and time.monotonic() - self.last_used > seconds
 
 
-class EngineEmbeddingModel:
+class WorkspaceEmbeddingModel:
     """The embedding model of a workspace. Workspaces with the same model share it.
 
     The engine runs the packaged model itself, with onnxruntime, and starts a process to embed many
@@ -251,7 +251,7 @@ class EngineEmbeddingModel:
         self._setting, self._log = setting, log
         self._shared = shared or SharedEmbeddingModels()
         self._model: EmbeddingModelSource | None = None
-        self._embedder: OnnxEmbedder | EmbeddingProcess | None = None
+        self._embedder: OnnxEmbeddingModel | EmbeddingProcess | None = None
         self._bulk_process: EmbeddingProcess | None = None
         self._dimension = 0
         self._is_closed = False
@@ -311,17 +311,17 @@ class EngineEmbeddingModel:
         assert self._model is not None
         return f"{self._model.key} {self._model.source}"
 
-    def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbedder | EmbeddingProcess:
+    def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | EmbeddingProcess:
         return self._load_onnx_export(model) or self._make_process(model)
 
-    def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
+    def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | None:
         """Load the model's ONNX export; create the export first if necessary.
 
         Returns None if the model cannot run as an ONNX export.
         """
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
-            OnnxEmbedder,
+            OnnxEmbeddingModel,
             check_onnx_packages,
             start_onnx_export_process,
         )
@@ -334,12 +334,12 @@ class EngineEmbeddingModel:
             self._log(f"{error}; the model runs with torch instead")
             return None
         with contextlib.suppress(EmbeddingModelUnavailable):
-            return OnnxEmbedder(model)
+            return OnnxEmbeddingModel(model)
         if export := start_onnx_export_process(model):
             self._log("exporting the model to ONNX; until this is done, search uses keywords only")
             export.wait()
             with contextlib.suppress(EmbeddingModelUnavailable):
-                return OnnxEmbedder(model)
+                return OnnxEmbeddingModel(model)
         return None
 
     def _make_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
@@ -347,7 +347,7 @@ class EngineEmbeddingModel:
 
         return EmbeddingProcess(model, self._log)
 
-    def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbedder | EmbeddingProcess:
+    def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbeddingModel | EmbeddingProcess:
         """Return the embedder for passages; call this only in the thread with low priority.
 
         If `is_bulk` is true, a process that uses all cores is started, unless another workspace has
@@ -422,8 +422,8 @@ class EmbeddingWorker:
         on_progress: Callable[[IndexProgress], None],
         on_change: Callable[[], None],
         log: Callable[[str], None],
-        model: EngineEmbeddingModel | None = None,
-        find_mirror: Callable[[], PublishedMirror | None] = lambda: None,
+        model: WorkspaceEmbeddingModel | None = None,
+        find_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
     ) -> None:
         """Create the worker.
 
@@ -436,7 +436,7 @@ class EmbeddingWorker:
         self._find_mirror = find_mirror
         self._remote: PublishedVectorTable | None = None
         """The vectors of a large published library, which stay in object storage."""
-        self._model = model or EngineEmbeddingModel(settings.model, log)
+        self._model = model or WorkspaceEmbeddingModel(settings.model, log)
         self._model_key = ""
         self.keywords_only_notice: Notice | None = MODEL_LOADING
         self.left: int | None = None

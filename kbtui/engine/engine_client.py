@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         EngineStatus,
         HelloMessage,
         PreferredEntryRequest,
-        RefreshOutcome,
+        ReadinessAfterWait,
         RefreshRequest,
         WaitTimeLimit,
         WorkspaceStatus,
@@ -136,11 +136,11 @@ class EngineClient:
             *,
             timeout: float = ...,
             **arguments: Unpack[RefreshRequest],
-        ) -> RefreshOutcome: ...
+        ) -> ReadinessAfterWait: ...
         @overload
         def send_request(
             self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitTimeLimit]
-        ) -> RefreshOutcome: ...
+        ) -> ReadinessAfterWait: ...
         @overload
         def send_request(self, op: Literal["status"]) -> WorkspaceStatus: ...
         @overload

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         configuration_problem: str | None
         reading: RefreshProgress | None
 
-    class RefreshOutcome(EngineReadiness, total=False):
+    class ReadinessAfterWait(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
         `done` says whether the awaited work has finished: the embedding for the operation `settle`,

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.engine import engine_protocol
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         IndexProgressEvent,
         PreferredEntryRequest,
-        RefreshOutcome,
+        ReadinessAfterWait,
         RefreshProgress,
         RefreshRequest,
         WaitTimeLimit,
@@ -86,7 +86,7 @@ PACE_SECONDS = 30.0
 """The speed of a phase of work is measured over about this many seconds."""
 
 
-class PaceEstimator:
+class ItemRateMeter:
     """Measures how many items of a phase of work are done per second."""
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class EngineWorkspace:
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
-        self._pace = PaceEstimator()
+        self._pace = ItemRateMeter()
         self._log_swept_at = self._schedule_checked_at = self._pull_check_due_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
         with client_environment.use():
@@ -204,7 +204,7 @@ class EngineWorkspace:
                 self._broadcast_index_progress,
                 self._broadcast_engine_readiness,
                 log,
-                EngineEmbeddingModel(settings.model, log, models),
+                WorkspaceEmbeddingModel(settings.model, log, models),
                 lambda: find_mirror(workspace),
             )
             self._index_worker = IndexWorker(
@@ -478,7 +478,7 @@ class EngineWorkspace:
 
     async def _execute_refresh_operation(
         self, client: ClientConnection, request: RefreshRequest
-    ) -> RefreshOutcome:
+    ) -> ReadinessAfterWait:
         """Refresh the index, and answer when the refresh is done."""
         self._end_if_obsolete()
         wait = engine_protocol.get_wait_seconds(request)
@@ -504,7 +504,7 @@ class EngineWorkspace:
 
     async def _execute_refreshed_operation(
         self, client: ClientConnection, request: WaitTimeLimit
-    ) -> RefreshOutcome:
+    ) -> ReadinessAfterWait:
         """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
@@ -514,7 +514,7 @@ class EngineWorkspace:
 
     async def _wait_for_requested_refresh(
         self, client: ClientConnection, wait: float
-    ) -> RefreshOutcome:
+    ) -> ReadinessAfterWait:
         assert client.pending_refresh is not None
         finished = await wait_for_thread_event(client.pending_refresh, wait)
         self._end_if_obsolete()
@@ -525,7 +525,7 @@ class EngineWorkspace:
 
     async def _execute_settle_operation(
         self, client: ClientConnection, request: WaitTimeLimit
-    ) -> RefreshOutcome:
+    ) -> ReadinessAfterWait:
         """Wait until every chunk has its vector.
 
         The wait also ends when an error prevents embedding, or at the time limit in `request`.
@@ -567,7 +567,7 @@ class EngineWorkspace:
         is_done = await wait_for_thread_event(
             self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
         )
-        state: RefreshOutcome = {
+        state: ReadinessAfterWait = {
             "done": is_done,
             "mended": None,
             **self._describe_engine_readiness(),

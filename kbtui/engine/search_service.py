@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import (
         EngineSearchReply,
         EngineSearchRequest,
-        RefreshOutcome,
+        ReadinessAfterWait,
     )
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.index_reader import IndexReader
@@ -94,7 +94,7 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
-def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
+def make_index_behind_notice(state: ReadinessAfterWait) -> Notice | None:
     """Return a notice if the index is not up to date with the files, else None.
 
     `state["done"]` is true after the engine has compared all files with the index for the first
@@ -138,7 +138,7 @@ class SearchService:
         return AllProjectsSearch(self._workspace, self._settings)
 
     def answer_client_search(
-        self, request: EngineSearchRequest, state: RefreshOutcome
+        self, request: EngineSearchRequest, state: ReadinessAfterWait
     ) -> EngineSearchReply:
         """Answer a client's search request. `state` says whether the index is up to date.
 

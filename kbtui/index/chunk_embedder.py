@@ -59,7 +59,7 @@ PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused chunk embedder checks whether it may continue."""
 
 
-class PassageEmbedder(Protocol):
+class PassageEmbeddingModel(Protocol):
     """The part of an embedding model that the chunk embedder uses."""
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
@@ -230,7 +230,7 @@ class ChunkEmbedder:
 
     def embed_missing_chunks(
         self,
-        get_passage_embedder: Callable[[bool], PassageEmbedder],
+        get_passage_embedder: Callable[[bool], PassageEmbeddingModel],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the chunks that have no vector; return how many of them are left.

@@ -200,7 +200,7 @@ def split_texts_into_batches(
     return batches
 
 
-class Embedder(ABC):
+class LoadedEmbeddingModel(ABC):
     """A loaded embedding model. Several threads may use it at the same time."""
 
     dimension: int
@@ -231,7 +231,7 @@ class Embedder(ABC):
         return rows
 
 
-class TorchEmbedder(Embedder):
+class TorchEmbeddingModel(LoadedEmbeddingModel):
     """An embedding model that runs in torch.
 
     If `is_bfloat16` is true, its linear layers multiply 16-bit numbers. This is faster on
@@ -351,7 +351,7 @@ def check_onnx_packages() -> None:
         check_package_import(package)
 
 
-class OnnxEmbedder(Embedder):
+class OnnxEmbeddingModel(LoadedEmbeddingModel):
     """Embeds texts with the ONNX export of the packaged model, which onnxruntime runs in the calling thread."""
 
     def __init__(self, model: EmbeddingModelSource) -> None:
@@ -443,7 +443,7 @@ def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
     path = get_onnx_export_path(model)
     note_path = path.with_suffix(".json")
     make_private_directory(path.parent)
-    original = TorchEmbedder(model)
+    original = TorchEmbeddingModel(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:
         original.write_onnx_file(fresh)
@@ -452,7 +452,9 @@ def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     write_file_atomically(note_path, json.dumps(note).encode())
-    products = OnnxEmbedder(model).embed_texts(_SAMPLE_TEXTS) * original.embed_texts(_SAMPLE_TEXTS)
+    products = OnnxEmbeddingModel(model).embed_texts(_SAMPLE_TEXTS) * original.embed_texts(
+        _SAMPLE_TEXTS
+    )
     cosine = products.sum(axis=1).min()
     if cosine < MIN_EXPORT_COSINE:
         note_path.unlink()

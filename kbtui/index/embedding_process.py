@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.embedding_model import (
     MIN_EXPORT_COSINE,
-    Embedder,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
-    OnnxEmbedder,
-    TorchEmbedder,
+    LoadedEmbeddingModel,
+    OnnxEmbeddingModel,
+    TorchEmbeddingModel,
     get_onnx_export_path,
 )
 from kbtui.workspace.paths import get_cache_home, make_private_directory
@@ -49,10 +49,10 @@ STARTS_MAX = 2
 """To embed the same texts, at most this many processes are started, one after another."""
 SAMPLE_TEXTS = 32
 """The number of texts that are embedded to compare the methods."""
-METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
-    "torch, 32 bits": TorchEmbedder,
-    "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
-    "onnxruntime": OnnxEmbedder,
+METHODS: dict[str, Callable[[EmbeddingModelSource], LoadedEmbeddingModel]] = {
+    "torch, 32 bits": TorchEmbeddingModel,
+    "torch, 16 bits": partial(TorchEmbeddingModel, is_bfloat16=True),
+    "onnxruntime": OnnxEmbeddingModel,
 }
 """Maps the name of each embedding method to the function that loads the model for this method.
 
@@ -194,7 +194,7 @@ class EmbeddingProcessServer:
     def __init__(self, model: EmbeddingModelSource, answers: Any) -> None:
         self._model, self._answers = model, answers
         self._write_lock = threading.Lock()
-        self._embedder: Embedder | None = None
+        self._embedder: LoadedEmbeddingModel | None = None
         self._load_error: EmbeddingModelUnavailable | None = None
         self._method = read_embedding_method(model)
         self._batch_pool = ThreadPoolExecutor(
@@ -208,7 +208,7 @@ class EmbeddingProcessServer:
                 self._embedder = embedder
                 return
 
-    def _load_embedder(self, method: str) -> Embedder | None:
+    def _load_embedder(self, method: str) -> LoadedEmbeddingModel | None:
         """Load the model for a method. If that fails, return None; the first error is stored."""
         try:
             return METHODS[method](self._model)
@@ -269,7 +269,7 @@ class EmbeddingProcessServer:
 
 
 def measure_embedding_methods(
-    embedders: dict[str, Embedder], sample: Sequence[str]
+    embedders: dict[str, LoadedEmbeddingModel], sample: Sequence[str]
 ) -> dict[str, float]:
     """Map each accurate method to the processor time that it needs for a text, in seconds.
 

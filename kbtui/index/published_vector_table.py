@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtui.index.vector_store import VectorStore
-    from kbtui.workspace.published_library_mirror import PublishedMirror
+    from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""
@@ -59,7 +59,7 @@ def make_rows_state(model: str | None, version: int, written_at: float) -> str:
     return json.dumps([model, version, written_at])
 
 
-def find_published_table(mirror: PublishedMirror) -> PublishedVectorTableLocation | None:
+def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTableLocation | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):

@@ -21,7 +21,7 @@ from kbtui.knowledge.subject_visibility import (
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library_mirror import (
-    PublishedMirror,
+    PublishedLibraryMirror,
     find_mirror,
     get_mirror_of_root,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark
     from kbtui.knowledge.system_prompt_section import LearnToolDefinition
     from kbtui.workspace import Workspace
-    from kbtui.workspace.jp_config import ConfigLayer
+    from kbtui.workspace.jp_config import JpConfigLayer
 
 
 # Root keys of JP's own configuration: assignments to them are left to JP.
@@ -84,7 +84,7 @@ class MergedTopicDeclarations:
             self.broken.add(topic)
 
 
-def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
+def merge_config_layer(declared: MergedTopicDeclarations, layer: JpConfigLayer) -> None:
     """Merge the tables `assistant.kb` and `kb` of a configuration layer into `declared`.
 
     Both tables can declare topics, because JP's draft D01 does not yet decide between them.
@@ -311,10 +311,10 @@ def load_knowledge(
     return KnowledgeBase(workspace, topics, problems + declared.problems, found.files, published)
 
 
-class PublishedTopics(NamedTuple):
+class MirroredTopics(NamedTuple):
     """The topics in the mirror of the published library that a workspace subscribes to."""
 
-    mirror: PublishedMirror
+    mirror: PublishedLibraryMirror
     topics: dict[str, Topic]
 
     def find_topic_directory(self, topic: str) -> str | None:
@@ -325,7 +325,7 @@ class PublishedTopics(NamedTuple):
         return directory if os.path.isdir(directory) else None  # noqa: PTH112
 
 
-def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
+def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
     """Load the topics of the published library that a workspace subscribes to, from the mirror.
 
     Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
@@ -346,7 +346,7 @@ def load_published_topics(workspace: Workspace) -> PublishedTopics | None:
         )
         for one in mirror.read_facts().get("topics", ())
     }
-    return PublishedTopics(mirror, topics)
+    return MirroredTopics(mirror, topics)
 
 
 PUBLISHED_DIRECTORY = "(published library)"
@@ -382,7 +382,7 @@ class KnowledgeBase:
         topics: dict[str, Topic],
         problems: list[KnowledgeProblem],
         files: list[Path],
-        published: PublishedTopics | None = None,
+        published: MirroredTopics | None = None,
     ) -> None:
         self.workspace = workspace
         self.topics = topics

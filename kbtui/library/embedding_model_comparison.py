@@ -21,7 +21,7 @@ from kbtui.index.chunk_embedder import combine_passage_vector
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
-    TorchEmbedder,
+    TorchEmbeddingModel,
     find_embedding_model,
 )
 from kbtui.index.entries_and_chunks import hash_embedded_text
@@ -50,7 +50,7 @@ CACHE_ROWS = 500
 """How many vectors are read from the cache at a time."""
 
 
-class ModelFactsJson(TypedDict):
+class EmbeddingModelFactsJson(TypedDict):
     """The measured facts about one model.
 
     * `size` is in bytes.
@@ -83,7 +83,7 @@ class ComparedQueryJson(TypedDict):
     other: list[str]
 
 
-class ModelQualityJson(TypedDict):
+class EmbeddingModelQualityJson(TypedDict):
     """How well a model ranks the passages that the user opened.
 
     Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the
@@ -101,11 +101,11 @@ class OpenedHitsQualityJson(TypedDict):
     """
 
     queries: int
-    current: ModelQualityJson
-    other: ModelQualityJson
+    current: EmbeddingModelQualityJson
+    other: EmbeddingModelQualityJson
 
 
-class ModelComparisonJson(TypedDict):
+class EmbeddingModelComparisonJson(TypedDict):
     """A comparison of the current model with another one.
 
     `passages` is the number of passages that were compared, out of `all_passages`. `quality` is None if the
@@ -117,13 +117,13 @@ class ModelComparisonJson(TypedDict):
     agreement: float
     same_best: float
     quality: OpenedHitsQualityJson | None
-    current: ModelFactsJson
-    other: ModelFactsJson
+    current: EmbeddingModelFactsJson
+    other: EmbeddingModelFactsJson
     queries: list[ComparedQueryJson]
 
 
-class _MeasuredModel(NamedTuple):
-    facts: ModelFactsJson
+class _MeasuredEmbeddingModel(NamedTuple):
+    facts: EmbeddingModelFactsJson
     passages: Matrix
     queries: Matrix
 
@@ -145,7 +145,7 @@ def compare_models(
     max_queries: int,
     max_passages: int,
     report: Callable[[str], None],
-) -> ModelComparisonJson:
+) -> EmbeddingModelComparisonJson:
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
     `setting` is the value of the setting `model`, and `other` is the directory of the other model.
@@ -188,13 +188,13 @@ def compare_models(
     }
 
 
-class _LoadedModel(NamedTuple):
+class _ModelToCompare(NamedTuple):
     source: EmbeddingModelSource
-    embedder: TorchEmbedder
+    embedder: TorchEmbeddingModel
     seconds: float
 
 
-def _load_current_model(setting: str) -> _LoadedModel:
+def _load_current_model(setting: str) -> _ModelToCompare:
     if setting == "off":
         raise EmbeddingModelUnavailable(
             "the model is switched off, so there is nothing to compare with",
@@ -204,7 +204,7 @@ def _load_current_model(setting: str) -> _LoadedModel:
     return _load_model(find_embedding_model(setting))
 
 
-def _load_other_model(folder: str) -> _LoadedModel:
+def _load_other_model(folder: str) -> _ModelToCompare:
     path = Path(expand_user(folder))
     hint = (
         "name a directory in the layout of sentence-transformers, with modules.json and the weights"
@@ -219,10 +219,10 @@ def _load_other_model(folder: str) -> _LoadedModel:
         raise UsageError(error.message, where=str(path), hint=hint) from error
 
 
-def _load_model(source: EmbeddingModelSource) -> _LoadedModel:
+def _load_model(source: EmbeddingModelSource) -> _ModelToCompare:
     began = time.perf_counter()
-    embedder = TorchEmbedder(source)
-    return _LoadedModel(source, embedder, time.perf_counter() - began)
+    embedder = TorchEmbeddingModel(source)
+    return _ModelToCompare(source, embedder, time.perf_counter() - began)
 
 
 def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
@@ -298,7 +298,7 @@ def _measure_quality(
     if not judged:
         return None
 
-    def measure_ranking_quality(rows: Any) -> ModelQualityJson:
+    def measure_ranking_quality(rows: Any) -> EmbeddingModelQualityJson:
         gains = [
             [position in relevant for position in rows[number].tolist()]
             for number, relevant in judged.items()
@@ -328,7 +328,7 @@ class _CachingEmbedder:
     """Looks up the vectors of texts in the workspace's cache, and embeds texts that are not in it."""
 
     def __init__(
-        self, workspace: Workspace, model: _LoadedModel, report: Callable[[str], None]
+        self, workspace: Workspace, model: _ModelToCompare, report: Callable[[str], None]
     ) -> None:
         self.model, self._report = model, report
         make_private_directory(workspace.cache_dir)
@@ -376,7 +376,7 @@ def _measure_model(
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     total: int,
-) -> _MeasuredModel:
+) -> _MeasuredEmbeddingModel:
     model, embedder = vectors.model, vectors.model.embedder
     titles, _, _ = vectors.get_vectors([one.title for one in passages], "titles")
     texts, timed, seconds = vectors.get_vectors([one.text for one in passages], "passages")
@@ -397,7 +397,7 @@ def _measure_model(
     seconds = time.perf_counter() - began
     folder = Path(model.source.source)
     sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    facts: ModelFactsJson = {
+    facts: EmbeddingModelFactsJson = {
         "source": model.source.source,
         "size": sum(sizes) if folder.is_dir() else 0,
         "dimension": embedder.dimension,
@@ -406,10 +406,10 @@ def _measure_model(
         "query_milliseconds": 1000 * seconds / len(queries),
         "seconds_for_all": total / speed,
     }
-    return _MeasuredModel(facts, of_passages, of_queries)
+    return _MeasuredEmbeddingModel(facts, of_passages, of_queries)
 
 
-def _rank_passages(measured: _MeasuredModel) -> Any:
+def _rank_passages(measured: _MeasuredEmbeddingModel) -> Any:
     """Return one row for each query: the positions of the passages most similar to the query, best first."""
     similarities = measured.queries @ measured.passages.T
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]

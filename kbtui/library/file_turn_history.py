@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
-    class FileTurnJson(TypedDict):
+    class TurnTouchingFileJson(TypedDict):
         """A `TurnTouchingFile` as JSON. Each range in `lines` is a pair of its first and last line.
 
         `marks` are the user's marks on the turn, if it has any; front ends add them.
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         path: str
         lines: list[int] | None
         earlier_names: list[str]
-        turns: list[FileTurnJson]
+        turns: list[TurnTouchingFileJson]
         unexplained: list[UnexplainedLinesJson]
         problems: list[ConversationProblemJson]
 
@@ -130,7 +130,7 @@ class TurnTouchingFile(NamedTuple):
         call = self.actions[0].call if self.actions else None
         return str(make_conversation_ref(self.conversation, self.turn, call))
 
-    def as_json(self) -> FileTurnJson:
+    def as_json(self) -> TurnTouchingFileJson:
         """Return the turn as JSON."""
         return {
             "ref": self.ref,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kbtui.engine.engine_client import EngineClient
-    from kbtui.engine.engine_protocol import EngineEvent, RefreshOptions, RefreshOutcome
+    from kbtui.engine.engine_protocol import EngineEvent, ReadinessAfterWait, RefreshOptions
     from kbtui.index.index_reader import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -162,7 +162,7 @@ class IndexAndEngineAccess:
 
     def request_engine_refresh(
         self, wait: float, **options: Unpack[RefreshOptions]
-    ) -> RefreshOutcome:
+    ) -> ReadinessAfterWait:
         """Have the engine refresh the index, and wait at most `wait` seconds for the end of the refresh."""
         return self.call_engine(
             lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)

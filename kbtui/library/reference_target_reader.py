@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.library.file_turn_history import FileTurnHistory
 
 
-class ReferenceReader(IndexAndEngineAccess):
+class ReferenceTargetReader(IndexAndEngineAccess):
     """Reads the targets of references, and finds citations."""
 
     def load_knowledge(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.knowledge.knowledge_data_types import Subject
-    from kbtui.library.reference_target_reader import ReferenceReader
+    from kbtui.library.reference_target_reader import ReferenceTargetReader
     from kbtui.references import Ref
     from kbtui.workspace.git_history import GitHistory
 
@@ -98,7 +98,7 @@ class SubjectHistory(NamedTuple):
     problem: str | None = None
 
 
-def find_citation(reader: ReferenceReader, key: CitationKey) -> Citation:
+def find_citation(reader: ReferenceTargetReader, key: CitationKey) -> Citation:
     """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
     for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
         if cite.key == key:
@@ -106,7 +106,9 @@ def find_citation(reader: ReferenceReader, key: CitationKey) -> Citation:
     raise NothingFound(f"the turn no longer cites {key.target}", where=key.conversation)
 
 
-def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> GivenAndCurrentText:
+def read_given_and_current_text(
+    reader: ReferenceTargetReader, cite: Citation
+) -> GivenAndCurrentText:
     """Return the subject text that a citing turn was given, and the subject's current text.
 
     Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
@@ -130,7 +132,7 @@ def read_given_and_current_text(reader: ReferenceReader, cite: Citation) -> Give
     return GivenAndCurrentText(cite, text, now, renamed)
 
 
-def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
+def read_subject_history(reader: ReferenceTargetReader, ref: Ref) -> SubjectHistory:
     """Return the versions of a subject, newest first, each with the turns that were given this version.
 
     Versions come from Git, if the subject is in a repository, and from conversations in which a
@@ -158,7 +160,7 @@ def read_subject_history(reader: ReferenceReader, ref: Ref) -> SubjectHistory:
     return SubjectHistory(ref, versions, problem)
 
 
-def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
+def _may_have_been_deleted(reader: ReferenceTargetReader, ref: Ref) -> bool:
     """Return whether a subject that was not found may have been deleted, rather than disabled."""
     knowledge = reader.load_knowledge()
     topic = knowledge.topics.get(ref.topic or "")
@@ -167,7 +169,7 @@ def _may_have_been_deleted(reader: ReferenceReader, ref: Ref) -> bool:
 
 
 def _add_given_versions(
-    reader: ReferenceReader,
+    reader: ReferenceTargetReader,
     refs: Iterable[Ref],
     versions: list[SubjectVersion],
     relative: str | None,
@@ -302,7 +304,7 @@ class _SubjectVersionCollector:
             del values[latest]
 
 
-def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
+def find_renamed_subject(reader: ReferenceTargetReader, ref: Ref) -> Ref | None:
     """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
@@ -316,7 +318,7 @@ def find_renamed_subject(reader: ReferenceReader, ref: Ref) -> Ref | None:
 
 
 def _list_current_and_committed_versions(
-    reader: ReferenceReader, subject: Subject
+    reader: ReferenceTargetReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
     """Return the versions of a subject, its earlier references, and a reason or None.
 
@@ -350,7 +352,7 @@ def _list_current_and_committed_versions(
 
 
 def _list_committed_versions_of_deleted_subject(
-    reader: ReferenceReader, ref: Ref
+    reader: ReferenceTargetReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
     """Return the versions, the earlier references, and the path in the topic.
 
@@ -366,7 +368,7 @@ def _list_committed_versions_of_deleted_subject(
 
 
 def _find_committed_path_of_deleted_subject(
-    reader: ReferenceReader, ref: Ref, history: GitHistory | None
+    reader: ReferenceTargetReader, ref: Ref, history: GitHistory | None
 ) -> str | None:
     """Return the path that a missing subject had in the repository; None if Git has no such file."""
     if history is None or ref.topic not in reader.load_knowledge().topics:
@@ -379,7 +381,9 @@ def _find_committed_path_of_deleted_subject(
     return None
 
 
-def _find_directory_in_repository(reader: ReferenceReader, ref: Ref, history: GitHistory) -> str:
+def _find_directory_in_repository(
+    reader: ReferenceTargetReader, ref: Ref, history: GitHistory
+) -> str:
     """Return the directory of the topic that `ref` names, relative to the repository, with a final slash."""
     subjects = reader.load_knowledge().topics[ref.topic or ""].subjects
     directory = os.path.relpath(
@@ -411,7 +415,7 @@ def _list_committed_versions(
 
 
 def _list_citations_with_given_texts(
-    reader: ReferenceReader, refs: Iterable[Ref]
+    reader: ReferenceTargetReader, refs: Iterable[Ref]
 ) -> list[Citation]:
     """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]

@@ -24,7 +24,7 @@ from kbtui.library.index_and_engine_access import (
     EngineEventListener,
     get_current_cancellation,
 )
-from kbtui.library.reference_target_reader import ReferenceReader
+from kbtui.library.reference_target_reader import ReferenceTargetReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import (
-        EntriesOfFilter,
+        EntriesMatchingFilter,
         Hit,
         Mode,
         SearchAnswer,
@@ -105,7 +105,7 @@ def load_checked_settings() -> Settings:
     return settings
 
 
-class Library(ReferenceReader):
+class Library(ReferenceTargetReader):
     """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
@@ -269,7 +269,7 @@ class Library(ReferenceReader):
             per_entry=per_entry,
         )
 
-    def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesOfFilter:
+    def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesMatchingFilter:
         """Return the subjects and conversations (including archived ones) that a filter such as `file:main.py` selects.
 
         Raises `IndexUnavailable` if there is no index.
@@ -615,13 +615,13 @@ class Library(ReferenceReader):
         """
         if conversation is None:
             return self._marks.list_placed_marks()
-        from kbtui.conversations.turn_marks import MarkPlace
+        from kbtui.conversations.turn_marks import MarkedTextPlace
 
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:
             raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
         marks = self._marks.list_placed_marks(ref.conversation)
-        places = [one.place or MarkPlace(one.mark.turn, one.mark.call) for one in marks]
+        places = [one.place or MarkedTextPlace(one.mark.turn, one.mark.call) for one in marks]
         return [
             one
             for one, place in zip(marks, places, strict=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.publishing.published_part_format import EntryKey
-    from kbtui.workspace.published_library_mirror import PublishedMirror
+    from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -34,7 +34,7 @@ class UnusableMirror(KbtuiError):
 
 
 @contextmanager
-def convert_mirror_errors(mirror: PublishedMirror) -> Iterator[None]:
+def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
     """Turn errors of the file system and of SQLite into `UnusableMirror`."""
     try:
         yield
@@ -52,7 +52,7 @@ def convert_mirror_errors(mirror: PublishedMirror) -> Iterator[None]:
         ) from error
 
 
-def open_mirror_database(mirror: PublishedMirror) -> sqlite3.Connection:
+def open_mirror_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
     """Open the database of a mirror, and create its tables. A damaged database is replaced by an empty one."""
     try:
         return _open_database(mirror)
@@ -66,7 +66,7 @@ def open_mirror_database(mirror: PublishedMirror) -> sqlite3.Connection:
         return _open_database(mirror)
 
 
-def _open_database(mirror: PublishedMirror) -> sqlite3.Connection:
+def _open_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
     db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
     try:
         db.execute("PRAGMA journal_mode=WAL")

@@ -17,8 +17,8 @@ from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
-    OtherLibraryFormat,
-    UnusableLibrary,
+    UnsupportedManifestFormat,
+    UnusableLibraryManifest,
     VectorTableVersion,
     check_key_pair,
     encode_manifest,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from kbtui.publishing.publishable_entries import PublishableEntries
-    from kbtui.publishing.published_library_store import ListedStoreObject, ObjectTag
-    from kbtui.publishing.published_part_format import EntryKey, PublishedEntryText
+    from kbtui.publishing.published_library_store import ListedStoreObject, StoredObjectTag
+    from kbtui.publishing.published_part_format import EntryFileToPublish, EntryKey
     from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Workspace
 
@@ -87,7 +87,7 @@ class PublishedLibraryState:
     """
 
     manifest: LibraryManifest | None = None
-    tag: ObjectTag | None = None
+    tag: StoredObjectTag | None = None
     texts: dict[str, TextPartTableOfContents] = field(default_factory=dict)
     vectors: dict[str, VectorPartTableOfContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -145,9 +145,9 @@ def read_published_state(
         return PublishedLibraryState(stored=stored)
     try:
         manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
-    except OtherLibraryFormat:
+    except UnsupportedManifestFormat:
         raise
-    except UnusableLibrary as error:
+    except UnusableLibraryManifest as error:
         if not replaces_damaged:
             error.hint = _REPLACE_HINT
             raise
@@ -543,9 +543,9 @@ def _list_names(parts: list[LibraryPartReference], table: VectorTableVersion | N
     return [part.name for part in parts] + ([table.name] if table else [])
 
 
-def _split_by_size(texts: list[PublishedEntryText]) -> Iterator[list[PublishedEntryText]]:
+def _split_by_size(texts: list[EntryFileToPublish]) -> Iterator[list[EntryFileToPublish]]:
     """Yield the texts in groups of about `TEXT_PART_BYTES`."""
-    group: list[PublishedEntryText] = []
+    group: list[EntryFileToPublish] = []
     size = 0
     for text in texts:
         group.append(text)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-class SubscriptionStatus(NamedTuple):
+class LibrarySubscriptionStatus(NamedTuple):
     """The differences between a workspace and the library that it subscribes to.
 
     * `differing` is the number of subjects whose text in the workspace is different.
@@ -71,7 +71,7 @@ PROBLEM_TEXTS = {
 
 def describe_subscription(
     workspace: Workspace, model: str | None = None
-) -> SubscriptionStatus | None:
+) -> LibrarySubscriptionStatus | None:
     """Return the status of a workspace's subscription; None without a subscription. Raises `ConfigError`.
 
     `model` is the key of the model of this machine, or None if it is unknown or switched off.
@@ -80,13 +80,13 @@ def describe_subscription(
     if mirror is None:
         return None
     if not mirror.exists():
-        return SubscriptionStatus(mirror.uri, False, problem="not_pulled")
+        return LibrarySubscriptionStatus(mirror.uri, False, problem="not_pulled")
     facts = mirror.read_facts()
     with convert_mirror_errors(mirror), closing(open_mirror_database(mirror)) as db:
         error = get_mirror_state(db, "error")
         checked = float(get_mirror_state(db, "checked_at") or 0)
         entries = read_entry_checksums(db)
-    status = SubscriptionStatus(
+    status = LibrarySubscriptionStatus(
         mirror.uri,
         True,
         facts.get("published_at"),

@@ -39,8 +39,8 @@ from kbtui.publishing.published_library_manifest import PublishedTopic
 from kbtui.publishing.published_part_format import (
     MAX_ENTRY_BYTES,
     DamagedLibraryPart,
+    EntryFileToPublish,
     EntryKey,
-    PublishedEntryText,
     check_entry_key,
 )
 from kbtui.secret_detection import find_secrets, mask_secrets
@@ -86,7 +86,7 @@ class PublishableEntries:
     """
 
     topics: list[PublishedTopic] = field(default_factory=list)
-    texts: dict[EntryKey, PublishedEntryText] = field(default_factory=dict)
+    texts: dict[EntryKey, EntryFileToPublish] = field(default_factory=dict)
     embedded: dict[bytes, str] = field(default_factory=dict)
     left_out: list[UnpublishedEntry] = field(default_factory=list)
     masked: dict[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class PublishableEntries:
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
     """The passages of each entry, split as in the index of a reader of the library."""
 
-    def add_entry(self, text: PublishedEntryText, entry: CatalogEntry, chunks: list[Chunk]) -> None:
+    def add_entry(self, text: EntryFileToPublish, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Add an entry with its passages."""
         self.texts[text.key] = text
         self.chunks[text.key] = (entry, chunks)
@@ -170,7 +170,7 @@ class _UnpublishedTextFinder:
         workspace: Workspace,
         knowledge: KnowledgeBase,
         topics: set[str],
-        published: Mapping[EntryKey, PublishedEntryText],
+        published: Mapping[EntryKey, EntryFileToPublish],
     ) -> None:
         """Prepare to look into conversations. `topics` and `published` are the published topics and entries."""
         self._knowledge, self._topics = knowledge, topics
@@ -323,7 +323,7 @@ def _add_subject(found: PublishableEntries, subject: Subject) -> None:
     if part.entry.error:
         found.left_out.append(UnpublishedEntry(subject.ref, "unreadable", part.entry.error))
         return
-    found.add_entry(PublishedEntryText(key, data), part.entry, part.chunks)
+    found.add_entry(EntryFileToPublish(key, data), part.entry, part.chunks)
 
 
 def _select_conversations(
@@ -415,4 +415,4 @@ def _add_conversation(
     )
     split = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
     chunks = add_vector_hashes(entry, add_chunk_ids(info.id, list(split)))
-    found.add_entry(PublishedEntryText(key, data), entry, chunks)
+    found.add_entry(EntryFileToPublish(key, data), entry, chunks)

@@ -37,15 +37,15 @@ _TABLE_VERSION_PREFIX = "vectors/"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-class UnusableLibrary(KbtuiError):
+class UnusableLibraryManifest(KbtuiError):
     """The manifest of a library cannot be used: it is damaged, too new for this kbtui, or not a manifest."""
 
 
-class UntrustedLibrary(UnusableLibrary):
+class UntrustedLibraryManifest(UnusableLibraryManifest):
     """The manifest is not signed with the key that the workspace requires."""
 
 
-class OtherLibraryFormat(UnusableLibrary):
+class UnsupportedManifestFormat(UnusableLibraryManifest):
     """The manifest has a format that this version of kbtui cannot read."""
 
 
@@ -163,7 +163,7 @@ def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) ->
 def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
     """Parse the file of a manifest, and verify its signature if a public key is given.
 
-    Raises `UnusableLibrary`, or `UntrustedLibrary` for a wrong signature.
+    Raises `UnusableLibraryManifest`, or `UntrustedLibraryManifest` for a wrong signature.
     """
     try:
         file = json.loads(data)
@@ -171,7 +171,7 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
         if not isinstance(text, str):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnusableLibrary(
+        raise UnusableLibraryManifest(
             "this is not the manifest of a published library",
             where=where,
             hint=f"check the URI; {_DAMAGED_HINT}",
@@ -181,11 +181,13 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
     try:
         return _parse_manifest_text(text, where)
     except KbtuiError as error:
-        kind = type(error) if isinstance(error, UnusableLibrary) else UnusableLibrary
+        kind = (
+            type(error) if isinstance(error, UnusableLibraryManifest) else UnusableLibraryManifest
+        )
         hint = error.hint or _DAMAGED_HINT
         raise kind(error.message, where=where, hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnusableLibrary(
+        raise UnusableLibraryManifest(
             f"the manifest is damaged ({type(error).__name__})", where=where, hint=_DAMAGED_HINT
         ) from error
 
@@ -193,29 +195,29 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
 def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
     values: dict[str, Any] = json.loads(text)
     if values["format"] != MANIFEST_FORMAT:
-        raise OtherLibraryFormat(
+        raise UnsupportedManifestFormat(
             f"the library has the format {values['format']!r}, and this kbtui reads {MANIFEST_FORMAT}",
             hint="install the version of kbtui that the team publishes with",
         )
     if len(values["parts"]) > MAX_PARTS or len(values["topics"]) > MAX_TOPICS:
-        raise UnusableLibrary("the library has too many parts or topics")
+        raise UnusableLibraryManifest("the library has too many parts or topics")
     parts = [LibraryPartReference(**part) for part in values.pop("parts")]
     topics = [PublishedTopic(**topic) for topic in values.pop("topics")]
     for part in parts:
         numbers = (part.size, part.contents_bytes)
         if not all(type(one) is int and one >= 0 for one in numbers):
-            raise UnusableLibrary("a part has an invalid size")
+            raise UnusableLibraryManifest("a part has an invalid size")
         if part.size > MAX_PART_BYTES or part.contents_bytes > min(part.size, MAX_CONTENTS_BYTES):
-            raise UnusableLibrary("a part is too large")
+            raise UnusableLibraryManifest("a part is too large")
         if not _HEX.fullmatch(part.name) or not _HEX.fullmatch(part.contents_checksum):
-            raise UnusableLibrary("a part has an invalid name")
+            raise UnusableLibraryManifest("a part has an invalid name")
         if part.kind not in ("texts", "vectors"):
-            raise UnusableLibrary("a part is of an unknown kind")
+            raise UnusableLibraryManifest("a part is of an unknown kind")
     for topic in topics:
         check_entry_key(("subject", topic.id, "x"))
         texts = (topic.title, topic.introduction, topic.description)
         if not all(one is None or isinstance(one, str) for one in texts):
-            raise UnusableLibrary("a topic has an invalid text")
+            raise UnusableLibraryManifest("a topic has an invalid text")
     table = values.pop("table")
     if table is not None:
         table = VectorTableVersion(
@@ -228,7 +230,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         if not 1 <= table.dimension <= 65_536 or not set(table.later_parts) <= {
             part.name for part in parts if part.kind == "vectors"
         }:
-            raise UnusableLibrary("the table of vectors is invalid")
+            raise UnusableLibraryManifest("the table of vectors is invalid")
     found = LibraryManifest(parts=parts, topics=topics, table=table, **values)
     if (
         type(found.number) is not int
@@ -240,14 +242,14 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         or not isinstance(found.retired, dict)
         or not isinstance(found.counts, dict)
     ):
-        raise UnusableLibrary("the manifest has values of wrong types")
+        raise UnusableLibraryManifest("the manifest has values of wrong types")
     return found
 
 
 def _verify_signature(text: str, signature: object, key: str, where: str) -> None:
     hint = "ask the person who publishes the library whether the key in kb-library.toml has changed"
     if not isinstance(signature, str):
-        raise UntrustedLibrary(
+        raise UntrustedLibraryManifest(
             "the library is not signed, but this workspace has a key for it", where=where, hint=hint
         )
     try:
@@ -261,7 +263,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
     try:
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
-        raise UntrustedLibrary(
+        raise UntrustedLibraryManifest(
             "the library is not signed with the key of this workspace", where=where, hint=hint
         ) from error
 

@@ -40,7 +40,7 @@ from kbtui.publishing.library_mirror_database import (
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
-    UnusableLibrary,
+    UnusableLibraryManifest,
     parse_manifest,
 )
 from kbtui.publishing.published_library_store import (
@@ -68,7 +68,7 @@ from kbtui.workspace.paths import (
     make_private_directory,
 )
 from kbtui.workspace.published_library_mirror import (
-    PublishedMirror,
+    PublishedLibraryMirror,
     get_subscribed_mirror,
 )
 from kbtui.workspace.published_library_settings import load_library_settings
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from kbtui.publishing.published_library_manifest import LibraryPartReference
     from kbtui.publishing.published_part_format import EntryInLibraryPart, EntryKey
     from kbtui.workspace import Workspace
-    from kbtui.workspace.published_library_settings import SubscriptionSettings
+    from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
 MAX_ATTEMPTS = 3
 """A pull is tried at most this many times, because parts may be deleted while it reads them."""
@@ -120,13 +120,13 @@ class _EntryPlaceInPart(NamedTuple):
 
 
 def pull_library(
-    mirror: PublishedMirror,
-    settings: SubscriptionSettings,
+    mirror: PublishedLibraryMirror,
+    settings: LibrarySubscriptionSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LibraryPullResult:
     """Bring a mirror up to date with its library; create the mirror first if it does not exist.
 
-    Raises `LibraryStoreError`, `UnusableLibrary`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
+    Raises `LibraryStoreError`, `UnusableLibraryManifest`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
     with convert_mirror_errors(mirror):
@@ -134,8 +134,8 @@ def pull_library(
 
 
 def _pull_library(
-    mirror: PublishedMirror,
-    settings: SubscriptionSettings,
+    mirror: PublishedLibraryMirror,
+    settings: LibrarySubscriptionSettings,
     on_progress: Callable[[int, int], None],
 ) -> LibraryPullResult:
     make_private_directory(mirror.directory)
@@ -160,7 +160,7 @@ def _pull_library(
 
 
 @contextmanager
-def _lock_mirror(mirror: PublishedMirror) -> Iterator[None]:
+def _lock_mirror(mirror: PublishedLibraryMirror) -> Iterator[None]:
     """Lock a mirror during the context, so that two processes do not pull at the same time."""
     with (mirror.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -172,8 +172,8 @@ class _LibraryPull:
 
     def __init__(
         self,
-        mirror: PublishedMirror,
-        settings: SubscriptionSettings,
+        mirror: PublishedLibraryMirror,
+        settings: LibrarySubscriptionSettings,
         db: sqlite3.Connection,
         on_progress: Callable[[int, int], None],
     ) -> None:
@@ -202,7 +202,7 @@ class _LibraryPull:
         if self._has_mirrored(checksum):
             return self._result
         if manifest.number < int(get_mirror_state(self._db, "number") or 0):
-            raise UnusableLibrary(
+            raise UnusableLibraryManifest(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
                 hint="if an old version was restored on purpose, run `kbtui library forget`, then `kbtui library pull`",
@@ -491,7 +491,7 @@ def pull_subscribed_library(
     return pull_library(mirror, get_subscription_settings(workspace), on_progress)
 
 
-def get_subscription_settings(workspace: Workspace) -> SubscriptionSettings:
+def get_subscription_settings(workspace: Workspace) -> LibrarySubscriptionSettings:
     """Return the settings of a workspace's subscription. Raises `ConfigError`."""
     return load_library_settings(workspace).library
 
@@ -522,7 +522,7 @@ def is_pull_due(workspace: Workspace) -> bool:
     return is_due
 
 
-def delete_mirror(mirror: PublishedMirror) -> None:
+def delete_mirror(mirror: PublishedLibraryMirror) -> None:
     """Delete a mirror, which contains only copies. Raises `NothingFound` if the mirror does not exist."""
     if not mirror.directory.is_dir():
         raise NothingFound("there is no mirror of this library", where=mirror.uri)

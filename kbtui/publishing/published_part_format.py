@@ -50,7 +50,7 @@ class MissingLibraryPart(DamagedLibraryPart):
     """The store lacks a part that the manifest names."""
 
 
-class PublishedEntryText(NamedTuple):
+class EntryFileToPublish(NamedTuple):
     """An entry to publish: its key, and the bytes of its file."""
 
     key: EntryKey
@@ -105,7 +105,7 @@ class EncodedLibraryPart(NamedTuple):
         return sha256(self.data[: self.contents_bytes]).hexdigest()
 
 
-def encode_text_part(texts: Sequence[PublishedEntryText]) -> EncodedLibraryPart:
+def encode_text_part(texts: Sequence[EntryFileToPublish]) -> EncodedLibraryPart:
     """Return a part with the entries `texts`. Equal texts result in equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:

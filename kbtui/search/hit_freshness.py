@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.search_request_and_answer import OutdatedSubject
+from kbtui.search.search_request_and_answer import OutdatedCitedSubject
 from kbtui.terminal_text import strip_escape_sequences
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _strip_escapes_and_collapse_spaces(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())
 
 
-class OutdatedTurn(NamedTuple):
+class TurnWithOutdatedCitations(NamedTuple):
     """A turn, and the subjects that have changed or disappeared since they were given to the turn.
 
     `timestamp` is the time of the first call that returned one of these subjects, in Unix seconds.
@@ -185,12 +185,12 @@ class OutdatedTurn(NamedTuple):
     conversation: str
     turn: int
     timestamp: float | None
-    subjects: list[OutdatedSubject]
+    subjects: list[OutdatedCitedSubject]
 
 
 def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
-) -> list[OutdatedTurn]:
+) -> list[TurnWithOutdatedCitations]:
     """Return all outdated turns, newest first."""
     rows = reader.list_citations_of_subjects()
     return group_outdated_turns(workspace, reader, rows, hidden=hidden)
@@ -202,7 +202,7 @@ def group_outdated_turns(
     rows: Iterable[CitationWithGivenText],
     *,
     hidden: bool,
-) -> list[OutdatedTurn]:
+) -> list[TurnWithOutdatedCitations]:
     """Return the outdated turns among the turns in `rows`, in the order of the rows.
 
     Hidden subjects count only if `hidden` is true.
@@ -216,7 +216,7 @@ def group_outdated_turns(
     entries = reader.get_entries_by_id(set(ids.values()))
     root = str(workspace.root)
     texts = {entry.id: _open_indexed_subject(root, entry) for entry in entries.values()}
-    turns: dict[tuple[str, int], OutdatedTurn] = {}
+    turns: dict[tuple[str, int], TurnWithOutdatedCitations] = {}
     for row in rows:
         entry = entries.get(ids.get(row.target, ""))
         if entry is not None and entry.hidden and not hidden:
@@ -225,8 +225,8 @@ def group_outdated_turns(
         state = find_citation_state(row.extent, row.given, now).state
         if state in ("changed", "gone"):
             key = row.conversation, row.turn
-            turn = turns.setdefault(key, OutdatedTurn(*key, row.timestamp, []))
-            subject = OutdatedSubject(row.target, state)
+            turn = turns.setdefault(key, TurnWithOutdatedCitations(*key, row.timestamp, []))
+            subject = OutdatedCitedSubject(row.target, state)
             if subject not in turn.subjects:
                 turn.subjects.append(subject)
     return list(turns.values())

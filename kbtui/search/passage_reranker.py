@@ -88,7 +88,7 @@ class RankBonuses(NamedTuple):
         return self.words + self.reply + self.conversation + self.role
 
 
-class Reranker:
+class RankBonusCalculator:
     """Computes the bonuses of the best passages of a search."""
 
     def __init__(

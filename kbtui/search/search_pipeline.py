@@ -19,7 +19,12 @@ from kbtui.search.hit_freshness import (
     group_outdated_turns,
 )
 from kbtui.search.near_spellings import measure_spelling_distance
-from kbtui.search.passage_reranker import RERANKED_PASSAGES, RankBonuses, Reranker, ScoredPassage
+from kbtui.search.passage_reranker import (
+    RERANKED_PASSAGES,
+    RankBonusCalculator,
+    RankBonuses,
+    ScoredPassage,
+)
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_word_analysis import (
     FEW_KEYWORD_HITS,
@@ -32,7 +37,7 @@ from kbtui.search.search_request_and_answer import (
     MAX_HITS,
     MAX_QUERY_CHARACTERS,
     SCORE_DIGITS,
-    EntriesOfFilter,
+    EntriesMatchingFilter,
     Hit,
     SearchAnswer,
     SearchRequest,
@@ -364,7 +369,7 @@ class SearchRun:
         return bool(self.request.tools or self.narrowing.args)
 
     @cached_property
-    def reranker(self) -> Reranker:
+    def reranker(self) -> RankBonusCalculator:
         """The object that computes the bonuses of the best chunks."""
         side = self.keyword_search.sides[0]
         counted = self.statistics[False] if self.statistics else side.searcher
@@ -375,7 +380,7 @@ class SearchRun:
             stem: math.log1p(max(0.0, total - count + 0.5) / (count + 0.5))
             for stem, count in counts.items()
         }
-        return Reranker(side.words, rarities, self.keyword_search.language)
+        return RankBonusCalculator(side.words, rarities, self.keyword_search.language)
 
     def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
@@ -831,12 +836,12 @@ def _remove_filters(
 
 def find_entries_of_filter(
     workspace: Workspace, reader: IndexReader, request: SearchRequest
-) -> EntriesOfFilter:
+) -> EntriesMatchingFilter:
     """Return the entries that have a passage selected by the filters in `request`."""
     run = SearchRun(workspace, reader, request)
     if run.mistakes:
-        return EntriesOfFilter(mistakes=tuple(run.mistakes))
+        return EntriesMatchingFilter(mistakes=tuple(run.mistakes))
     chunks = reader.get_visible_chunk_ids(
         run.keyword_search.list_entry_chunks(), hidden=request.hidden, archived=request.archived
     )
-    return EntriesOfFilter(frozenset(entry_id for _, entry_id in chunks.values()))
+    return EntriesMatchingFilter(frozenset(entry_id for _, entry_id in chunks.values()))

@@ -126,8 +126,8 @@ if TYPE_CHECKING:
         kept_out: Sequence[str]
         reasons: Sequence[NoticeJson]
 
-    class OutdatedSubjectJson(TypedDict):
-        """An `OutdatedSubject` as JSON."""
+    class OutdatedCitedSubjectJson(TypedDict):
+        """An `OutdatedCitedSubject` as JSON."""
 
         ref: str
         state: Literal["changed", "gone"]
@@ -152,7 +152,7 @@ if TYPE_CHECKING:
         rewound: bool
         answer: str | None
         later_turn: int | None
-        outdated_subjects: list[OutdatedSubjectJson]
+        outdated_subjects: list[OutdatedCitedSubjectJson]
         marks: list[MarkFactsJson]
         project: str
         workspace: str
@@ -383,7 +383,7 @@ class SemanticRanking(NamedTuple):
     pending: frozenset[int] = frozenset()
 
 
-class OutdatedSubject(NamedTuple):
+class OutdatedCitedSubject(NamedTuple):
     """A subject that has changed or disappeared since it was given to a turn; `ref` is its reference."""
 
     ref: str
@@ -432,7 +432,7 @@ class Hit(NamedTuple):
     parent_id: str | None = None
     parent_title: str | None = None
     rewound: bool = False
-    outdated_subjects: Sequence[OutdatedSubject] = ()
+    outdated_subjects: Sequence[OutdatedCitedSubject] = ()
     marks: Sequence[MarkFactsJson] = ()
     freshness: Freshness = "fresh"
     entry_passages: int = 1
@@ -497,7 +497,7 @@ class Hit(NamedTuple):
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
         values["outdated_subjects"] = [
-            OutdatedSubject(**subject) for subject in shape.get("outdated_subjects", ())
+            OutdatedCitedSubject(**subject) for subject in shape.get("outdated_subjects", ())
         ]
         if lines := shape.get("lines"):
             values["lines"] = (lines[0], lines[1])
@@ -733,7 +733,7 @@ class SearchAnswer(NamedTuple):
         )
 
 
-class EntriesOfFilter(NamedTuple):
+class EntriesMatchingFilter(NamedTuple):
     """The ids of the entries that a filter selects, and the mistakes in the filter."""
 
     entries: frozenset[str] = frozenset()

@@ -31,7 +31,7 @@ Shorter outputs before it only set up the terminal.
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
-class BrowserTabProcess(AppService):
+class BrowserTabTuiProcess(AppService):
     """The WebSocket of a browser tab, and the process that runs the TUI for the tab."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.browser_tab_tui_process import BrowserTabProcess, limit_terminal_size
+from kbtui.serve.browser_tab_tui_process import BrowserTabTuiProcess, limit_terminal_size
 from kbtui.serve.web_request_access_control import (
     SECURITY_HEADERS,
     AllowedHostHeaders,
@@ -53,7 +53,7 @@ class TuiWebServer:
         self._cookie = f"kbtui-{port}"
         self._token = token
         self._font_size = font_size
-        self._sessions: set[BrowserTabProcess] = set()
+        self._sessions: set[BrowserTabTuiProcess] = set()
 
     def make_web_application(self) -> web.Application:
         """Return the aiohttp application, which checks every request before it handles it."""
@@ -114,7 +114,7 @@ class TuiWebServer:
             reason = f"{MAX_SESSIONS} tabs are open, which is the maximum; close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
-        session = BrowserTabProcess(self._command, websocket)
+        session = BrowserTabTuiProcess(self._command, websocket)
         self._sessions.add(session)
         try:
             size = limit_terminal_size(request.query.get("width"), request.query.get("height"))

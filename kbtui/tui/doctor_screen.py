@@ -11,7 +11,7 @@ from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.references import parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, ParagraphBlock, SourceTextBlock
+from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, ParagraphBlock, VerbatimTextBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 
@@ -108,7 +108,9 @@ def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocume
     for change in changes:
         blocks.append(ParagraphBlock(f"path:{change.path}", [(change.path, "strong")], above=1))
         blocks.append(
-            SourceTextBlock(f"diff:{change.path}", change.make_diff(), language="diff", panel=True)
+            VerbatimTextBlock(
+                f"diff:{change.path}", change.make_diff(), language="diff", panel=True
+            )
         )
     ask = LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1)
     return ReaderDocument("tools", "Tools for JP", [*blocks, ask])

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kbtui.userdata.insights import (
         EntryCitationCount,
         Insights,
-        OutdatedTurnWithTitle,
         PeriodTokenStatistics,
+        TitledTurnWithOutdatedCitations,
         TokenCount,
     )
     from kbtui.userdata.query_log import LoggedQuery
@@ -169,7 +169,7 @@ def _make_citation_count_rows(section: str, uses: list[EntryCitationCount]) -> l
 
 
 def _iterate_outdated_turn_blocks(
-    turn: OutdatedTurnWithTitle, marks: MarksOfTurns
+    turn: TitledTurnWithOutdatedCitations, marks: MarksOfTurns
 ) -> Iterator[ReaderBlock]:
     """Yield the row of a turn, and a row for each mark on the turn."""
     left: Spans = [(" " * 7, ""), (sanitize_to_one_line(turn.title), "")]

@@ -18,7 +18,7 @@ from kbtui.notices import format_notice
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
-from kbtui.search.search_request_and_answer import EntriesOfFilter, QueryMistake
+from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryMistake
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -123,7 +123,9 @@ class LibraryPaneFilter(NamedTuple):
         """Whether the filter is waiting for the index to look up a condition."""
         return any(part.lookup and part.entries is None for part in self.parts)
 
-    def add_looked_up_entries(self, found: Mapping[str, EntriesOfFilter]) -> LibraryPaneFilter:
+    def add_looked_up_entries(
+        self, found: Mapping[str, EntriesMatchingFilter]
+    ) -> LibraryPaneFilter:
         """Return this filter with the results of lookups in the index.
 
         `found` maps the text of a condition to the entries that the condition selects. If a
@@ -604,7 +606,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self._parsed = LibraryPaneFilter()
         """The filter as typed, without the answers of the index."""
         self._is_typing_filter = False
-        self._lookups: dict[str, EntriesOfFilter] = {}
+        self._lookups: dict[str, EntriesMatchingFilter] = {}
         """The results of lookups in the index since the last snapshot."""
         self._lookup_worker = LatestOnlyWorker(self)
 
@@ -788,21 +790,21 @@ class LibraryPane(BorderDrawingPane, Vertical):
         """Look up the filter in the index again, because files or the shown subjects have changed."""
         self._look_up_filter({})
 
-    def _look_up_filter(self, known: Mapping[str, EntriesOfFilter]) -> None:
+    def _look_up_filter(self, known: Mapping[str, EntriesMatchingFilter]) -> None:
         wanted = {part.lookup for part in self._parsed.parts if part.lookup} - known.keys()
         hidden = self.state.hidden
         if not wanted:
             self._lookup_worker.discard_pending_results()
             return
 
-        def find_entries_or_mistake(text: str) -> EntriesOfFilter:
+        def find_entries_or_mistake(text: str) -> EntriesMatchingFilter:
             try:
                 return self._library.find_entries_of_filter(text, hidden=hidden)
             except KbtuiError as error:
                 mistake = QueryMistake(0, len(text), error.message, error.hint or "")
-                return EntriesOfFilter(mistakes=(mistake,))
+                return EntriesMatchingFilter(mistakes=(mistake,))
 
-        def keep_lookups_and_show_filter(found: dict[str, EntriesOfFilter]) -> None:
+        def keep_lookups_and_show_filter(found: dict[str, EntriesMatchingFilter]) -> None:
             self._lookups = {**known, **found}
             self._show_filter()
 

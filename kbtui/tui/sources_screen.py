@@ -34,7 +34,7 @@ from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     LeftAndRightLineBlock,
     ParagraphBlock,
-    SourceTextBlock,
+    VerbatimTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -252,7 +252,7 @@ def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
     toml = format_source_as_toml(state.source)
     return [
         LeftAndRightLineBlock("block", heading, file, above=1),
-        SourceTextBlock("toml", toml, language="toml", panel=True, first_line=1),
+        VerbatimTextBlock("toml", toml, language="toml", panel=True, first_line=1),
     ]
 
 

@@ -381,7 +381,7 @@ _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return
 """Textual's name of a key, by each name that a user may write for the key."""
 
 
-class Keymap:
+class ConfiguredKeymap:
     """The keys that the settings assign to commands, and messages about mistakes in these settings."""
 
     def __init__(self) -> None:
@@ -395,11 +395,11 @@ class Keymap:
         return {name: keys or NO_KEY for name, keys in self.keys.items()}
 
 
-def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
-    """Read the table `keys` of the settings. A message for each mistake is in `Keymap.problems`."""
+def parse_keymap_settings(table: Mapping[str, Any]) -> ConfiguredKeymap:
+    """Read the table `keys` of the settings. A message for each mistake is in `ConfiguredKeymap.problems`."""
     from difflib import get_close_matches
 
-    keymap = Keymap()
+    keymap = ConfiguredKeymap()
     for name, value in _flatten_keymap_table(table):
         if name not in COMMANDS_BY_ID:
             near = get_close_matches(name, COMMANDS_BY_ID, n=1, cutoff=0.5)
@@ -460,7 +460,7 @@ def _parse_key_name(text: str) -> str:
     return key
 
 
-def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiCommand]]:
+def _map_keys_to_commands(keymap: ConfiguredKeymap) -> dict[tuple[str, str], list[TuiCommand]]:
     """Return, for each scope and key, the commands that have this key in this scope."""
     commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
@@ -470,7 +470,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
     return commands
 
 
-def _drop_conflicting_keys(keymap: Keymap) -> None:
+def _drop_conflicting_keys(keymap: ConfiguredKeymap) -> None:
     """Remove and report each key in the settings that another command of the same scope already has."""
     while True:
         conflicts = (
@@ -489,7 +489,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         del keymap.keys[loser.id]
 
 
-def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
+def _describe_shadowed_keys(keymap: ConfiguredKeymap) -> list[str]:
     """Return a message about each command whose key runs another command in some panes.
 
     Only conflicts that the settings cause are reported.

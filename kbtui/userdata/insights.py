@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.hit_freshness import OutdatedTurn
-    from kbtui.search.search_request_and_answer import OutdatedSubject
+    from kbtui.search.hit_freshness import TurnWithOutdatedCitations
+    from kbtui.search.search_request_and_answer import OutdatedCitedSubject
     from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
@@ -41,7 +41,7 @@ BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-class CitedSubject(Protocol):
+class SubjectFactsForInsights(Protocol):
     """The attributes of a subject that the statistics use."""
 
     ref: str
@@ -131,7 +131,7 @@ def collect_token_statistics(
     since: float,
     until: float,
     limit: int,
-    subjects_by_target: Mapping[str, CitedSubject],
+    subjects_by_target: Mapping[str, SubjectFactsForInsights],
 ) -> PeriodTokenStatistics:
     """Count the tokens that turns used from `since` to `until` (Unix seconds).
 
@@ -250,7 +250,7 @@ class EntryCitationCount:
 
 
 @dataclass(slots=True)
-class OutdatedTurnWithTitle:
+class TitledTurnWithOutdatedCitations:
     """An outdated turn and the title of its conversation.
 
     A turn is outdated if it was given a subject that has since changed or disappeared. `ref` is the
@@ -260,7 +260,7 @@ class OutdatedTurnWithTitle:
     ref: str
     title: str
     time: float | None
-    subjects: list[OutdatedSubject]
+    subjects: list[OutdatedCitedSubject]
     short_ref: str
 
     def as_json(self) -> dict[str, object]:
@@ -292,7 +292,7 @@ class Insights:
     never_cited: list[EntryCitationCount]
     never_cited_total: int
     stale: list[EntryCitationCount]
-    outdated_turns: list[OutdatedTurnWithTitle]
+    outdated_turns: list[TitledTurnWithOutdatedCitations]
     outdated_turns_total: int
     tokens: PeriodTokenStatistics
     marks: MarksOfTurns
@@ -404,13 +404,13 @@ def collect_insights(
 
 
 def _add_titles_to_outdated_turns(
-    reader: IndexReader, turns: list[OutdatedTurn]
-) -> list[OutdatedTurnWithTitle]:
+    reader: IndexReader, turns: list[TurnWithOutdatedCitations]
+) -> list[TitledTurnWithOutdatedCitations]:
     entries = reader.get_entries_by_id({turn.conversation for turn in turns})
     refs = [str(make_conversation_ref(turn.conversation, turn.turn)) for turn in turns]
     short_refs = reader.shorten_references(refs)
     return [
-        OutdatedTurnWithTitle(
+        TitledTurnWithOutdatedCitations(
             ref,
             entries[turn.conversation].title,
             turn.timestamp or entries[turn.conversation].created,

@@ -11,7 +11,7 @@ from kbtui.conversations.turn_marks import (
     MARK_STATES,
     ConversationMarks,
     Mark,
-    MarkPlace,
+    MarkedTextPlace,
     PlacedMark,
     find_mark_places,
     find_target_places,
@@ -113,7 +113,7 @@ class MarkStore:
         )
         known = self.list_marks(conversation.info.id)
         places = find_mark_places(conversation, known)
-        place = MarkPlace(mark.turn, mark.call)
+        place = MarkedTextPlace(mark.turn, mark.call)
         for earlier in known:
             known_place = places.get(earlier.id)
             is_same = known_place is not None and known_place[:2] == place[:2]
@@ -208,7 +208,7 @@ class MarkStore:
         Each mark comes with the place of its text.
         """
         marks = self.list_marks(conversation)
-        places: dict[str, MarkPlace] = {}
+        places: dict[str, MarkedTextPlace] = {}
         problems: dict[str, MarkProblem] = {}
         for name in dict.fromkeys(mark.conversation for mark in marks):
             try:
@@ -238,7 +238,7 @@ class MarkStore:
         found: dict[str, tuple[Mark, TargetProblem]] = {}
         for name, own in by_conversation.items():
             try:
-                places: Mapping[str, MarkPlace] = self._find_places(name, tuple(own), True)[0]
+                places: Mapping[str, MarkedTextPlace] = self._find_places(name, tuple(own), True)[0]
             except KbtuiError:
                 places = {}
             for mark in own:
@@ -330,7 +330,7 @@ class MarkStore:
         return found, None
 
     def _group_marks_by_turn(
-        self, marks: Iterable[Mark], places: Mapping[str, MarkPlace]
+        self, marks: Iterable[Mark], places: Mapping[str, MarkedTextPlace]
     ) -> dict[int, list[PlacedMark]]:
         """Map the current number of each marked turn to the marks on this turn, oldest first."""
         placed = [one for one in marks if one.id in places]
@@ -342,7 +342,7 @@ class MarkStore:
 
     def _find_places(
         self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
-    ) -> tuple[Mapping[str, MarkPlace], bool]:
+    ) -> tuple[Mapping[str, MarkedTextPlace], bool]:
         """Map the ids of marks to the places of the marked texts in one conversation.
 
         If `of_targets` is true, the places are those of the marks' targets. The second value says
@@ -363,7 +363,7 @@ class MarkStore:
 @lru_cache(maxsize=32)
 def _find_places_in_files(
     workspace: Workspace, name: str, signature: str, marks: tuple[Mark, ...], of_targets: bool
-) -> tuple[Mapping[str, MarkPlace], bool]:
+) -> tuple[Mapping[str, MarkedTextPlace], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     conversation = load_conversation(find_conversation(workspace, name))

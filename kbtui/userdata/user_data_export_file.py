@@ -26,7 +26,7 @@ from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.userdata.user_data_records import (
     RECORD_KINDS,
-    UserRecord,
+    UserDataRecord,
     check_record_fields,
     is_record_identifier,
     is_unix_time,
@@ -71,7 +71,7 @@ class ExportedWorkspaceData:
     repository: str | None = None
     directory: str = ""
     worktrees: list[list[str]] = field(default_factory=list)
-    records: list[UserRecord] = field(default_factory=list)
+    records: list[UserDataRecord] = field(default_factory=list)
     anchors: dict[str, MarkAnchor] = field(default_factory=dict)
 
 
@@ -177,7 +177,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
     return left_out
 
 
-def _find_record_problem(record: UserRecord) -> str | None:
+def _find_record_problem(record: UserDataRecord) -> str | None:
     line = _format_record_line(record)
     if line is None or len(line) > MAX_LINE_BYTES:
         return "it is too large, or has characters that the file cannot contain"
@@ -188,7 +188,7 @@ def _find_record_problem(record: UserRecord) -> str | None:
     return None
 
 
-def _format_record_line(record: UserRecord) -> bytes | None:
+def _format_record_line(record: UserDataRecord) -> bytes | None:
     try:
         return _format_line(record.as_json())
     except UnicodeEncodeError:

@@ -72,7 +72,7 @@ class LoggedSearch(NamedTuple):
 RecordValue = Bookmark | Mark | SavedSearch | SourceApproval | SavedFrontEndState | LoggedSearch
 
 
-class UserRecord(NamedTuple):
+class UserDataRecord(NamedTuple):
     """A record of one workspace, or the removal of a record.
 
     `at` is the time of the last change or of the removal, in Unix seconds. `value` is None for a
@@ -100,33 +100,33 @@ class UserRecord(NamedTuple):
         return {"kind": self.kind, **shape}
 
 
-def make_user_record(value: RecordValue) -> UserRecord:
+def make_user_record(value: RecordValue) -> UserDataRecord:
     """Return the record for a value. The kind, the id and the time come from the value."""
     if isinstance(value, Bookmark):
-        return UserRecord("bookmark", value.ref, value.changed, value)
+        return UserDataRecord("bookmark", value.ref, value.changed, value)
     if isinstance(value, Mark):
-        return UserRecord("mark", value.id, value.changed, value)
+        return UserDataRecord("mark", value.id, value.changed, value)
     if isinstance(value, SavedSearch):
-        return UserRecord("saved_search", value.name, value.created, value)
+        return UserDataRecord("saved_search", value.name, value.created, value)
     if isinstance(value, SourceApproval):
-        return UserRecord("approval", value.hash, value.at, value)
+        return UserDataRecord("approval", value.hash, value.at, value)
     if isinstance(value, SavedFrontEndState):
-        return UserRecord("session", value.name, value.at, value)
+        return UserDataRecord("session", value.name, value.at, value)
     # A search is never changed, so all its values identify it. SQLite returns its numbers as `float`s without a negative zero.
     duration = None if value.milliseconds is None else float(value.milliseconds) + 0.0
     value = value._replace(at=float(value.at) + 0.0, milliseconds=duration)
-    return UserRecord("search", json.dumps(value), value.at, value)
+    return UserDataRecord("search", json.dumps(value), value.at, value)
 
 
 def merge_user_records(
-    known: Iterable[UserRecord], added: Iterable[UserRecord]
-) -> tuple[list[UserRecord], list[UserRecord]]:
+    known: Iterable[UserDataRecord], added: Iterable[UserDataRecord]
+) -> tuple[list[UserDataRecord], list[UserDataRecord]]:
     """Merge the records `added` into the records `known`.
 
     Returns the records that are new or changed, and the known records that they replace.
     """
     current = {one.key: one for one in known}
-    changed: dict[tuple[RecordKind, str], UserRecord] = {}
+    changed: dict[tuple[RecordKind, str], UserDataRecord] = {}
     for one in added:
         earlier = changed.get(one.key) or current.get(one.key)
         if earlier is None or _make_version_key(one) > _make_version_key(earlier):
@@ -134,7 +134,7 @@ def merge_user_records(
     return list(changed.values()), [current[key] for key in changed if key in current]
 
 
-def _make_version_key(record: UserRecord) -> tuple[float, bool, str]:
+def _make_version_key(record: UserDataRecord) -> tuple[float, bool, str]:
     text = json.dumps(record.as_json(), sort_keys=True) if record.value is not None else ""
     return record.at, record.value is None, text
 
@@ -230,8 +230,8 @@ REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
 """The kinds of records whose removal is also stored as a record."""
 
 
-def parse_record(shape: Mapping[str, Any]) -> UserRecord:
-    """Parse the result of `UserRecord.as_json`. Anyone may have edited it.
+def parse_record(shape: Mapping[str, Any]) -> UserDataRecord:
+    """Parse the result of `UserDataRecord.as_json`. Anyone may have edited it.
 
     Raises `ValueError` with the reason.
     """
@@ -242,7 +242,7 @@ def parse_record(shape: Mapping[str, Any]) -> UserRecord:
         check_record_fields(
             values, {"id": is_record_identifier, "removed_at": is_unix_time}, f"removal of a {kind}"
         )
-        return UserRecord(kind, values["id"], float(values["removed_at"]), None)
+        return UserDataRecord(kind, values["id"], float(values["removed_at"]), None)
     if kind == "mark":
         return make_user_record(parse_exported_mark(values))
     made, checks = _CHECKS[kind]
@@ -267,7 +267,7 @@ def check_record_fields(
             raise ValueError(f"the {noun} has an invalid {name!r}")
 
 
-class UserRecordFile(NamedTuple):
+class UserDataRecordFile(NamedTuple):
     """An SQLite file with records of a workspace, and the kinds of these records.
 
     The function `read` reads the records from an open connection.
@@ -275,14 +275,14 @@ class UserRecordFile(NamedTuple):
 
     file: UserDataSqliteFile
     kinds: Sequence[RecordKind]
-    read: Callable[[sqlite3.Connection], Iterator[UserRecord]]
+    read: Callable[[sqlite3.Connection], Iterator[UserDataRecord]]
 
-    def read_records(self) -> list[UserRecord]:
+    def read_records(self) -> list[UserDataRecord]:
         """Return all records in the file, without a transaction. Raises `WorkspaceError`."""
         with self.file.open_for_reading() as db:
             return [] if db is None else self.read_records_in(db)
 
-    def read_records_in(self, db: sqlite3.Connection) -> list[UserRecord]:
+    def read_records_in(self, db: sqlite3.Connection) -> list[UserDataRecord]:
         """Read all records in the file over the open connection `db`. Raises `WorkspaceError`."""
         try:
             with self.file.wrap_sqlite_errors():
@@ -291,19 +291,19 @@ class UserRecordFile(NamedTuple):
             raise self.file.make_damage_error(str(error)) from error
 
 
-def make_user_record_files(workspace: Workspace) -> list[UserRecordFile]:
+def make_user_record_files(workspace: Workspace) -> list[UserDataRecordFile]:
     """Return the files for the records of a workspace. Some may not exist yet."""
     data = UserData(workspace)
     return [
-        UserRecordFile(
+        UserDataRecordFile(
             data.file, ("bookmark", "saved_search", "approval", "session"), _read_user_data
         ),
-        UserRecordFile(MarkStore(workspace).file, ("mark",), _read_marks),
-        UserRecordFile(data.query_log.file, ("search",), _read_searches),
+        UserDataRecordFile(MarkStore(workspace).file, ("mark",), _read_marks),
+        UserDataRecordFile(data.query_log.file, ("search",), _read_searches),
     ]
 
 
-def _read_user_data(db: sqlite3.Connection) -> Iterator[UserRecord]:
+def _read_user_data(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for row in db.execute("SELECT ref, title, note, created, changed FROM bookmarks"):
         yield make_user_record(Bookmark(*row))
     columns = "name, query, mode, archived, hidden, all_projects, created"
@@ -318,18 +318,18 @@ def _read_user_data(db: sqlite3.Connection) -> Iterator[UserRecord]:
     yield from _read_removals(db)
 
 
-def _read_marks(db: sqlite3.Connection) -> Iterator[UserRecord]:
+def _read_marks(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for (text,) in db.execute("SELECT mark FROM marks"):
         yield make_user_record(Mark.from_json(json.loads(text)))
     yield from _read_removals(db)
 
 
-def _read_removals(db: sqlite3.Connection) -> Iterator[UserRecord]:
+def _read_removals(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for kind, name, at in db.execute("SELECT kind, id, at FROM removals"):
-        yield UserRecord(kind, name, at, None)
+        yield UserDataRecord(kind, name, at, None)
 
 
-def _read_searches(db: sqlite3.Connection) -> Iterator[UserRecord]:
+def _read_searches(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     columns = (
         "at, query, mode, filters, result_count, is_gap, origin, caller, milliseconds, "
         "is_meaning_only"
@@ -342,7 +342,7 @@ def _read_searches(db: sqlite3.Connection) -> Iterator[UserRecord]:
         yield make_user_record(found)
 
 
-def write_user_record(db: sqlite3.Connection, record: UserRecord) -> None:
+def write_user_record(db: sqlite3.Connection, record: UserDataRecord) -> None:
     """Write a record into the file for its kind, replacing an earlier version of the record."""
     kind, name, at, value = record
     tables = {

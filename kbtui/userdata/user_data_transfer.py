@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.conversations.session_archive import ArchiveMergeChanges, KeptSession
-    from kbtui.userdata.user_data_records import RecordKind, UserRecord, UserRecordFile
+    from kbtui.userdata.user_data_records import RecordKind, UserDataRecord, UserDataRecordFile
     from kbtui.userdata.user_data_sqlite_file import UserDataSqliteFile
     from kbtui.workspace import Settings
 
@@ -434,7 +434,9 @@ class _UserDataImport:
 
     def _iterate_record_files(
         self,
-    ) -> Iterator[tuple[Workspace, UserRecordFile, list[UserRecord], WorkspaceImportReport]]:
+    ) -> Iterator[
+        tuple[Workspace, UserDataRecordFile, list[UserDataRecord], WorkspaceImportReport]
+    ]:
         """Yield each file for which the import has records.
 
         Each file comes with its workspace, the imported records, and the `WorkspaceImportReport` that
@@ -450,8 +452,11 @@ class _UserDataImport:
                     yield workspace, file, added, one
 
     def _merge(
-        self, known: list[UserRecord], added: list[UserRecord], counted: WorkspaceImportReport
-    ) -> list[UserRecord]:
+        self,
+        known: list[UserDataRecord],
+        added: list[UserDataRecord],
+        counted: WorkspaceImportReport,
+    ) -> list[UserDataRecord]:
         """Merge the records `added` into the records `known`, and return the records to write.
 
         The changes are counted in `counted`.

@@ -52,7 +52,7 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
     return os.path.normpath(os.path.join(base or os.getcwd(), expand_user(text)))  # noqa: PTH109, PTH118
 
 
-class PublishedMirror(NamedTuple):
+class PublishedLibraryMirror(NamedTuple):
     """The place of a library's mirror. The mirror exists after the first pull."""
 
     uri: str
@@ -104,7 +104,7 @@ class PublishedMirror(NamedTuple):
         return facts if isinstance(facts, dict) else {}
 
 
-def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
+def get_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     """Return the mirror of the library that a workspace subscribes to; None without a subscription.
 
     The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
@@ -114,13 +114,17 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedMirror | None:
         return own
     remote = load_library_settings(workspace).library.remote
     try:
-        return PublishedMirror(normalize_library_uri(remote, workspace.root)) if remote else None
+        return (
+            PublishedLibraryMirror(normalize_library_uri(remote, workspace.root))
+            if remote
+            else None
+        )
     except UsageError as error:
         where = f"{get_library_settings_path(workspace)}: library.remote"
         raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
-def find_mirror(workspace: Workspace) -> PublishedMirror | None:
+def find_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises: `kbtui doctor` reports mistakes in the settings.
@@ -132,7 +136,7 @@ def find_mirror(workspace: Workspace) -> PublishedMirror | None:
     return mirror if mirror is not None and mirror.exists() else None
 
 
-def get_mirror_of_root(root: Path) -> PublishedMirror | None:
+def get_mirror_of_root(root: Path) -> PublishedLibraryMirror | None:
     """Return the mirror with this root, or None if the directory is not the root of a mirror."""
     if root.name != "library" or root.parent.parent.name != "published":
         return None
@@ -140,5 +144,5 @@ def get_mirror_of_root(root: Path) -> PublishedMirror | None:
         uri = json.loads((root / KBTUI_DIRECTORY / FACTS_FILE).read_bytes())["uri"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    mirror = PublishedMirror(str(uri))
+    mirror = PublishedLibraryMirror(str(uri))
     return mirror if os.path.realpath(mirror.root) == os.path.realpath(root) else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-class SubscriptionSettings(NamedTuple):
+class LibrarySubscriptionSettings(NamedTuple):
     """The table `[library]`.
 
     `remote` is the URI of the published library, or "". `key` is the public key that verifies the signature
@@ -54,11 +54,11 @@ class PublishedLibrarySettings(NamedTuple):
     """The tables of `kb-library.toml`. `path` is the path of the file, which may not exist."""
 
     path: Path
-    library: SubscriptionSettings = SubscriptionSettings()
+    library: LibrarySubscriptionSettings = LibrarySubscriptionSettings()
     publish: PublishSettings = PublishSettings()
 
 
-_Table = TypeVar("_Table", SubscriptionSettings, PublishSettings)
+_Table = TypeVar("_Table", LibrarySubscriptionSettings, PublishSettings)
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -80,13 +80,13 @@ def load_library_settings(workspace: Workspace) -> PublishedLibrarySettings:
     from kbtui.workspace.jp_config import load_config_file
 
     data = load_config_file(path)
-    tables = {"library": SubscriptionSettings(), "publish": PublishSettings()}
+    tables = {"library": LibrarySubscriptionSettings(), "publish": PublishSettings()}
     if unknown := [key for key in data if key not in tables]:
         hint = suggest_similar_key(str(unknown[0]), tables)
         raise ConfigError(f"unknown table {unknown[0]!r}", where=str(path), hint=hint)
     return PublishedLibrarySettings(
         path,
-        _parse_table(path, "library", data.get("library", {}), SubscriptionSettings()),
+        _parse_table(path, "library", data.get("library", {}), LibrarySubscriptionSettings()),
         _parse_table(path, "publish", data.get("publish", {}), PublishSettings()),
     )
 

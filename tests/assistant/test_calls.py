@@ -28,7 +28,7 @@ from kbtui.conversations.conversation_data_types import (
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library import Library, open_workspace
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.search_request_and_answer import Hit, OutdatedSubject, SearchAnswer
+from kbtui.search.search_request_and_answer import Hit, OutdatedCitedSubject, SearchAnswer
 
 
 def test_learn_returns_what_the_knowledge_room_makes(library: Library) -> None:
@@ -467,7 +467,7 @@ hits_of_any_size = st.builds(
         answer=answer,
         later_turn=turn + 1,
         marks=[{"label": label}],  # type: ignore[list-item]
-        outdated_subjects=[OutdatedSubject(f"guide/{label}", "changed")],
+        outdated_subjects=[OutdatedCitedSubject(f"guide/{label}", "changed")],
     ),
     st.integers(1, 99_999),
     long_texts,

@@ -19,8 +19,8 @@ from typing import Any
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
-    OnnxEmbedder,
-    TorchEmbedder,
+    OnnxEmbeddingModel,
+    TorchEmbeddingModel,
     export_model_to_onnx,
     find_embedding_model,
 )
@@ -130,14 +130,14 @@ def say(name: str, passes: list[list[tuple[float, float]]], target: int) -> None
     )
 
 
-def embedder() -> TorchEmbedder | OnnxEmbedder:
+def embedder() -> TorchEmbeddingModel | OnnxEmbeddingModel:
     """The model that an engine would have."""
     model = find_embedding_model("")
     try:
         export_model_to_onnx(model)
-        return OnnxEmbedder(model)
+        return OnnxEmbeddingModel(model)
     except EmbeddingModelUnavailable:
-        return TorchEmbedder(model)
+        return TorchEmbeddingModel(model)
 
 
 def reader_seq(folder: Path) -> int:

@@ -24,7 +24,7 @@ from kbtui.conversations.conversation_grep import (
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
-from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
+from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
 from kbtui.conversations.formats.jp.jp_json_reader import parse_json_array
 from kbtui.terminal_text import format_json
 
@@ -74,7 +74,7 @@ _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=
 
 def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Return every matching line, by decoding all events and testing each line alone."""
-    builder = ConversationEventParser()
+    builder = JpEventParser()
     builder.parse_elements(parse_json_array(data, []))
     return [
         (EVENT_KINDS[event.kind].role, turn.number, line.removesuffix("\r"))

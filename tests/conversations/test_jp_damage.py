@@ -482,9 +482,9 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
 @settings(max_examples=400)
 @pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
-    from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
+    from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
 
-    builder = ConversationEventParser()
+    builder = JpEventParser()
     builder.parse_elements(elements)
     assert builder.count == len(elements)
     for turn in builder.turns:

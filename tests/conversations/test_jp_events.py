@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
 from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
-from kbtui.conversations.formats.jp.jp_event_parser import ConversationEventParser
+from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.references import get_conversation_creation_time
 
@@ -428,7 +428,7 @@ def _element(kind: str, number: int) -> dict[str, object]:
 @given(st.lists(_KINDS, max_size=30), st.integers(1, 7))
 def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> None:
     elements = [_element(kind, number) for number, kind in enumerate(kinds)]
-    builder = ConversationEventParser()
+    builder = JpEventParser()
     for start in range(0, len(elements), size):
         builder.parse_elements(elements[start : start + size])
     counted = [kind for kind in kinds if kind in {"turn_start", "chat_request", "chat_response"}]
@@ -451,7 +451,7 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
 def test_a_message_split_over_many_elements_is_joined_in_linear_time() -> None:
     text = "x" * 1_000
     element = {**_element("chat_response", 0), "message": text}
-    builder = ConversationEventParser()
+    builder = JpEventParser()
     # In quadratic time this would take minutes and exceed the test's timeout.
     for _ in range(40):
         builder.parse_elements([element] * 1_000)
@@ -473,7 +473,7 @@ def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool
             stream.result(name, "r")
             queue = waiting.get(name, [])
             expected[number] = queue.pop(0) if queue else None
-    builder = ConversationEventParser()
+    builder = JpEventParser()
     builder.parse_elements(stream.elements)
     found = {
         event.index: event.request.index if event.request else None

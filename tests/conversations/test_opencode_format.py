@@ -643,7 +643,9 @@ def test_any_json_is_read(talk: list[tuple[Any, list[Any]]]) -> None:
     parser = opencode_format.OpencodeMessageParser(builder)
     parser.parse_messages(
         [
-            opencode_format._StoredMessage(str(number), json.dumps(message), map(json.dumps, parts))
+            opencode_format._OpencodeStoredMessage(
+                str(number), json.dumps(message), map(json.dumps, parts)
+            )
             for number, (message, parts) in enumerate(talk)
         ],
         "1",

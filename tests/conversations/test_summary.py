@@ -14,7 +14,7 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp.jp_conversation_directories import JpStoredConversation
+from kbtui.conversations.formats.jp.jp_conversation_directories import JpConversationCopies
 from kbtui.conversations.formats.jp.jp_conversation_loader import read_conversation_tools_and_models
 
 TIME = "2026-05-01 10:00:00.0"
@@ -95,13 +95,13 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
     described: list[str] = []
-    read_conversation_info = JpStoredConversation.read_conversation_info
+    read_conversation_info = JpConversationCopies.read_conversation_info
 
-    def remembered(stored: JpStoredConversation) -> ConversationInfo:
+    def remembered(stored: JpConversationCopies) -> ConversationInfo:
         described.append(stored.id)
         return read_conversation_info(stored)
 
-    monkeypatch.setattr(JpStoredConversation, "read_conversation_info", remembered)
+    monkeypatch.setattr(JpConversationCopies, "read_conversation_info", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
     assert sorted(described) == [f"jp-c1780000000{number}" for number in (2, 3, 5)]
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import Builder, hurt_file
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -20,7 +20,7 @@ from kbtui.workspace import Settings
 SEED = 11
 
 
-class LetterModel(EngineEmbeddingModel):
+class LetterModel(WorkspaceEmbeddingModel):
     """A model that counts the letters of a text."""
 
     is_model_loaded = True

@@ -478,7 +478,7 @@ def test_the_pace_is_that_of_the_last_half_minute_without_loading_and_pauses(
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
-    pace = estimating.PaceEstimator()
+    pace = estimating.ItemRateMeter()
 
     def measure(now: float, done: int, *, is_paused: bool = False) -> float | None:
         clock["now"] = now

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import MODEL_LOADING, EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.embedding_worker import MODEL_LOADING, EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.engine.engine_protocol import MAX_WAIT_SECONDS, WAIT_SECONDS, validate_wait_seconds
 from kbtui.engine.search_service import SearchService
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -18,7 +18,7 @@ from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
 
 
-class CountingModel(EngineEmbeddingModel):
+class CountingModel(WorkspaceEmbeddingModel):
     """Counts the queries that it embeds; waits for `go` while it embeds "slow"."""
 
     is_model_loaded = True

@@ -21,8 +21,8 @@ from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
-    OnnxEmbedder,
-    TorchEmbedder,
+    OnnxEmbeddingModel,
+    TorchEmbeddingModel,
     find_embedding_model,
     get_onnx_export_path,
     verify_packaged_model,
@@ -375,7 +375,7 @@ def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(EmbeddingModelUnavailable, match="is damaged or was changed"):
-        TorchEmbedder(EmbeddingModelSource("x", str(tmp_path), packaged=True))
+        TorchEmbeddingModel(EmbeddingModelSource("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def broken(tmp_path: Path) -> Path:
 
 def test_a_broken_model_directory_is_said(broken: Path) -> None:
     with pytest.raises(EmbeddingModelUnavailable, match="the model cannot be loaded"):
-        TorchEmbedder(find_embedding_model(str(broken)))
+        TorchEmbeddingModel(find_embedding_model(str(broken)))
 
 
 @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ def test_without_an_export_another_process_runs_the_model(
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
     with pytest.raises(EmbeddingModelUnavailable, match="not been exported"):
-        OnnxEmbedder(find_embedding_model(""))
+        OnnxEmbeddingModel(find_embedding_model(""))
 
 
 TEXTS = [
@@ -497,11 +497,11 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def exact_vectors() -> Any:
     """The vectors of `TEXTS` by the most exact method. Importing torch takes seconds."""
-    return TorchEmbedder(find_embedding_model("")).embed_texts(TEXTS)
+    return TorchEmbeddingModel(find_embedding_model("")).embed_texts(TEXTS)
 
 
 def test_in_16_bits_torch_gives_the_same_vectors_up_to_rounding(exact_vectors: Any) -> None:
-    rounded = TorchEmbedder(find_embedding_model(""), is_bfloat16=True).embed_texts(TEXTS)
+    rounded = TorchEmbeddingModel(find_embedding_model(""), is_bfloat16=True).embed_texts(TEXTS)
     assert not np.array_equal(rounded, exact_vectors)
     assert (rounded * exact_vectors).sum(axis=1).min() > 0.9998
 
@@ -511,10 +511,10 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(
 ) -> None:
     model = find_embedding_model("")
     path = with_export
-    near = (OnnxEmbedder(model).embed_texts(TEXTS) * exact_vectors).sum(axis=1)
+    near = (OnnxEmbeddingModel(model).embed_texts(TEXTS) * exact_vectors).sum(axis=1)
     assert near.min() > 0.9999
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(EmbeddingModelUnavailable, match="does not match its checksums"):
-        OnnxEmbedder(model)
+        OnnxEmbeddingModel(model)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 
-class SlowModel(EngineEmbeddingModel):
+class SlowModel(WorkspaceEmbeddingModel):
     """A model whose first batch waits for `go`."""
 
     is_model_loaded = True

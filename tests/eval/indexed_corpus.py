@@ -14,7 +14,7 @@ import numpy as np
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
+from kbtui.index.embedding_model import TorchEmbeddingModel, find_embedding_model
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -49,9 +49,9 @@ class Vectors:
         self.cache = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
 
     @cached_property
-    def embedder(self) -> TorchEmbedder:
+    def embedder(self) -> TorchEmbeddingModel:
         """The loaded model."""
-        return TorchEmbedder(self.model)
+        return TorchEmbeddingModel(self.model)
 
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a question."""

@@ -19,10 +19,10 @@ from kbtui.index.embedding_model import (
     BATCH_TOKENS,
     CHARACTERS_PER_TOKEN,
     MAX_TOKENS,
-    Embedder,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
-    OnnxEmbedder,
+    LoadedEmbeddingModel,
+    OnnxEmbeddingModel,
     find_embedding_model,
     split_texts_into_batches,
 )
@@ -87,7 +87,7 @@ def until(find: Callable[[], Any]) -> Any:
 def test_it_gives_the_vectors_of_the_texts_in_their_order(
     process: EmbeddingProcess, model: EmbeddingModelSource
 ) -> None:
-    here = OnnxEmbedder(model)
+    here = OnnxEmbeddingModel(model)
     vectors = process.embed_texts(TEXTS)
     alone = np.vstack([here.embed_batch([text]) for text in TEXTS])
     assert (vectors * alone).sum(axis=1).min() > 0.9999
@@ -186,7 +186,7 @@ def test_a_model_that_cannot_be_loaded_is_said_to_every_request(tmp_path: Path) 
         process.close()
 
 
-class Model(Embedder):
+class Model(LoadedEmbeddingModel):
     """A model that takes some processor time for each batch, and may be inaccurate."""
 
     dimension = 2
@@ -236,7 +236,9 @@ def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> 
 
 def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = find_embedding_model("")
-    monkeypatch.setattr("kbtui.index.embedding_process.METHODS", {"onnxruntime": OnnxEmbedder})
+    monkeypatch.setattr(
+        "kbtui.index.embedding_process.METHODS", {"onnxruntime": OnnxEmbeddingModel}
+    )
     service = EmbeddingProcessServer(model, None)
     service.load_model()
     service.embed_passages(["one"] * (SAMPLE_TEXTS - 1))

@@ -11,7 +11,7 @@ from support import Builder
 from kbtui.errors import UsageError
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
-    TorchEmbedder,
+    TorchEmbeddingModel,
     find_embedding_model,
 )
 from kbtui.index.entries_and_chunks import make_subject_id
@@ -60,7 +60,7 @@ def test_a_directory_without_a_model_is_refused_before_it_is_loaded(tmp_path: Pa
 @pytest.mark.slow
 def test_prompts_pooling_and_dimension_of_a_folder_are_used(folder: Path) -> None:
     source = find_embedding_model(str(folder))
-    model = TorchEmbedder(source)
+    model = TorchEmbeddingModel(source)
     assert model.dimension == 64
     question = model.embed_query("how do herons wade")
     assert np.allclose(question, model.embed_batch([f"{PROMPT}how do herons wade"]), atol=1e-5)

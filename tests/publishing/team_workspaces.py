@@ -15,7 +15,7 @@ from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subs
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.publishing.text_vector_provider import TextVectorProvider
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library_mirror import PublishedMirror
+from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
 from kbtui.workspace.published_library_settings import load_library_settings
 from tests.support import Builder
 
@@ -66,7 +66,7 @@ def move_to_other_home(monkeypatch: "pytest.MonkeyPatch", base: Path) -> None:
 
 def mirrored_files(uri: str) -> dict[str, str]:
     """The files of subjects in a mirror."""
-    topics = PublishedMirror(uri).topics_directory
+    topics = PublishedLibraryMirror(uri).topics_directory
     return {
         str(path.relative_to(topics)): path.read_text()
         for path in sorted(topics.rglob("*"))

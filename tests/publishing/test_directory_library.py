@@ -27,14 +27,14 @@ from kbtui.publishing.published_library_manifest import generate_key_pair, parse
 from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
 from kbtui.publishing.published_part_format import (
     DamagedLibraryPart,
-    PublishedEntryText,
+    EntryFileToPublish,
     TextPartTableOfContents,
     check_entry_key,
     encode_text_part,
     parse_contents,
     read_entry,
 )
-from kbtui.workspace.published_library_mirror import PublishedMirror, normalize_library_uri
+from kbtui.workspace.published_library_mirror import PublishedLibraryMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
     make_team_workspace,
@@ -106,7 +106,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
         assert not library.search("not for all", mode="lexical").hits
 
     # What differs is embedded here; everything else has its published vector.
-    published = PulledVectorStore(lambda: PublishedMirror(uri).database)
+    published = PulledVectorStore(lambda: PublishedLibraryMirror(uri).database)
     theirs.workspace.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = EmbeddingCache(theirs.root / "cache.sqlite", "m", published)
     keys = [hash_embedded_text(text) for text in ("We move to the harbour.", "Our own words.")]
@@ -369,7 +369,7 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
     with pytest.raises(KbtuiError, match="not signed"):
         pull(reader)
     (uri / "manifest.json").write_bytes(json.dumps(future).encode())
-    other = PublishedMirror(str(uri))
+    other = PublishedLibraryMirror(str(uri))
     shutil.rmtree(other.directory)
     with pytest.raises(KbtuiError, match="has the format 9"):
         pull(reader)
@@ -410,7 +410,7 @@ def test_a_damaged_manifest_is_replaced_on_request(
         # A reader of an earlier version accepts it, and gets every text.
         pull(reader)
         assert mirrored_files(str(uri))["notes/note0.md"] == "A newer version\n"
-        delete_mirror(PublishedMirror(str(uri)))
+        delete_mirror(PublishedLibraryMirror(str(uri)))
         assert pull(reader).entries == 3
         assert main(command) == 0
         assert "nothing has changed" in capsys.readouterr().out
@@ -473,7 +473,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         with pytest.raises(DamagedLibraryPart):
             check_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
-    part = encode_text_part([PublishedEntryText(("subject", "notes", "a.md"), b"0" * 50_000_000)])
+    part = encode_text_part([EntryFileToPublish(("subject", "notes", "a.md"), b"0" * 50_000_000)])
     contents = parse_contents(part.data)
     assert isinstance(contents, TextPartTableOfContents)
     with pytest.raises(DamagedLibraryPart, match="size"):

@@ -11,7 +11,7 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search_command
-from kbtui.cli.cli_argument_parser import CommandParser
+from kbtui.cli.cli_argument_parser import CliArgumentParser
 from kbtui.cli.filter_options import parse_filter_options
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
@@ -68,7 +68,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def searched(*words: str) -> set[str]:
-        parser = CommandParser(prog="kbtui search")
+        parser = CliArgumentParser(prog="kbtui search")
         search_command.declare_search_command_arguments(parser)
         args = parser.parse_args(words)
         fields = {"query": " ".join(args.query), "mode": "lexical", **parse_filter_options(args)}

@@ -12,7 +12,7 @@ from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
-from kbtui.search.passage_reranker import RankBonuses, Reranker, ScoredPassage
+from kbtui.search.passage_reranker import RankBonusCalculator, RankBonuses, ScoredPassage
 from kbtui.search.query_word_analysis import QueryWord, StemmingAnalyzer
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
@@ -22,10 +22,10 @@ from kbtui.workspace import Settings
 ENGLISH = StemmingAnalyzer("english")
 
 
-def make_reranker(query: str) -> Reranker:
+def make_reranker(query: str) -> RankBonusCalculator:
     tokens = [tuple(ENGLISH.analyze_query_word(word)) for word in query.lower().split()]
     words = [QueryWord(one[0].plain, one, None) for one in tokens]  # type: ignore[arg-type]
-    return Reranker(words, {token.stem: 2.0 for one in tokens for token in one}, ENGLISH)
+    return RankBonusCalculator(words, {token.stem: 2.0 for one in tokens for token in one}, ENGLISH)
 
 
 def make_turns(

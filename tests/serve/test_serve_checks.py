@@ -76,7 +76,7 @@ UPGRADE = (
 def silent_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In place of a screen, each tab of `served` gets a process that stays until it is asked to quit."""
     program = tmp_path / "stays"
-    # So many bytes has the request of `BrowserTabProcess.stop`.
+    # So many bytes has the request of `BrowserTabTuiProcess.stop`.
     program.write_text("#!/bin/sh\nhead -c 21 > /dev/null\n")
     program.chmod(0o700)
     # Before `TuiWebServer` is made: it reads the path then.

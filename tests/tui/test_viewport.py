@@ -5,13 +5,13 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
+from kbtui.tui.reader.document_view import DocumentLinePosition, DocumentViewport
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
     MarkdownBlock,
     ReaderBlock,
-    SourceTextBlock,
+    VerbatimTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, compile_pattern_for_terms
 
@@ -23,7 +23,7 @@ def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Reader
         text = " ".join(f"{prefix}{number}x{n}" for n in range(size))
         if folds and number % 3 == 2:
             blocks.append(FoldHeadingBlock(f"fold{number}", [(f"fold {number}", "")], kind="tool"))
-            blocks.append(SourceTextBlock(f"in{number}", text, fold=f"fold{number}"))
+            blocks.append(VerbatimTextBlock(f"in{number}", text, fold=f"fold{number}"))
         else:
             blocks.append(MarkdownBlock(f"b{number}", text, above=1))
     return ReaderDocument("doc", "Doc", blocks)
@@ -179,7 +179,7 @@ def test_reloading_follows_at_the_end_and_stays_elsewhere() -> None:
 def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> None:
     viewport = opened(document([3]), height=30)
     viewport.show_reloaded_document(document([30] * 40))
-    assert viewport.top == LinePosition(0, 0)
+    assert viewport.top == DocumentLinePosition(0, 0)
 
 
 def test_the_current_match_is_highlighted_and_visible() -> None:

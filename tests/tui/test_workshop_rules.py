@@ -16,8 +16,8 @@ from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subj
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     FolderSizeSums,
     PendingPreloadMarks,
-    PromptSize,
-    SubjectSizes,
+    PromptTextSize,
+    SubjectPromptSizes,
     apply_preload_marks,
     find_subject_or_topic_state,
     format_prompt_size_change,
@@ -40,11 +40,11 @@ slugs = st.lists(
 def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
-    costs = [PromptSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
+    costs = [PromptTextSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
     sums = FolderSizeSums(found, list(costs))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
     own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
-    wanted = PromptSize(
+    wanted = PromptTextSize(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
     assert sums.sum_sizes_in_folder(prefix) == (len(own), wanted)
@@ -52,23 +52,27 @@ def test_the_sum_below_any_beginning_is_that_of_its_subjects(
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
     assert (
-        format_prompt_size_change(PromptSize(10, 3), PromptSize(3130, 783))
+        format_prompt_size_change(PromptTextSize(10, 3), PromptTextSize(3130, 783))
         == "+3,120 characters ≈ 780 tokens"
     )
     assert (
-        format_prompt_size_change(PromptSize(3130, 783), PromptSize(10, 3))
+        format_prompt_size_change(PromptTextSize(3130, 783), PromptTextSize(10, 3))
         == "−3,120 characters ≈ 780 tokens"
     )
     assert (
-        format_prompt_size_change(PromptSize(8, 2), PromptSize(6, 5)) == "−2 characters ≈ +3 tokens"
+        format_prompt_size_change(PromptTextSize(8, 2), PromptTextSize(6, 5))
+        == "−2 characters ≈ +3 tokens"
     )
-    assert format_prompt_size_change(PromptSize(8, 2), PromptSize(8, 2)) == ""
-    assert format_prompt_size_change(PromptSize(0, 0), PromptSize(8, 2), units=False) == "+8 ≈ 2"
+    assert format_prompt_size_change(PromptTextSize(8, 2), PromptTextSize(8, 2)) == ""
+    assert (
+        format_prompt_size_change(PromptTextSize(0, 0), PromptTextSize(8, 2), units=False)
+        == "+8 ≈ 2"
+    )
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    costs = SubjectSizes()
+    costs = SubjectPromptSizes()
     todo = next(iter(costs.measure_subject_sizes(knowledge, lambda: True)))
     assert todo == 6
     assert list(costs.measure_subject_sizes(knowledge, lambda: True))[-1] == 0
@@ -80,7 +84,7 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     again = load_knowledge(open_workspace_at_root(book.root))
     assert next(iter(costs.measure_subject_sizes(again, lambda: True))) == 1
     assert list(costs.measure_subject_sizes(again, lambda: True))
-    assert costs.get_subject_size("project", "start") == PromptSize(8, 2)
+    assert costs.get_subject_size("project", "start") == PromptTextSize(8, 2)
 
 
 @FILES
@@ -102,7 +106,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> KnowledgeBase:
             return load_knowledge(open_workspace_at_root(book.root))
 
-    prompt_with_changes = load_prompt_with_changes(Files(), SubjectSizes())  # type: ignore[arg-type]
+    prompt_with_changes = load_prompt_with_changes(Files(), SubjectPromptSizes())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         make_folder_row_key("t", "/".join(part[:depth]) + "/")
@@ -146,12 +150,12 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> KnowledgeBase:
             return knowledge
 
-    prompt_with_changes = load_prompt_with_changes(Files(), SubjectSizes())  # type: ignore[arg-type]
+    prompt_with_changes = load_prompt_with_changes(Files(), SubjectPromptSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_marked_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
         prompt_with_changes = apply_preload_marks(
-            prompt_with_changes, SubjectSizes(), marks.unwritten_marks
+            prompt_with_changes, SubjectPromptSizes(), marks.unwritten_marks
         )
         assert not prompt_with_changes.refusals
         # Pressed once it is so; pressed again it is not.
@@ -184,7 +188,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    trial = find_subject_pattern_matches(typed, knowledge, SubjectSizes(), "project")
+    trial = find_subject_pattern_matches(typed, knowledge, SubjectPromptSizes(), "project")
     if trial.problem is not None:
         assert 0 <= trial.problem.at <= max(0, len(typed) - 1)
     if trial.preloads:
@@ -217,6 +221,8 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
 ) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
     assert (
-        find_subject_pattern_matches(typed, knowledge, SubjectSizes(), "project").shell_arguments
+        find_subject_pattern_matches(
+            typed, knowledge, SubjectPromptSizes(), "project"
+        ).shell_arguments
         == call
     )

@@ -36,7 +36,7 @@ from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_records import (
     SourceApproval,
-    UserRecord,
+    UserDataRecord,
     make_user_record,
     merge_user_records,
 )
@@ -219,21 +219,21 @@ _RECORDS = st.one_of(
     ),
     st.builds(lambda name, at: make_user_record(SourceApproval(name, "s", at)), _NAMES, _TIMES),
     st.builds(
-        lambda kind, name, at: UserRecord(kind, name, at, None),
+        lambda kind, name, at: UserDataRecord(kind, name, at, None),
         st.sampled_from(["bookmark", "approval"]), _NAMES, _TIMES,
     ),
 )  # fmt: skip
 _FILES = st.lists(_RECORDS, max_size=8, unique_by=lambda one: one.key)
 
 
-def merge(known: Sequence[UserRecord], added: Sequence[UserRecord]) -> list[UserRecord]:
+def merge(known: Sequence[UserDataRecord], added: Sequence[UserDataRecord]) -> list[UserDataRecord]:
     changed, replaced = merge_user_records(known, added)
     return sorted([one for one in known if one not in replaced] + changed)
 
 
 @given(_FILES, _FILES, _FILES)
 def test_records_merge_alike_in_any_order(
-    one: list[UserRecord], two: list[UserRecord], three: list[UserRecord]
+    one: list[UserDataRecord], two: list[UserDataRecord], three: list[UserDataRecord]
 ) -> None:
     both = merge(merge(one, two), three)
     assert both == merge(merge(three, two), one) == merge(two, merge(one, three))

@@ -168,7 +168,7 @@ class GeminiCliFormat(ConversationFormat):
 
     def _collect_sessions(
         self,
-        files: list[_SessionFileAndOwner],
+        files: list[_GeminiSessionFileAndOwner],
         only: str | None,
         unusable: list[UnlistedConversationPath],
     ) -> dict[str, StoredSession]:
@@ -225,7 +225,7 @@ class _ProjectOfDirectory(NamedTuple):
     project: ProjectDirectory
 
 
-class _SessionFileAndOwner(NamedTuple):
+class _GeminiSessionFileAndOwner(NamedTuple):
     """A file of a session.
 
     `owner` is the project to which the file belongs. If the project is not known yet, `owner` is
@@ -267,7 +267,7 @@ def hash_project_path(path: str) -> str:
 
 def _iterate_session_files(
     projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
-) -> Iterator[_SessionFileAndOwner]:
+) -> Iterator[_GeminiSessionFileAndOwner]:
     home = find_gemini_directory()
     owners: dict[str, _ProjectOfDirectory] = {}
     for project in projects.directories:
@@ -287,12 +287,12 @@ def _iterate_session_files(
                 continue
         for entry in list_directory(f"{directory.path}/chats", unusable):
             if entry.name.endswith((".json", ".jsonl")):
-                yield _SessionFileAndOwner(entry.path, owner, owners, None)
+                yield _GeminiSessionFileAndOwner(entry.path, owner, owners, None)
             elif entry.is_dir():
                 # A subagent's session is in a directory with the id of the session that started it.
                 for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
-                        yield _SessionFileAndOwner(one.path, owner, owners, entry.name)
+                        yield _GeminiSessionFileAndOwner(one.path, owner, owners, entry.name)
 
 
 def _read_project_root(directory: str) -> str | None:
@@ -709,7 +709,7 @@ class GeminiMessageParser:
         )
 
 
-class _MessageContent(NamedTuple):
+class _GeminiMessageContent(NamedTuple):
     """The parts of a message, grouped by kind.
 
     * `text` contains the joined texts, and a line for each attached file.
@@ -724,11 +724,11 @@ class _MessageContent(NamedTuple):
     responses: list[dict[str, Any]]
 
 
-def _read_message_parts(content: Any) -> _MessageContent:
+def _read_message_parts(content: Any) -> _GeminiMessageContent:
     parts = content if type(content) is list else [] if content is None else [content]
     texts: list[str] = []
     files: list[str] = []
-    found = _MessageContent("", [], [], [])
+    found = _GeminiMessageContent("", [], [], [])
     for part in parts:
         if type(part) is str:
             texts.append(part)

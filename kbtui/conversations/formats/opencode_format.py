@@ -95,7 +95,7 @@ class OpencodeFormat(ConversationFormat):
     id_prefix = "opencode-"
 
     def __init__(self) -> None:
-        self._listings: dict[str, _DatabaseSessions] = {}
+        self._listings: dict[str, _OpencodeDatabaseSessions] = {}
         self._session_files: dict[str, tuple[FileState | None, dict[str, Any]]] = {}
 
     def find_stored_conversations(
@@ -133,7 +133,7 @@ class OpencodeFormat(ConversationFormat):
             return []
         listing = self._listings.get(path)
         if listing is None or listing.state != state:
-            listing = _DatabaseSessions(state, _read_session_rows(path), {})
+            listing = _OpencodeDatabaseSessions(state, _read_session_rows(path), {})
             self._listings[path] = listing
         rows = [
             row
@@ -175,7 +175,7 @@ class OpencodeFormat(ConversationFormat):
                 problems.append(UnlistedConversationPath(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
-                files = _SessionFiles(path, session_id)
+                files = _OpencodeSessionFiles(path, session_id)
                 yield self._make_stored_session(
                     row,
                     path,
@@ -273,7 +273,7 @@ class OpencodeFormat(ConversationFormat):
         path = str(info.events_path)
         try:
             if path.endswith(".json"):
-                files = _SessionFiles(path, own_id)
+                files = _OpencodeSessionFiles(path, own_id)
                 row = _parse_session_file(read_file(path, MAX_FILE_BYTES), own_id)
                 parser.parse_messages(files.iterate_messages(with_parts), row["revert"])
                 return None
@@ -293,7 +293,7 @@ class OpencodeFormat(ConversationFormat):
         return None
 
 
-class _DatabaseSessions(NamedTuple):
+class _OpencodeDatabaseSessions(NamedTuple):
     """The sessions of a database.
 
     `contents` maps the id of a session to values that change with the content of the session. A
@@ -305,7 +305,7 @@ class _DatabaseSessions(NamedTuple):
     contents: dict[str, tuple[Any, ...]]
 
 
-class _StoredMessage(NamedTuple):
+class _OpencodeStoredMessage(NamedTuple):
     """A stored message and its parts, as JSON.
 
     If the JSON of the message or of a part cannot be read, an error takes its place.
@@ -410,7 +410,7 @@ def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFact
 
 def _iterate_database_messages(
     database: sqlite3.Connection, own_id: str, with_parts: bool
-) -> Iterator[_StoredMessage]:
+) -> Iterator[_OpencodeStoredMessage]:
     columns = list_table_columns(database, "message")
     is_empty = True
     if {"id", "session_id", "data"} <= columns:
@@ -424,7 +424,7 @@ def _iterate_database_messages(
             part_query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
             rows = database.execute(part_query, (message["id"],)) if has_parts else ()
             parts = (row["data"] for row in rows)
-            yield _StoredMessage(str(message["id"]), message["data"], parts)
+            yield _OpencodeStoredMessage(str(message["id"]), message["data"], parts)
     if is_empty and {"session_id", "type", "data"} <= list_table_columns(
         database, "session_message"
     ):
@@ -433,7 +433,7 @@ def _iterate_database_messages(
 
 def _iterate_session_message_table(
     database: sqlite3.Connection, own_id: str
-) -> Iterator[_StoredMessage]:
+) -> Iterator[_OpencodeStoredMessage]:
     """Yield a session's messages from the table `session_message`, which opencode 2 uses."""
     columns = list_table_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
@@ -446,13 +446,13 @@ def _iterate_session_message_table(
                 data = orjson.dumps({**value, "type": row["type"]})
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             pass
-        yield _StoredMessage(str(row["id"]), data, ())
+        yield _OpencodeStoredMessage(str(row["id"]), data, ())
 
 
 # the JSON files
 
 
-class _SessionFiles:
+class _OpencodeSessionFiles:
     """The files of one session in the directory `storage`: its messages and their parts."""
 
     def __init__(self, session_path: str, own_id: str) -> None:
@@ -478,13 +478,13 @@ class _SessionFiles:
             states += map(str, map(read_file_state, self._list_part_files(names[-1])))
         return states
 
-    def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
+    def iterate_messages(self, with_parts: bool = True) -> Iterator[_OpencodeStoredMessage]:
         """Yield the messages in the order of their ids. This is also their order in time."""
         for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
             parts = self._list_part_files(name) if with_parts else []
-            yield _StoredMessage(own_id, data, map(_read_json_file, parts))
+            yield _OpencodeStoredMessage(own_id, data, map(_read_json_file, parts))
 
     def _list_part_files(self, message_name: str) -> list[str]:
         directory = f"{self.parts}/{message_name.removesuffix('.json')}"
@@ -533,7 +533,9 @@ def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     }
 
 
-def _read_session_file_facts(files: _SessionFiles, row: dict[str, Any]) -> ConversationFileFacts:
+def _read_session_file_facts(
+    files: _OpencodeSessionFiles, row: dict[str, Any]
+) -> ConversationFileFacts:
     return {
         "title": _choose_title(row, files.iterate_messages()),
         "size": files.measure_total_file_size(),
@@ -553,7 +555,7 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
     return get_text_or_none(value.get("messageID")) if type(value) is dict else None
 
 
-def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
+def _choose_title(row: dict[str, Any], messages: Iterable[_OpencodeStoredMessage]) -> str | None:
     """Return a session's title, or a title taken from its first request if the session has none."""
     title = get_text_or_none(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
@@ -591,7 +593,9 @@ class OpencodeMessageParser:
         """The tokens of all messages so far; None if no message has token counts."""
         return _make_usage(self._totals) if self._totals else None
 
-    def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
+    def parse_messages(
+        self, messages: Iterable[_OpencodeStoredMessage], reverted: str | None
+    ) -> None:
         """Parse all messages.
 
         `reverted` is the id of the first message that the user has undone, or None. Turns that
@@ -606,7 +610,7 @@ class OpencodeMessageParser:
                 for turn in self.builder.turns[before:]:
                     turn.is_rewound = True
 
-    def parse_message(self, stored: _StoredMessage) -> None:
+    def parse_message(self, stored: _OpencodeStoredMessage) -> None:
         """Parse one message.
 
         If the message is damaged, the damage is reported, and the readable parts are still added.

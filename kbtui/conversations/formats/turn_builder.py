@@ -42,7 +42,7 @@ Further problems are only counted.
 """
 
 
-class ProblemCollector:
+class ConversationProblemCollector:
     """Collects the problems of a conversation.
 
     The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. In the
@@ -70,7 +70,7 @@ class ProblemCollector:
             self.more_problems += 1
 
 
-class TurnBuilder(ProblemCollector):
+class TurnBuilder(ConversationProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
     A builder can start in the middle of a conversation.

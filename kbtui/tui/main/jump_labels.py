@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_pane import LibraryPane
-    from kbtui.tui.reader.document_view import LinePosition
+    from kbtui.tui.reader.document_view import DocumentLinePosition
     from kbtui.tui.search_pane import SearchResultsPane
 
     JumpTarget = tuple[int, int, int, Callable[[], object]]
@@ -89,7 +89,7 @@ def _find_visible_link_targets(
         can_open = isinstance(block, FoldHeadingBlock) or block.can_be_opened
         is_head = bool(position.line == block.above and can_open)
 
-        def go_to_link(position: LinePosition = position, is_head: bool = is_head) -> None:
+        def go_to_link(position: DocumentLinePosition = position, is_head: bool = is_head) -> None:
             panes.focus_widget("#document")
             reader.viewport.cursor = position
             reader.redraw_after_viewport_change()

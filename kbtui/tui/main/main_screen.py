@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from kbtui.tui.tui_command_table import Scope
 
 
-class WorkspaceSwitch(NamedTuple):
+class OtherWorkspaceVisit(NamedTuple):
     """A visit to another workspace.
 
     `former` is the name of the workspace where the user was before. `target` is the place to show
@@ -111,7 +111,7 @@ class MainScreen(StyledScreen):
         first: Ref | None = None,
         fresh: bool = False,
         plain: bool = False,
-        visit: WorkspaceSwitch | None = None,
+        visit: OtherWorkspaceVisit | None = None,
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
@@ -399,7 +399,7 @@ class MainScreen(StyledScreen):
 
     def open_hit_in_other_workspace(self, hit: Hit) -> None:
         """Visit the workspace of a hit, and show the hit in the reader there."""
-        visit = WorkspaceSwitch(self.library.workspace.name, make_hit_target(hit))
+        visit = OtherWorkspaceVisit(self.library.workspace.name, make_hit_target(hit))
         try:
             library = self.library.open_library_of_workspace(Path(hit.workspace or ""))
         except KbtuiError as error:

@@ -20,7 +20,7 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
-    SourceTextBlock,
+    VerbatimTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
@@ -683,7 +683,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
     later = "You can change the title, introduction and directory later."
     blocks: list[ReaderBlock] = [
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
-        SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
+        VerbatimTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
         LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
         ParagraphBlock("later", [(later, "dim")]),

@@ -47,8 +47,8 @@ from kbtui.tui.prompt_workshop.subject_tree import (
 )
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     PendingPreloadMarks,
-    PromptSize,
-    SubjectSizes,
+    PromptTextSize,
+    SubjectPromptSizes,
     apply_preload_marks,
     format_prompt_size_change,
     load_prompt_with_changes,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
         FolderSizeSums,
-        PromptWithChanges,
+        SystemPromptWithChanges,
     )
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
@@ -99,12 +99,12 @@ class PromptWorkshopPreview:
     """
 
     document: ReaderDocument
-    cost: PromptSize | None = None
+    cost: PromptTextSize | None = None
     line: int | None = None
 
 
 def make_workshop_preview(
-    prompt_with_changes: PromptWithChanges,
+    prompt_with_changes: SystemPromptWithChanges,
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
@@ -122,7 +122,7 @@ def make_workshop_preview(
 
 
 def _make_tree_node_preview(
-    prompt_with_changes: PromptWithChanges,
+    prompt_with_changes: SystemPromptWithChanges,
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
@@ -192,7 +192,7 @@ def _find_prompt_line_of_node(
 
 
 def _make_jp_prompt_section_preview(
-    prompt_with_changes: PromptWithChanges, number: int
+    prompt_with_changes: SystemPromptWithChanges, number: int
 ) -> PromptWorkshopPreview:
     if number >= len(prompt_with_changes.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
@@ -270,11 +270,11 @@ class PromptWorkshopScreen(ListDetailScreen):
         self, library: Library, reference: str | None, written: list[TomlFileChange]
     ) -> None:
         self.marks = PendingPreloadMarks()
-        self.costs = SubjectSizes()
+        self.costs = SubjectPromptSizes()
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
-        self.prompt_with_changes: PromptWithChanges | None = None
+        self.prompt_with_changes: SystemPromptWithChanges | None = None
         self.pattern_bar = SubjectPatternBar()
         self.pattern_result = SubjectPatternMatches("")
         self.filter = LabeledInput("choose", "filter")
@@ -361,7 +361,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
-        def show_reloaded_prompt(prompt_with_changes: PromptWithChanges) -> None:
+        def show_reloaded_prompt(prompt_with_changes: SystemPromptWithChanges) -> None:
             for mark in written:
                 self.marks.remove_mark(mark)
             if self._initial_reference is not None:
@@ -384,7 +384,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if prompt_with_changes is None:
             return
 
-        def show_prompt_if_current(marked: PromptWithChanges) -> None:
+        def show_prompt_if_current(marked: SystemPromptWithChanges) -> None:
             if (
                 self.prompt_with_changes is not None
                 and marked.written is self.prompt_with_changes.written
@@ -397,7 +397,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._mark_worker,
         )
 
-    def _show_prompt_with_changes(self, prompt_with_changes: PromptWithChanges) -> None:
+    def _show_prompt_with_changes(self, prompt_with_changes: SystemPromptWithChanges) -> None:
         self.prompt_with_changes = prompt_with_changes
         self.list.set_prompt_with_changes(prompt_with_changes)
         for mark, _ in prompt_with_changes.refusals:
@@ -411,7 +411,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         for _, error in prompt_with_changes.refusals:
             self.show_error(error)
 
-    def _select_initial_entry(self, prompt_with_changes: PromptWithChanges, reference: str) -> None:
+    def _select_initial_entry(
+        self, prompt_with_changes: SystemPromptWithChanges, reference: str
+    ) -> None:
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = prompt_with_changes.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
@@ -429,7 +431,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._key_to_select = f"{topic}/{slug}"
             options.opened.update(list_parent_row_keys(topic, slug))
 
-    def _measure_subjects_with_progress(self, prompt_with_changes: PromptWithChanges) -> None:
+    def _measure_subjects_with_progress(self, prompt_with_changes: SystemPromptWithChanges) -> None:
         """Measure the size of every subject in a background thread, and show the progress."""
 
         def measure_in_thread() -> None:

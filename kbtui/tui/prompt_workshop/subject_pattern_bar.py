@@ -17,7 +17,7 @@ from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitiz
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.prompt_workshop.system_prompt_with_changes import NO_COST, PromptSize
+from kbtui.tui.prompt_workshop.system_prompt_with_changes import NO_COST, PromptTextSize
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.system_prompt_with_changes import SubjectSizes
+    from kbtui.tui.prompt_workshop.system_prompt_with_changes import SubjectPromptSizes
 
 
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")
@@ -65,7 +65,7 @@ class SubjectPatternMatches:
     patterns: tuple[str, ...] = ()
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
-    cost: PromptSize = NO_COST
+    cost: PromptTextSize = NO_COST
     problem: SubjectPatternProblem | None = None
 
     @property
@@ -82,7 +82,7 @@ class SubjectPatternMatches:
 
 
 def find_subject_pattern_matches(
-    text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
+    text: str, knowledge: KnowledgeBase, costs: SubjectPromptSizes, selected: str | None
 ) -> SubjectPatternMatches:
     """Parse the input and find its matches. `selected` is the topic of patterns that name no topic."""
     try:
@@ -159,7 +159,7 @@ def _split_topic_from_patterns(
 
 
 def _match_preload_patterns(
-    text: str, words: list[SubjectPatternWord], knowledge: KnowledgeBase, costs: SubjectSizes
+    text: str, words: list[SubjectPatternWord], knowledge: KnowledgeBase, costs: SubjectPromptSizes
 ) -> SubjectPatternMatches:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}

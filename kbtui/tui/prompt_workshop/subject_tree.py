@@ -11,7 +11,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
-    PromptSize,
+    PromptTextSize,
     find_slug_prefix_range,
     format_prompt_size_change,
     measure_prompt_size,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
         PendingPreloadMarks,
-        PromptWithChanges,
-        SubjectSizes,
+        SubjectPromptSizes,
+        SystemPromptWithChanges,
     )
 
 
@@ -82,7 +82,9 @@ class SubjectTreeOptions:
     words: str = ""
 
 
-def make_subject_tree_rows(prompt: PromptWithChanges, options: SubjectTreeOptions) -> list[ListRow]:
+def make_subject_tree_rows(
+    prompt: SystemPromptWithChanges, options: SubjectTreeOptions
+) -> list[ListRow]:
     """Return all rows of the tree. The text of a row is made only when the row is drawn."""
     written = prompt.written
     rows = [
@@ -156,11 +158,11 @@ class SubjectTreeList(RowList):
     """
 
     def __init__(
-        self, costs: SubjectSizes, marks: PendingPreloadMarks, options: SubjectTreeOptions
+        self, costs: SubjectPromptSizes, marks: PendingPreloadMarks, options: SubjectTreeOptions
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
-        self.prompt_with_changes: PromptWithChanges | None = None
+        self.prompt_with_changes: SystemPromptWithChanges | None = None
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
 
@@ -170,7 +172,7 @@ class SubjectTreeList(RowList):
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
-    def set_prompt_with_changes(self, prompt_with_changes: PromptWithChanges) -> None:
+    def set_prompt_with_changes(self, prompt_with_changes: SystemPromptWithChanges) -> None:
         """Draw the rows again, with the pre-loaded subjects and sizes of this prompt."""
         self.prompt_with_changes = prompt_with_changes
         knowledge = prompt_with_changes.knowledge
@@ -211,7 +213,7 @@ class SubjectTreeList(RowList):
         return self._format_topic_or_folder_row(prompt, node)
 
     def _format_subject_row(
-        self, prompt: PromptWithChanges, node: SubjectTreeNode
+        self, prompt: SystemPromptWithChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
         scan = prompt.written.get_topic_slugs(topic).scan
@@ -238,7 +240,7 @@ class SubjectTreeList(RowList):
         return left, self._format_size_column(cost) if cost else [("…", "dim")]
 
     def _format_topic_or_folder_row(
-        self, prompt: PromptWithChanges, node: SubjectTreeNode
+        self, prompt: SystemPromptWithChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         """Return the name of a topic or folder (left), and its numbers of subjects and its size (right)."""
         topic, prefix = node.topic, node.name
@@ -262,13 +264,13 @@ class SubjectTreeList(RowList):
         right.append((f"{count:,}  ", "dim"))
         return left, [*right, *self._format_size_column(cost)]
 
-    def _format_size_column(self, cost: PromptSize, role: str = "dim") -> Spans:
+    def _format_size_column(self, cost: PromptTextSize, role: str = "dim") -> Spans:
         is_exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
         return [(cost.format_prompt_size_without_units(exact=is_exact), role)]
 
 
 def format_prompt_totals(
-    prompt: PromptWithChanges | None, marks: int, width: int
+    prompt: SystemPromptWithChanges | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
     """Return the line of totals: the size and its change (left), and the number of marks (right)."""
     if prompt is None:
@@ -291,7 +293,7 @@ def format_prompt_totals(
     return left, right
 
 
-def describe_tree_node(prompt: PromptWithChanges, node: SubjectTreeNode) -> str:
+def describe_tree_node(prompt: SystemPromptWithChanges, node: SubjectTreeNode) -> str:
     """Return the text below the list: the counts, sizes or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]

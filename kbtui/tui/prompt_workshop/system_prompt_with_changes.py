@@ -33,7 +33,7 @@ SUBJECTS_PER_REPORT = 400
 """The number of subjects that are counted or skipped between two reports of progress."""
 
 
-class PromptSize(NamedTuple):
+class PromptTextSize(NamedTuple):
     """The numbers of characters and tokens of a text.
 
     `is_estimate` is true if both numbers are only estimated from the size of the file.
@@ -59,15 +59,17 @@ class PromptSize(NamedTuple):
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
 
-NO_COST = PromptSize()
+NO_COST = PromptTextSize()
 
 
-def measure_prompt_size(text: str | None) -> PromptSize:
+def measure_prompt_size(text: str | None) -> PromptTextSize:
     """Return the size of a text. If there is no text, return `NO_COST`."""
-    return PromptSize(len(text), estimate_token_count(text)) if text else NO_COST
+    return PromptTextSize(len(text), estimate_token_count(text)) if text else NO_COST
 
 
-def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: bool = True) -> str:
+def format_prompt_size_change(
+    before: PromptTextSize, after: PromptTextSize, *, units: bool = True
+) -> str:
     """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units.
 
     Return "" if the size has not changed.
@@ -83,7 +85,7 @@ def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: b
     return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
 
 
-class SubjectSizes:
+class SubjectPromptSizes:
     """The sizes of the subjects, and the reasons why some subjects cannot be read.
 
     The sizes are those that have been measured so far. One thread writes while other threads read,
@@ -91,7 +93,7 @@ class SubjectSizes:
     """
 
     def __init__(self) -> None:
-        self._costs: dict[tuple[str, str], PromptSize] = {}
+        self._costs: dict[tuple[str, str], PromptTextSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
         """The reason why a subject cannot be read, in the words of `learn`, by topic and slug."""
@@ -100,11 +102,11 @@ class SubjectSizes:
         """Forget all sizes and errors."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
-    def get_subject_size(self, topic: str, slug: str) -> PromptSize | None:
+    def get_subject_size(self, topic: str, slug: str) -> PromptTextSize | None:
         """Return the size of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptSize:
+    def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptTextSize:
         """Return the total size of subjects, which are pairs of topic and slug.
 
         The total is an estimate if the size of any subject is estimated or unknown.
@@ -113,7 +115,7 @@ class SubjectSizes:
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)
         is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
-        return PromptSize(characters, tokens, not is_counted)
+        return PromptTextSize(characters, tokens, not is_counted)
 
     def measure_subject_sizes(
         self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
@@ -133,7 +135,7 @@ class SubjectSizes:
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
                     tokens = (subject.size + 3) // 4
-                    self._costs[key] = PromptSize(subject.size, tokens, is_estimate=True)
+                    self._costs[key] = PromptTextSize(subject.size, tokens, is_estimate=True)
                     todo.append(subject)
         del copied
         yield len(todo)
@@ -166,17 +168,17 @@ class FolderSizeSums:
     the difference of two running sums.
     """
 
-    def __init__(self, slugs: list[str], costs: Iterable[PromptSize | None]) -> None:
+    def __init__(self, slugs: list[str], costs: Iterable[PromptTextSize | None]) -> None:
         self._slugs = slugs
-        known = [cost or PromptSize(is_estimate=True) for cost in costs]
+        known = [cost or PromptTextSize(is_estimate=True) for cost in costs]
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
-        """The running sums of the subjects' sizes: one list for each field of `PromptSize`."""
+        """The running sums of the subjects' sizes: one list for each field of `PromptTextSize`."""
 
-    def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
+    def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptTextSize]:
         """Return the number and the total size of the subjects whose slugs start with `prefix`."""
         first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
-        return last - first, PromptSize(characters, tokens, estimates > 0)
+        return last - first, PromptTextSize(characters, tokens, estimates > 0)
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
@@ -188,7 +190,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 
 
 def make_folder_size_sums(
-    knowledge: KnowledgeBase, costs: SubjectSizes
+    knowledge: KnowledgeBase, costs: SubjectPromptSizes
 ) -> dict[str, FolderSizeSums]:
     """Map each topic to the sums from which the sizes of the topic's folders are computed.
 
@@ -263,7 +265,7 @@ def find_subject_or_topic_state(
 
 
 @dataclass(frozen=True)
-class PromptWithChanges:
+class SystemPromptWithChanges:
     """The prompt with and without the user's unwritten changes.
 
     An object of this class never changes, because several threads use it.
@@ -280,24 +282,24 @@ class PromptWithChanges:
     knowledge: KnowledgeBase
     marks: tuple[PreloadOrDisableMark, ...] = ()
     prompt: str | None = None
-    cost: PromptSize = NO_COST
-    written_cost: PromptSize = NO_COST
-    preloads: dict[str, PromptSize] = field(default_factory=dict)
-    listings: dict[str, PromptSize] = field(default_factory=dict)
+    cost: PromptTextSize = NO_COST
+    written_cost: PromptTextSize = NO_COST
+    preloads: dict[str, PromptTextSize] = field(default_factory=dict)
+    listings: dict[str, PromptTextSize] = field(default_factory=dict)
     sums: dict[str, FolderSizeSums] = field(default_factory=dict)
     refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
     jp_sections: tuple[JpPromptSection, ...] = ()
 
 
 def load_prompt_with_changes(
-    library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
-) -> PromptWithChanges:
+    library: Library, costs: SubjectPromptSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
+) -> SystemPromptWithChanges:
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    unmarked = PromptWithChanges(
+    unmarked = SystemPromptWithChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
     )
     unmarked = apply_preload_marks(unmarked, costs, ())
@@ -305,8 +307,10 @@ def load_prompt_with_changes(
 
 
 def apply_preload_marks(
-    before: PromptWithChanges, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
-) -> PromptWithChanges:
+    before: SystemPromptWithChanges,
+    costs: SubjectPromptSizes,
+    marks: tuple[PreloadOrDisableMark, ...],
+) -> SystemPromptWithChanges:
     """Return a prompt in which the changes in `marks` replace those of `before`.
 
     If a change cannot be made, it is in the `refusals` of the result.

@@ -46,7 +46,7 @@ MAX_CACHED_BLOCKS = 200
 """The maximum number of blocks whose lines are cached."""
 
 
-class LinePosition(NamedTuple):
+class DocumentLinePosition(NamedTuple):
     """The position of a line in a document.
 
     It consists of the index of the block, and the index of the line in the block.
@@ -75,8 +75,8 @@ class DocumentViewport:
     def __init__(self) -> None:
         self.document = ReaderDocument("", "", [])
         self.width = self.height = 0
-        self.top = self.cursor = LinePosition()
-        self.rows: list[tuple[LinePosition, StyledLine]] = []
+        self.top = self.cursor = DocumentLinePosition()
+        self.rows: list[tuple[DocumentLinePosition, StyledLine]] = []
         """The visible lines with their positions."""
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
@@ -168,18 +168,18 @@ class DocumentViewport:
         """The number of lines of the document, partly estimated."""
         return self._get_line_counts_before_blocks()[-1]
 
-    def count_lines_before_position(self, position: LinePosition) -> int:
+    def count_lines_before_position(self, position: DocumentLinePosition) -> int:
         """Return the number of lines before a position. Lines that are not laid out yet are estimated."""
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
-    def find_position_at_line(self, line: int) -> LinePosition:
+    def find_position_at_line(self, line: int) -> DocumentLinePosition:
         """Return the position of line number `line`, or of the last line if the document is shorter."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
-            return LinePosition()
+            return DocumentLinePosition()
         line = min(max(0, line), tops[-1] - 1)
         block = bisect_right(tops, line) - 1
-        return LinePosition(block, line - tops[block])
+        return DocumentLinePosition(block, line - tops[block])
 
     # positions
 
@@ -195,40 +195,42 @@ class DocumentViewport:
         return None
 
     @property
-    def first_line_position(self) -> LinePosition:
+    def first_line_position(self) -> DocumentLinePosition:
         """The position of the first line."""
-        return LinePosition(self._find_next_visible_block(0, 1) or 0)
+        return DocumentLinePosition(self._find_next_visible_block(0, 1) or 0)
 
     @property
-    def last_line_position(self) -> LinePosition:
+    def last_line_position(self) -> DocumentLinePosition:
         """The position of the last line."""
         last = self._find_next_visible_block(len(self.document.blocks) - 1, -1)
-        return LinePosition() if last is None else self._find_last_line_of_block(last)
+        return DocumentLinePosition() if last is None else self._find_last_line_of_block(last)
 
-    def _find_last_line_of_block(self, block: int) -> LinePosition:
-        return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
+    def _find_last_line_of_block(self, block: int) -> DocumentLinePosition:
+        return DocumentLinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
-    def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
+    def find_position_lines_below(
+        self, start: DocumentLinePosition, lines: int
+    ) -> DocumentLinePosition:
         """Return the position `lines` lines below `start`, or above `start` if `lines` is negative.
 
         The position is limited to the lines of the document.
         """
         if not self.document.blocks:
-            return LinePosition()
+            return DocumentLinePosition()
         block, line = start.block, start.line + lines
         while line < 0:
             before = self._find_next_visible_block(block - 1, -1)
             if before is None:
-                return LinePosition(block)
+                return DocumentLinePosition(block)
             block, line = before, line + len(self.get_block_lines(before))
         while lines > 0 and line >= len(self.get_block_lines(block)):
             following = self._find_next_visible_block(block + 1, 1)
             if following is None:
                 return self._find_last_line_of_block(block)
             block, line = following, line - len(self.get_block_lines(block))
-        return LinePosition(block, line)
+        return DocumentLinePosition(block, line)
 
-    def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
+    def find_nearest_visible_position(self, position: DocumentLinePosition) -> DocumentLinePosition:
         """Return `position` or, if its line is not visible, the nearest visible position before it.
 
         A line is not visible if it does not exist, or if it is in a closed fold.
@@ -240,7 +242,9 @@ class DocumentViewport:
         last = self._find_last_line_of_block(found)
         return min(position, last) if found == position.block else last
 
-    def make_reading_position(self, position: LinePosition | None = None) -> ReadingPosition:
+    def make_reading_position(
+        self, position: DocumentLinePosition | None = None
+    ) -> ReadingPosition:
         """Return the reading position of a line, by default of the line at the cursor."""
         block, line = position or self.cursor
         if block >= len(self.document.blocks):
@@ -260,15 +264,15 @@ class DocumentViewport:
         top, cursor = kept
         return cursor._replace(top=top, folds=frozenset(self._toggled_folds))
 
-    def locate_reading_position(self, reading_position: ReadingPosition) -> LinePosition:
+    def locate_reading_position(self, reading_position: ReadingPosition) -> DocumentLinePosition:
         """Return the position in the current layout that corresponds to a reading position."""
         block, line = self.document.find_block_index(reading_position.key), reading_position.line
         if block is None:
-            return self.find_nearest_visible_position(LinePosition(reading_position.block))
+            return self.find_nearest_visible_position(DocumentLinePosition(reading_position.block))
         letters = _count_letters_before_lines(self.get_block_lines(block))
         if line >= len(letters) - 1 or letters[line] != reading_position.letters:
             line = bisect_right(letters, reading_position.letters) - 1
-        return self.find_nearest_visible_position(LinePosition(block, line))
+        return self.find_nearest_visible_position(DocumentLinePosition(block, line))
 
     # document and size
 
@@ -280,7 +284,7 @@ class DocumentViewport:
         self.current_match = None
         self._wanted_source_line = 0
         self.is_model_view = False
-        self.top = self.cursor = LinePosition()
+        self.top = self.cursor = DocumentLinePosition()
         self._discard_block_layouts()
         if at is not None:
             self.cursor = self.locate_reading_position(at)
@@ -415,7 +419,7 @@ class DocumentViewport:
                 default=self.cursor,
             )
 
-    def _is_stop(self, position: LinePosition) -> bool:
+    def _is_stop(self, position: DocumentLinePosition) -> bool:
         """Return whether a position is the first line of a block that can be opened."""
         block = self.document.blocks[position.block]
         return block.can_be_opened and position.line == block.above
@@ -431,12 +435,12 @@ class DocumentViewport:
             self.top = self.find_position_lines_below(self.last_line_position, 1 - self.height)
             self.rows = self._collect_visible_lines()
 
-    def _collect_visible_lines(self) -> list[tuple[LinePosition, StyledLine]]:
-        rows: list[tuple[LinePosition, StyledLine]] = []
+    def _collect_visible_lines(self) -> list[tuple[DocumentLinePosition, StyledLine]]:
+        rows: list[tuple[DocumentLinePosition, StyledLine]] = []
         start = self.top.line
         for block in range(self.top.block, len(self.document.blocks)):
             lines = self.get_block_lines(block)
-            rows += [(LinePosition(block, n), lines[n]) for n in range(start, len(lines))]
+            rows += [(DocumentLinePosition(block, n), lines[n]) for n in range(start, len(lines))]
             start = 0
             if len(rows) >= self.height:
                 break
@@ -513,7 +517,7 @@ class DocumentViewport:
         if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
             self._toggled_folds ^= closed
             self._discard_block_layouts()
-        self.cursor = self.find_nearest_visible_position(LinePosition(block, line))
+        self.cursor = self.find_nearest_visible_position(DocumentLinePosition(block, line))
         self.top = self.find_position_lines_below(
             self.cursor, -(self.height // 4 if lead is None else lead)
         )
@@ -628,7 +632,7 @@ class DocumentViewport:
         """If the cursor is in a fold that is about to close, move the cursor to the fold's heading."""
         head = self.document.find_block_index(fold)
         if head is not None and fold in self.document.list_folds_of_block(self.cursor.block):
-            self.cursor = LinePosition(head, self.document.blocks[head].above)
+            self.cursor = DocumentLinePosition(head, self.document.blocks[head].above)
 
     # finding
 
@@ -733,8 +737,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         super().__init__(id="document")
         self.viewport = DocumentViewport()
         self._is_syncing = False
-        self._painted_rows: list[tuple[LinePosition, StyledLine]] = []
-        self._painted_cursor = LinePosition()
+        self._painted_rows: list[tuple[DocumentLinePosition, StyledLine]] = []
+        self._painted_cursor = DocumentLinePosition()
 
     @property
     def document(self) -> ReaderDocument:

@@ -151,7 +151,7 @@ class MarkdownBlock(TextRangeBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class SourceTextBlock(TextRangeBlock):
+class VerbatimTextBlock(TextRangeBlock):
     """A text shown as it is written, without Markdown layout.
 
     `numbers` is the width of the column with line numbers; 0 means that there is no such column. If
@@ -281,7 +281,7 @@ class ParagraphBlock(ReaderBlock):
 def make_source_text_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
 ) -> list[ReaderBlock]:
-    """Split a text into `SourceTextBlock`s with the keys `key:0`, `key:1` and so on.
+    """Split a text into `VerbatimTextBlock`s with the keys `key:0`, `key:1` and so on.
 
     * `above` is the number of blank lines above the first block.
     * `fields` are further attributes of all blocks.
@@ -293,7 +293,7 @@ def make_source_text_blocks(
     for number, section in enumerate(split_source_text_into_sections(text)):
         first_line = section.first_line if has_line_numbers else 0
         part = (f"{key}:{number}", text, section.start, section.end, first_line)
-        blocks.append(SourceTextBlock(*part, above=0 if number else above, **fields))
+        blocks.append(VerbatimTextBlock(*part, above=0 if number else above, **fields))
     return blocks
 
 
@@ -308,7 +308,7 @@ def make_markdown_blocks(
 ) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes `SourceTextBlock`s.
+    Long fenced code becomes `VerbatimTextBlock`s.
 
     * `lines_before` is the number of lines before `start`; None means that the blocks need no line
       numbers.
@@ -325,7 +325,7 @@ def make_markdown_blocks(
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
         block: ReaderBlock
         if section.code:
-            block = SourceTextBlock(*part, language=section.language, panel=True)
+            block = VerbatimTextBlock(*part, language=section.language, panel=True)
         else:
             block = MarkdownBlock(*part, links=links, breaks=breaks)
         block.above = int(not section.continued) if number else above

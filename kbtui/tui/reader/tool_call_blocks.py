@@ -37,8 +37,8 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     ReaderBlock,
-    SourceTextBlock,
     TextRangeBlock,
+    VerbatimTextBlock,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
     return f"{head} {format_json_value_on_one_line(item)}"
 
 
-class _TextPart(NamedTuple):
+class _ToolTextPart(NamedTuple):
     """A part of a text, from character `start` to `end` (exclusive).
 
     `is_fenced` means that the part was between fences.
@@ -117,7 +117,7 @@ class _TextPart(NamedTuple):
     is_fenced: bool = False
 
 
-def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_TextPart]:
+def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_ToolTextPart]:
     """Split a text at its fences, and yield the parts without the fence lines.
 
     `is_one_file` means that the text is the content of one file. The content may have fences of its
@@ -128,27 +128,27 @@ def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_TextPart]:
         if opening:
             closing = re.search(rf"^ {{0,3}}{opening[1]}[ \t]*\s*\Z", text, re.MULTILINE)
         if opening and closing and closing.start() > opening.end():
-            yield _TextPart(opening.end() + 1, closing.start(), _get_language(opening), True)
+            yield _ToolTextPart(opening.end() + 1, closing.start(), _get_language(opening), True)
         else:
-            yield _TextPart(0, len(text))
+            yield _ToolTextPart(0, len(text))
         return
     position, opened = 0, None
     for fence in _FENCE.finditer(text):
         if opened is None:
-            yield _TextPart(position, fence.start())
+            yield _ToolTextPart(position, fence.start())
             opened, position = fence, min(fence.end() + 1, len(text))
         elif fence[1].startswith(opened[1]) and not fence[2].strip():
-            yield _TextPart(position, fence.start(), _get_language(opened), True)
+            yield _ToolTextPart(position, fence.start(), _get_language(opened), True)
             opened, position = None, min(fence.end() + 1, len(text))
     language = _get_language(opened) if opened else ""
-    yield _TextPart(position, len(text), language, opened is not None)
+    yield _ToolTextPart(position, len(text), language, opened is not None)
 
 
 def _get_language(opening: re.Match[str]) -> str:
     return (opening[2].split() or [""])[0].lower()
 
 
-class StyleRange(NamedTuple):
+class TerminalStyleRange(NamedTuple):
     """The characters from `start` to `end` (exclusive) that a terminal shows in the style `role`."""
 
     start: int
@@ -162,13 +162,13 @@ _ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "str
 _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
-def split_terminal_colours(text: str) -> tuple[str, list[StyleRange]]:
+def split_terminal_colours(text: str) -> tuple[str, list[TerminalStyleRange]]:
     """Remove the escape sequences from a text.
 
     Return the rest of the text, and the ranges that the sequences colour.
     """
     parts: list[str] = []
-    ranges: list[StyleRange] = []
+    ranges: list[TerminalStyleRange] = []
     colour, attributes, length, position = "", dict[int, str](), 0, 0
 
     def add_text_with_colours(end: int) -> None:
@@ -176,7 +176,7 @@ def split_terminal_colours(text: str) -> tuple[str, list[StyleRange]]:
         part = strip_escape_sequences(text[position:end])
         roles = " ".join(filter(None, [colour, *attributes.values()]))
         if part and roles:
-            ranges.append(StyleRange(length, length + len(part), roles))
+            ranges.append(TerminalStyleRange(length, length + len(part), roles))
         parts.append(part)
         length += len(part)
 
@@ -235,7 +235,7 @@ class ColouredTextBlock(TextRangeBlock):
     The ranges in `colours` are counted from the start of the whole text.
     """
 
-    colours: list[StyleRange] = field(default_factory=list)
+    colours: list[TerminalStyleRange] = field(default_factory=list)
 
     def lay_out_lines(
         self, width: int, found: HighlightPattern | None, opened: bool
@@ -317,7 +317,7 @@ def make_tool_text_blocks(
     return blocks
 
 
-def _strip_blank_lines(text: str, part: _TextPart) -> tuple[int, int]:
+def _strip_blank_lines(text: str, part: _ToolTextPart) -> tuple[int, int]:
     """Return the range of a part without the blank lines at its end.
 
     Outside a fence, blank lines at the start of the part are excluded too.
@@ -402,7 +402,7 @@ def _make_code_blocks(
 
     def make_code_block(name: str, left: int, right: int) -> ReaderBlock:
         line = first_line + text.count("\n", 0, left) if first_line else 0
-        return SourceTextBlock(
+        return VerbatimTextBlock(
             name, text, left, right, line, language=language, numbers=digits, panel=panel
         )
 

@@ -46,7 +46,7 @@ class UnreadableBlob(Exception):
         self.state: ContentState = state
 
 
-class BlobStore:
+class JpBlobReader:
     """Reads the blobs that one conversation refers to.
 
     A blob's name is the SHA-256 of its content. The `directories` are searched in order.
@@ -183,14 +183,14 @@ def decode_base64_strings(value: Any) -> Any:
     return value
 
 
-class ContentDecoder:
+class JpContentDecoder:
     """Decodes typed content: blocks of texts, resources, images and questions.
 
     `problems` contains a phrase for each blob that should be readable but is not.
     """
 
-    def __init__(self, blobs: BlobStore | None = None) -> None:
-        self._blobs = blobs or BlobStore()
+    def __init__(self, blobs: JpBlobReader | None = None) -> None:
+        self._blobs = blobs or JpBlobReader()
         self.problems: list[str] = []
 
     def decode_blocks(self, value: Any) -> list[ContentBlock] | None:

@@ -75,7 +75,7 @@ class JpConversationDirectory:
 
 
 @dataclass(slots=True)
-class JpStoredConversation:
+class JpConversationCopies:
     """All copies of one conversation. The conversation is live if at least one copy is live.
 
     * For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in
@@ -255,7 +255,7 @@ def _parse_parent_id(value: Any) -> str | None:
 
 def find_stored_conversations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpStoredConversation], list[UnlistedConversationPath]]:
+) -> tuple[list[JpConversationCopies], list[UnlistedConversationPath]]:
     """Find the conversations of a workspace, and the directories that are not conversations.
 
     If `only` is an id, only the conversation with this id is in the first list.
@@ -285,7 +285,7 @@ def find_stored_conversations(
         live = [copy for copy in found_copies if not copy.is_archived]
         archived = [copy for copy in found_copies if copy.is_archived]
         conversations.append(
-            JpStoredConversation(id, not live, live or archived, archived if live else [], blobs)
+            JpConversationCopies(id, not live, live or archived, archived if live else [], blobs)
         )
     return conversations, unlisted
 

@@ -22,11 +22,11 @@ from kbtui.conversations.formats.conversation_format import (
     MIN_BYTES_FOR_SEGMENTS,
     DecodedTurns,
 )
-from kbtui.conversations.formats.jp.jp_content_decoder import BlobStore
+from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
 from kbtui.conversations.formats.jp.jp_conversation_directories import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.jp_event_parser import (
-    ConversationEventParser,
-    MergedConversationConfig,
+    JpEventParser,
+    MergedJpConfig,
     is_known_event_type,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import (
@@ -64,9 +64,9 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
     The `info` of the result contains the number of events and the time of the last event.
     """
-    config = MergedConversationConfig()
+    config = MergedJpConfig()
     problems = _apply_base_config(info, config)
-    parser = ConversationEventParser(config, BlobStore(info.blob_directories))
+    parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     if info.events_path is None:
         return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
     damage: list[str] = []
@@ -95,8 +95,8 @@ def load_conversation_beginning(
     """
     if info.events_path is None or info.size <= size:
         return None
-    config = MergedConversationConfig()
-    parser = ConversationEventParser(config, BlobStore(info.blob_directories))
+    config = MergedJpConfig()
+    parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     _apply_base_config(info, config)
     try:
         data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
@@ -112,7 +112,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
     if info.events_path is None:
         return DecodedTurns([])
     problems: list[str] = []
-    parser = ConversationEventParser(blobs=BlobStore(info.blob_directories))
+    parser = JpEventParser(blobs=JpBlobReader(info.blob_directories))
     try:
         for batch in read_event_batches(str(info.events_path), problems):
             parser.parse_elements(batch)
@@ -123,7 +123,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
 
 
 def _make_conversation(
-    info: ConversationInfo, parser: ConversationEventParser, problems: list[str]
+    info: ConversationInfo, parser: JpEventParser, problems: list[str]
 ) -> Conversation:
     """Return a conversation with everything that `parser` has parsed so far."""
     return Conversation(
@@ -139,7 +139,7 @@ def _make_conversation(
     )
 
 
-def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
+def _apply_base_config(info: ConversationInfo, config: MergedJpConfig) -> list[str]:
     """Apply the conversation's base configuration to `config`.
 
     Returns the problems of the file that contains the base configuration.
@@ -213,7 +213,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools and models used in a conversation. Texts are not decoded. Never raises."""
-    config = MergedConversationConfig()
+    config = MergedJpConfig()
     # `load_conversation` reports the problems of the base configuration.
     _apply_base_config(info, config)
     tools: set[str] = set()
@@ -380,9 +380,9 @@ def _decode_conversation_segment(
         for element in span.elements
     ):
         return None
-    problems = _apply_base_config(info, MergedConversationConfig())
-    blobs = BlobStore(info.blob_directories)
-    parser = ConversationEventParser(blobs=blobs, turns=before.turns, count=before.elements)
+    problems = _apply_base_config(info, MergedJpConfig())
+    blobs = JpBlobReader(info.blob_directories)
+    parser = JpEventParser(blobs=blobs, turns=before.turns, count=before.elements)
     parser.is_configured = before.configured
     parser.problems += [before.problem] if before.problem else []
     cut = span.find_last_turn_start() if is_last else len(span.elements)

@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
 Elements are decoded one by one, so that a damaged element does not affect the others. Some elements
-are changes to the configuration; `MergedConversationConfig` applies them.
+are changes to the configuration; `MergedJpConfig` applies them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.jp_content_decoder import (
-    ContentDecoder,
+    JpContentDecoder,
     decode_base64_strings,
     decode_if_base64,
     decode_tool_result_text,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import DAMAGED
-from kbtui.conversations.formats.turn_builder import ProblemCollector, get_text_or_none
+from kbtui.conversations.formats.turn_builder import ConversationProblemCollector, get_text_or_none
 from kbtui.dates import parse_timestamp
 from kbtui.terminal_text import format_json, format_json_unless_text
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.conversations.conversation_data_types import ContentBlock
-    from kbtui.conversations.formats.jp.jp_content_decoder import BlobStore
+    from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
 
 
-class MergedConversationConfig:
+class MergedJpConfig:
     """The assistant, model and attachments that result from the configurations applied so far."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ _OpenRequests = dict[str, list[ConversationEvent]]
 _new_object = object.__new__
 
 
-class ConversationEventParser(ProblemCollector):
+class JpEventParser(ConversationProblemCollector):
     """Parses the elements of `events.json` in order.
 
     A parser can start in the middle of a file.
@@ -124,15 +124,15 @@ class ConversationEventParser(ProblemCollector):
 
     def __init__(
         self,
-        config: MergedConversationConfig | None = None,
-        blobs: BlobStore | None = None,
+        config: MergedJpConfig | None = None,
+        blobs: JpBlobReader | None = None,
         *,
         turns: int = 0,
         count: int = 0,
     ) -> None:
         super().__init__("element", first_number=0)
-        self.config = config or MergedConversationConfig()
-        self._decoder = ContentDecoder(blobs)
+        self.config = config or MergedJpConfig()
+        self._decoder = JpContentDecoder(blobs)
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
@@ -496,16 +496,16 @@ class ConversationEventParser(ProblemCollector):
         return call_id
 
 
-_PARSERS: dict[str, Callable[[ConversationEventParser, int, _Element], None]] = {
-    "turn_start": ConversationEventParser._parse_turn_start,
-    "chat_request": ConversationEventParser._parse_chat_request,
-    "chat_response": ConversationEventParser._parse_chat_response,
-    "tool_call_request": ConversationEventParser._parse_tool_request,
-    "tool_call_response": ConversationEventParser._parse_tool_response,
-    "inquiry_request": ConversationEventParser._parse_inquiry_request,
-    "inquiry_response": ConversationEventParser._parse_inquiry_response,
-    "config_delta": ConversationEventParser._parse_config_delta,
-    "compaction": ConversationEventParser._parse_compaction,
+_PARSERS: dict[str, Callable[[JpEventParser, int, _Element], None]] = {
+    "turn_start": JpEventParser._parse_turn_start,
+    "chat_request": JpEventParser._parse_chat_request,
+    "chat_response": JpEventParser._parse_chat_response,
+    "tool_call_request": JpEventParser._parse_tool_request,
+    "tool_call_response": JpEventParser._parse_tool_response,
+    "inquiry_request": JpEventParser._parse_inquiry_request,
+    "inquiry_response": JpEventParser._parse_inquiry_response,
+    "config_delta": JpEventParser._parse_config_delta,
+    "compaction": JpEventParser._parse_compaction,
 }
 
 
