@@ -58,7 +58,7 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
     staged = write_staged_file(path, data)
     try:
         if is_new:
-            publish_staged_file(staged, path)
+            rename_staged_file(staged, path)
         else:
             staged.replace(path)
     finally:
@@ -87,7 +87,7 @@ def write_staged_file(path: Path, data: bytes) -> Path:
     return staged
 
 
-def publish_staged_file(staged: Path, path: Path) -> None:
+def rename_staged_file(staged: Path, path: Path) -> None:
     """Rename a staged file to `path`. Raises `FileExistsError` if `path` exists already."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
@@ -128,7 +128,7 @@ def write_and_remove_files_atomically(changes: Sequence[FileWriteOrRemoval]) -> 
                     undo.callback(_call_ignoring_os_errors, staged[path].unlink)
             for path, old, _ in changes:
                 if old is None:
-                    publish_staged_file(staged[path], path)
+                    rename_staged_file(staged[path], path)
                     undo.callback(_call_ignoring_os_errors, path.unlink)
                     continue
                 if path.is_symlink() or path.read_bytes() != old:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.secret_key_formats import (
     MAX_KEY_CHARACTERS,
     DetectedSecret,
-    compile_byte_scanner,
-    compile_scanner,
-    find_keys,
+    compile_any_word_byte_pattern,
+    compile_re2_pattern,
+    find_secret_keys,
 )
-from kbtui.secrets_by_context import find_named_secrets, is_random_looking
-from kbtui.terminal_text import find_invisible_parts
+from kbtui.secrets_by_context import find_secrets_by_context, is_random_looking
+from kbtui.terminal_text import find_invisible_characters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -121,7 +121,7 @@ class _JsonMasker:
     """Masks the secrets in JSON values. Calls `remember(secret, kind)` for each secret found."""
 
     def __init__(self, remember: Callable[[str, str], None] | None = None) -> None:
-        self._remember = remember or (lambda secret, what: None)
+        self._remember_secret = remember or (lambda secret, what: None)
         self._masked_strings: dict[tuple[str, str], str] = {}
 
     def mask(self, value: Any, name: str = "") -> Any:
@@ -149,7 +149,7 @@ class _JsonMasker:
                     value = json.dumps(masked, indent=indent, ensure_ascii=False)
         found = _find_secrets_of_name(value, name)
         for secret in found:
-            self._remember(value[secret.start : secret.end], secret.what)
+            self._remember_secret(value[secret.start : secret.end], secret.what)
         return mask_secrets_in_text_part(value, 0, len(value), found) if found else value
 
     def _mask_dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
@@ -174,7 +174,7 @@ class _JsonMasker:
 
     def _mask_whole(self, value: Any, what: str) -> str:
         if isinstance(value, str):
-            self._remember(value, what)
+            self._remember_secret(value, what)
         return f"[masked: {what}]"
 
     def _mask_list(self, value: list[Any], name: str) -> list[Any]:
@@ -190,7 +190,7 @@ class _JsonMasker:
                 for start, text in zip(starts, texts, strict=False)
             ]
             for secret in found:
-                self._remember(line[secret.start : secret.end], secret.what)
+                self._remember_secret(line[secret.start : secret.end], secret.what)
         # In a list of arguments, the name can precede the value: ["curl", "--token", "…"].
         names = [item if isinstance(item, str) and item[:1] == "-" else name for item in value]
         return list(map(self.mask, value, [name, *names]))
@@ -247,7 +247,7 @@ class SecretMasker:
     """Masks the secrets of texts that belong together, such as the events of a conversation.
 
     A value may be recognizable as a secret in only one text, for example by the name before it. It
-    is then masked in all texts. Therefore, call `learn_secrets` with all texts before you call
+    is then masked in all texts. Therefore, call `remember_secrets` with all texts before you call
     `mask_secrets`.
     """
 
@@ -255,16 +255,16 @@ class SecretMasker:
         self._kinds: dict[str, str] = {}
         """The kind of each known secret."""
         self._scanners: list[Any] | None = None
-        self._json_masker = _JsonMasker(self._remember)
+        self._json_masker = _JsonMasker(self._remember_secret)
 
-    def learn_secrets(self, value: Any, name: str = "") -> None:
+    def remember_secrets(self, value: Any, name: str = "") -> None:
         """Remember the secrets in all strings of a JSON value.
 
         `name` is the key of the value.
         """
         self._json_masker.mask(value, name)
 
-    def _remember(self, secret: str, what: str) -> None:
+    def _remember_secret(self, secret: str, what: str) -> None:
         # Elsewhere, a short or ordinary word is probably just a word, not this secret.
         if len(secret) >= _MIN_REPEATED_CHARACTERS and is_random_looking(secret):
             self._kinds.setdefault(secret, what)
@@ -293,14 +293,14 @@ class SecretMasker:
             return text
         data = text.encode("utf-8", "surrogatepass")
         masked = data
-        for scanner in self._list_scanners():
+        for scanner in self._compile_known_secret_patterns():
             masked = scanner.sub(self._make_mask, masked)
         return text if masked is data else masked.decode("utf-8", "surrogatepass")
 
     def _make_mask(self, match: Any) -> bytes:
         return f"[masked: {self._kinds[match[0].decode('utf-8', 'surrogatepass')]}]".encode()
 
-    def _list_scanners(self) -> list[Any]:
+    def _compile_known_secret_patterns(self) -> list[Any]:
         """Return regular expressions that match the known secrets.
 
         Longer secrets come first, because they can contain shorter ones. Each expression matches
@@ -310,7 +310,7 @@ class SecretMasker:
         if self._scanners is None:
             known = sorted(self._kinds, key=len, reverse=True)
             self._scanners = [
-                compile_byte_scanner(known[at : at + _SECRETS_PER_SCANNER])
+                compile_any_word_byte_pattern(known[at : at + _SECRETS_PER_SCANNER])
                 for at in range(0, len(known), _SECRETS_PER_SCANNER)
             ]
         return self._scanners
@@ -319,21 +319,21 @@ class SecretMasker:
 def count_masks(value: Any) -> Counter[str]:
     """Return how many masks the strings of a JSON value contain, for each kind of secret."""
     found: Counter[str] = Counter()
-    _add_masks(value, found)
+    _count_masks_in_value(value, found)
     return found
 
 
-def _add_masks(value: Any, found: Counter[str]) -> None:
+def _count_masks_in_value(value: Any, found: Counter[str]) -> None:
     if isinstance(value, str):
         if "[masked: " in value:
             found.update(_MASK.findall(value))
     elif isinstance(value, dict):
         for key, item in value.items():
-            _add_masks(key, found)
-            _add_masks(item, found)
+            _count_masks_in_value(key, found)
+            _count_masks_in_value(item, found)
     elif isinstance(value, list):
         for item in value:
-            _add_masks(item, found)
+            _count_masks_in_value(item, found)
 
 
 def describe_secrets_in_text(text: str) -> str | None:
@@ -372,7 +372,7 @@ def _find_secrets_in_short_text(text: str) -> list[DetectedSecret]:
 
 def _find_secrets_in_text(text: str) -> list[DetectedSecret]:
     found = list(_find_secret_candidates(text))
-    if hidden := find_invisible_parts(text):
+    if hidden := find_invisible_characters(text):
         found += _find_secrets_with_invisible_parts(text, hidden)
     return _merge_overlapping_secrets(found)
 
@@ -409,10 +409,10 @@ def _find_secrets_with_invisible_parts(
 def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecret]:
     # One byte for each character, so that offsets stay the same.
     data = text.encode("ascii", "replace")
-    yield from find_keys(text, data)
+    yield from find_secret_keys(text, data)
     yield from _find_kubernetes_secret_values(text)
     yield from _find_wallet_seed_phrases(text, data)
-    yield from find_named_secrets(text, data)
+    yield from find_secrets_by_context(text, data)
     if depth < _MAX_ENCODINGS:
         yield from _find_encoded_secrets(text, data, depth)
 
@@ -422,7 +422,7 @@ def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[Detect
 
     `depth` is the number of encodings that have already been removed from `text`.
     """
-    for run in compile_scanner(_ENCODED_RUN).finditer(data):
+    for run in compile_re2_pattern(_ENCODED_RUN).finditer(data):
         decoded = _decode_digit_run(run[0])
         if decoded and any(_find_secret_candidates(decoded, depth + 1)):
             yield DetectedSecret(run.start(), run.end(), "encoded secret")
@@ -480,7 +480,7 @@ def _find_kubernetes_secret_values(text: str) -> Iterator[DetectedSecret]:
 
 def _find_wallet_seed_phrases(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
-    for run in compile_scanner(_PHRASE_WORD_RUN).finditer(data):
+    for run in compile_re2_pattern(_PHRASE_WORD_RUN).finditer(data):
         yield from _find_phrases_in_word_run(text, *run.span())
 
 

@@ -230,8 +230,8 @@ class DetectedSecret(NamedTuple):
     what: str
 
 
-def join_words(words: Iterable[str]) -> str:
-    """Return a regular expression for `compile_scanner` that matches any of several words."""
+def make_any_word_expression(words: Iterable[str]) -> str:
+    """Return a regular expression for `compile_re2_pattern` that matches any of several words."""
     return "|".join(map(re.escape, words))
 
 
@@ -244,19 +244,19 @@ _LONGER_FORMS = {"pat": r"pat[A-Za-z0-9]{14}\.", "sl.": r"sl\.[\w-]{20}", "SK": 
 _ANY_PREFIX = "|".join(_LONGER_FORMS.get(prefix, re.escape(prefix)) for prefix in _PREFIXES)
 
 
-def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def find_secret_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the keys in a text that have a known format. Keys may overlap.
 
     `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     end = 0
-    for prefix in compile_scanner(_ANY_PREFIX).finditer(data):
+    for prefix in compile_re2_pattern(_ANY_PREFIX).finditer(data):
         at = prefix.start()
-        if at >= end and _is_word_start(text, at) and (found := _find_key_at(text, at)):
+        if at >= end and _is_word_start(text, at) and (found := _find_secret_key_at(text, at)):
             end = found.end
             yield found
     before = 0
-    for line in compile_scanner("-----END ").finditer(data):
+    for line in compile_re2_pattern("-----END ").finditer(data):
         at = line.start()
         if match := _PEM_END.search(text, max(before, at - MAX_KEY_CHARACTERS), at + 120):
             yield DetectedSecret(*match.span(), "private key")
@@ -265,7 +265,7 @@ def find_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 @cache
-def compile_scanner(pattern: str) -> Any:
+def compile_re2_pattern(pattern: str) -> Any:
     """Compile a regular expression with RE2.
 
     RE2 can search for a hundred words in one pass over a text.
@@ -278,7 +278,7 @@ def compile_scanner(pattern: str) -> Any:
     return re2.compile(pattern.encode(), options)
 
 
-def compile_byte_scanner(words: Iterable[str]) -> Any:
+def compile_any_word_byte_pattern(words: Iterable[str]) -> Any:
     """Compile a regular expression that finds any of many words in UTF-8 bytes."""
     import re2
 
@@ -291,7 +291,7 @@ def compile_byte_scanner(words: Iterable[str]) -> Any:
 
 
 @cache
-def _compile_formats() -> re.Pattern[str]:
+def _compile_secret_key_formats() -> re.Pattern[str]:
     """Compile all formats into one expression, in which each format is a group.
 
     This happens on first use, because it takes 10 ms.
@@ -304,7 +304,7 @@ def _compile_formats() -> re.Pattern[str]:
 
 
 @cache
-def _compile_prefixes() -> re.Pattern[str]:
+def _compile_secret_key_prefixes() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, reversed(_PREFIXES))))
 
 
@@ -323,14 +323,14 @@ def _is_after_escape(text: str, at: int) -> bool:
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
 
 
-def _find_key_at(text: str, at: int) -> DetectedSecret | None:
+def _find_secret_key_at(text: str, at: int) -> DetectedSecret | None:
     """Return the key that starts at an offset. The key may be wrapped across lines or cut off."""
-    match = _compile_formats().match(text, at)
+    match = _compile_secret_key_formats().match(text, at)
     if match:
         what = _FORMATS[(match.lastindex or 1) - 1][0]
         end = _find_end_of_wrapped_key(text, at, match.end()) if what != "private key" else None
         return DetectedSecret(at, end or match.end(), what)
-    longest = _compile_prefixes().match(text, at)
+    longest = _compile_secret_key_prefixes().match(text, at)
     prefix = longest[0] if longest else ""
     if prefix not in _WEAK_PREFIXES or prefix == "eyJ":
         if end := _find_end_of_wrapped_key(text, at, None):
@@ -356,7 +356,7 @@ def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
         if part is None or (end is not None and not _is_part_of_key(part[0])):
             break
         before, key = len(key), key + part[0]
-        match = _compile_formats().match(key)
+        match = _compile_secret_key_formats().match(key)
         if match and match.end() > before and (end is not None or _is_part_of_key(key[4:])):
             found = part.start() + match.end() - before
     return found
@@ -385,7 +385,7 @@ def _find_end_of_cut_key(text: str, start: int) -> int | None:
 def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield runs of two or more lines from the middle of a private key."""
     run: list[tuple[int, int]] = []
-    for match in compile_scanner(_PEM_BODY_LINE).finditer(data):
+    for match in compile_re2_pattern(_PEM_BODY_LINE).finditer(data):
         start, end = match.span()
         if text[start] == "+" and end - start - 1 in _PEM_BODY_WIDTHS:
             # A line that a diff adds.
@@ -393,12 +393,12 @@ def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
         if not _is_private_key_line(text, start, end):
             continue
         if run and not (
-            end - start == run[-1][1] - run[-1][0] and _is_next_line(text, run[-1][1], start)
+            end - start == run[-1][1] - run[-1][0] and _is_on_next_line(text, run[-1][1], start)
         ):
-            yield from _make_private_key_of_lines(text, run)
+            yield from _detect_private_key_in_lines(text, run)
             run = []
         run.append((start, end))
-    yield from _make_private_key_of_lines(text, run)
+    yield from _detect_private_key_in_lines(text, run)
 
 
 def _is_private_key_line(text: str, start: int, end: int) -> bool:
@@ -412,13 +412,13 @@ def _is_private_key_line(text: str, start: int, end: int) -> bool:
     )
 
 
-def _is_next_line(text: str, end: int, start: int) -> bool:
+def _is_on_next_line(text: str, end: int, start: int) -> bool:
     between = text[end:start]
     breaks = between.count("\n") + between.count("\\n")
     return len(between) <= _MAX_LINE_MARK_CHARACTERS and breaks == 1
 
 
-def _make_private_key_of_lines(text: str, run: list[tuple[int, int]]) -> Iterator[DetectedSecret]:
+def _detect_private_key_in_lines(text: str, run: list[tuple[int, int]]) -> Iterator[DetectedSecret]:
     if len(run) < 2:
         return
     start, end = run[0][0], run[-1][1]

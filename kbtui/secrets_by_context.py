@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.secret_key_formats import DetectedSecret, compile_scanner, join_words
+from kbtui.secret_key_formats import DetectedSecret, compile_re2_pattern, make_any_word_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -281,7 +281,7 @@ _CONTEXTS = (
         r"(?:AKIA|ASIA)[A-Z0-9]{16}\\{0,7}[\"']?[\s,;:|&/]{1,8}(?:[\w ]{0,30}[\"'\s:=,|]{1,6})?"
         r"(?P<value>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
     ),
-    # The first cookie of Set-Cookie, and all cookies of Cookie; see `_find_cookies`.
+    # The first cookie of Set-Cookie, and all cookies of Cookie; see `_find_secret_cookies`.
     # The cookies of a browser or of curl as a table.
     _SecretContext(
         "cookie",
@@ -365,32 +365,32 @@ def _map_contexts_by_found_word() -> dict[
     return found
 
 
-_ANY_WORD = f"{join_words(_CONTEXT_WORDS)}|{_NAME_BEGINNINGS}|auth"
+_ANY_WORD = f"{make_any_word_expression(_CONTEXT_WORDS)}|{_NAME_BEGINNINGS}|auth"
 
 
 @cache
-def _compile_assignment() -> re.Pattern[str]:
+def _compile_assignment_pattern() -> re.Pattern[str]:
     return re.compile(_ASSIGNED, re.IGNORECASE)
 
 
-def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets that are recognizable by the text before them. Secrets may overlap.
 
     `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     lower = data.lower()
     contexts = _map_contexts_by_found_word()
-    assignment = _compile_assignment()
+    assignment = _compile_assignment_pattern()
     end = 0
-    for word in compile_scanner(_ANY_WORD).finditer(lower):
+    for word in compile_re2_pattern(_ANY_WORD).finditer(lower):
         at = word.start()
         for whole, context, pattern in contexts.get(lower[at : at + _CONTEXT_BEGINNING], ()):
             if lower.startswith(whole, at):
-                yield from _find_in_context(text, at, context, pattern)
+                yield from _find_secrets_in_context(text, at, context, pattern)
         if lower.startswith(b'"kty', at):
             yield from _find_values_of_web_key(text, at)
         if lower.startswith(b"cookie", at):
-            yield from _find_cookies(text, at)
+            yield from _find_secret_cookies(text, at)
         if at >= end and (assigned := assignment.match(text, at)):
             values = list(_find_assigned_values(assigned))
             end = assigned.end() if values else end
@@ -405,7 +405,7 @@ def find_named_secrets(text: str, data: bytes) -> Iterator[DetectedSecret]:
     yield from _find_values_in_columns(text, data)
 
 
-def _find_in_context(
+def _find_secrets_in_context(
     text: str, at: int, context: _SecretContext, pattern: re.Pattern[str]
 ) -> Iterator[DetectedSecret]:
     match = (
@@ -479,7 +479,7 @@ def _is_key_like(value: str) -> bool:
     return bool(is_hex) or all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
 
 
-def _find_cookies(text: str, at: int) -> Iterator[DetectedSecret]:
+def _find_secret_cookies(text: str, at: int) -> Iterator[DetectedSecret]:
     after = at + len("cookie")
     if table := _COOKIE_TABLE.match(text, after):
         for value in _COOKIE_VALUE.finditer(text, *table.span("pairs")):
@@ -510,7 +510,7 @@ def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret
 
     A password is found even if it looks like an ordinary word.
     """
-    for name in compile_scanner(_VARIABLE_LINE).finditer(data):
+    for name in compile_re2_pattern(_VARIABLE_LINE).finditer(data):
         match = _VARIABLE_VALUE.match(text, name.end())
         if match is None:
             continue
@@ -538,7 +538,7 @@ def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
     The lines can be a block or a list in YAML, or a list in Markdown.
     """
-    for name in compile_scanner(_LIST_START).finditer(data):
+    for name in compile_re2_pattern(_LIST_START).finditer(data):
         at = name.end()
         while match := _LIST_LINE.match(text, at):
             if not match[0]:
@@ -558,7 +558,7 @@ def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
-    for rule in compile_scanner(_TABLE_RULE).finditer(data):
+    for rule in compile_re2_pattern(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
         heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
         columns = {
@@ -583,7 +583,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
-    for heading in compile_scanner(_COLUMN_HEADINGS).finditer(data):
+    for heading in compile_re2_pattern(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")
         separator = next((sign for sign in "\t;," if sign in line), None)
         if separator is None:

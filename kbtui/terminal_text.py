@@ -112,7 +112,7 @@ def strip_escape_sequences(text: str) -> str:
     return re.sub(_SEQUENCES, "", text)
 
 
-def find_invisible_parts(text: str) -> list[tuple[int, int]]:
+def find_invisible_characters(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each escape sequence and each control or invisible character."""
     if text.isascii() and not _CONTROLS.search(text):
         return []
@@ -182,12 +182,12 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
-def format_line_counts(added: int, removed: int) -> str:
+def format_added_and_removed_lines(added: int, removed: int) -> str:
     """Return the numbers of added and removed lines: `+3 −1`, `+3`, `−1`, or "" if both are 0."""
     return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
 
-def format_knowledge_changes(subjects: Iterable[tuple[str, str | None]]) -> str:
+def format_outdated_subjects_of_turn(subjects: Iterable[tuple[str, str | None]]) -> str:
     """Return a phrase that names a turn's outdated subjects.
 
     An example is `knowledge changed since: guide/start, guide/old (no longer there)`. `subjects`
@@ -232,7 +232,7 @@ MAX_COMPARED_MATCHES = 100
 """Only the first matches of a passage are compared, because the time grows with the square of their number."""
 
 
-def skip_repeated_title(
+def remove_repeated_title(
     text: str, matches: Sequence[tuple[int, int]], title: str
 ) -> tuple[str, list[tuple[int, int]]]:
     """Remove the first line of a passage if the line only repeats the title.
@@ -447,7 +447,7 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def extract_line_expression(query: str) -> str | None:
+def extract_regex_between_slashes(query: str) -> str | None:
     """Return the expression between the slashes of a query such as `/retr(y|ies)/`.
 
     Returns None for any other query.

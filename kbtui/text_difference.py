@@ -110,8 +110,8 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
         if kind == "equal":
             compared += _pair_equal_paragraphs(removed, added)
         else:
-            old_line = _get_line_at(before, first + at)
-            new_line = _get_line_at(after, first + new_at)
+            old_line = _get_first_line_of_paragraph(before, first + at)
+            new_line = _get_first_line_of_paragraph(after, first + new_at)
             compared += _pair_similar_paragraphs(removed, added, old_line, new_line)
     return compared + _pair_equal_paragraphs(before[end:], after[new_end:])
 
@@ -178,7 +178,7 @@ def _pair_equal_paragraphs(
     ]
 
 
-def _get_line_at(paragraphs: list[tuple[str, int]], position: int) -> int:
+def _get_first_line_of_paragraph(paragraphs: list[tuple[str, int]], position: int) -> int:
     """Return the number of the first line of the paragraph at the index `position`.
 
     If there is no such paragraph, return the number of the line after the last paragraph.

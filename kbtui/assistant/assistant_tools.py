@@ -600,7 +600,7 @@ def format_search_answer(
         )
         return "\n".join(head)
 
-    def format_head_and_omissions(refs: list[str]) -> str:
+    def format_list_beginning_and_omissions(refs: list[str]) -> str:
         lines = list(head)
         if answer.left_out:
             passages = format_counted_noun(answer.left_out, "more passage")
@@ -636,7 +636,13 @@ def format_search_answer(
         project = f" · project {label[1:-2]}" if label else ""
         header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         begin = f"{header} {title}\n"
-        left = max_chars - len(format_head_and_omissions([*refs, ref])) - length - len(begin) - 2
+        left = (
+            max_chars
+            - len(format_list_beginning_and_omissions([*refs, ref]))
+            - length
+            - len(begin)
+            - 2
+        )
         note = f"\n[… cut: read {ref}]"
         answer_length = max_chars // 3 if blocks else min(max_chars // 3, left - len(note) - 100)
         end = _format_answer_and_later_turn(hit, max(0, answer_length), label)
@@ -649,7 +655,7 @@ def format_search_answer(
         refs.append(ref)
         blocks.append(f"{begin}{text}{end}")
         length += len(blocks[-1]) + 2
-    return "\n\n".join([format_head_and_omissions(refs), *blocks])
+    return "\n\n".join([format_list_beginning_and_omissions(refs), *blocks])
 
 
 def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> str:
@@ -668,11 +674,15 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
     """Return a remark about the subjects that have changed since the hit's turn used them, or ""."""
-    from kbtui.terminal_text import cut_to_width, format_knowledge_changes, sanitize_to_one_line
+    from kbtui.terminal_text import (
+        cut_to_width,
+        format_outdated_subjects_of_turn,
+        sanitize_to_one_line,
+    )
 
     if not hit.outdated_subjects:
         return ""
-    changes = sanitize_to_one_line(format_knowledge_changes(hit.outdated_subjects), "strip")
+    changes = sanitize_to_one_line(format_outdated_subjects_of_turn(hit.outdated_subjects), "strip")
     return cut_to_width(f" ({changes}", width)[:width] + ")"
 
 

@@ -155,7 +155,7 @@ def answer_conversation_list(
     file_notices: list[ConversationToolNotice] = []
     found = _find_turns_of_file(workspace, file) if file else None
     if found is not None:
-        file_notices += _list_file_notices(found, infos, masked=masked)
+        file_notices += _list_file_history_notices(found, infos, masked=masked)
         file_turns, unreadable = _summarize_turns_of_file(workspace, found, masked=masked)
         file_notices += [_make_unreadable_marks_notice(unreadable)] if unreadable else []
         infos = [info for info in infos if info.id in file_turns]
@@ -257,7 +257,7 @@ def _summarize_turns_of_file(
     return turns, marks.notice
 
 
-def _list_file_notices(
+def _list_file_history_notices(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""

@@ -139,7 +139,7 @@ class PlannedFileChange:
     is_outdated: bool = False
 
     @property
-    def is_needed(self) -> bool:
+    def is_change_needed(self) -> bool:
         """Whether the file must be written or removed."""
         return self.action in ("write", "update", "remove")
 
@@ -186,7 +186,7 @@ def plan_tool_installation(
             usable.append(tool)
     names = {_get_tool_file_path(tool) for tool in tools}
     for path in _list_possibly_installed_files(workspace):
-        state, data = _read_generated_file_and_state(workspace, path)
+        state, data = _read_tool_file_and_state(workspace, path)
         if state == "ours" and path not in names and path != SKILL_FILE:
             changes.append(PlannedFileChange(path, "remove", old=data))
     if usable:
@@ -198,7 +198,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
     """Return the changes that `tools uninstall` makes. Files that somebody has edited are not removed."""
     changes = []
     for path in _list_possibly_installed_files(workspace):
-        state, data = _read_generated_file_and_state(workspace, path)
+        state, data = _read_tool_file_and_state(workspace, path)
         if state == "ours":
             changes.append(PlannedFileChange(path, "remove", old=data))
         elif state == "edited":
@@ -214,7 +214,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
 
     Raises `WorkspaceError` if a change fails, or if a file has changed since the plan was made.
     """
-    todo = [change for change in changes if change.is_needed]
+    todo = [change for change in changes if change.is_change_needed]
     folders: set[str] = set()
     for change in todo:
         _check_inside_workspace(workspace, change.path)
@@ -251,21 +251,21 @@ def add_checksum_comment(body: str, folders: Iterable[str] = ()) -> bytes:
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
     """Plan the change that gives a file the content `body` and a checksum."""
     _check_inside_workspace(workspace, path)
-    state, old = _read_generated_file_and_state(workspace, path)
+    state, old = _read_tool_file_and_state(workspace, path)
     if state == "absent":
-        new = add_checksum_comment(body, _list_missing_directories(workspace, path))
+        new = add_checksum_comment(body, _list_missing_parent_directories(workspace, path))
         return PlannedFileChange(path, "write", new=new)
     if state == "taken":
         return PlannedFileChange(path, state)
     new = add_checksum_comment(body, _parse_created_directories(old))
     if state == "edited":
-        is_outdated = _read_checksum(old) != _read_checksum(new)
+        is_outdated = _read_tool_file_checksum(old) != _read_tool_file_checksum(new)
         return PlannedFileChange(path, state, new=new, old=old, is_outdated=is_outdated)
     same = new == old.replace(b"\r\n", b"\n")
     return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
 
 
-def _read_checksum(data: bytes) -> bytes | None:
+def _read_tool_file_checksum(data: bytes) -> bytes | None:
     """Return the checksum that kbtui stored in a file, or None.
 
     A user's edit of the file does not change this checksum.
@@ -274,7 +274,7 @@ def _read_checksum(data: bytes) -> bytes | None:
     return match[1] if match else None
 
 
-def _read_generated_file_and_state(
+def _read_tool_file_and_state(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
     """Return the state of a file, and its content.
@@ -327,7 +327,7 @@ def _list_possibly_installed_files(workspace: Workspace) -> list[str]:
     return [path for path in (SKILL_FILE, *found) if _is_inside_workspace(workspace, path)]
 
 
-def _list_missing_directories(workspace: Workspace, path: str) -> list[str]:
+def _list_missing_parent_directories(workspace: Workspace, path: str) -> list[str]:
     """Return the missing parent directories of a path."""
     folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
     return [folder for folder in folders if not (workspace.root / folder).exists()]

@@ -78,7 +78,7 @@ class CitationDifference(NamedTuple):
     text: str
     remark: str | None
 
-    def format_with_remark(self) -> str:
+    def format_diff_with_remark(self) -> str:
         """Return the diff, preceded by a line with the remark if there is one."""
         return f"    {self.remark}\n{self.text}" if self.remark else self.text
 

@@ -75,10 +75,14 @@ class GivenText(NamedTuple):
     text: str
     extent: GivenTextExtent
 
-    def make_stored_form(self) -> str:
+    def make_catalog_form(self) -> str:
         """Return the text in the form for the catalog: a hash and, unless `extent` is "whole", the text without white space."""
         digest = _hash_text(normalize_text(self.result))
-        return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
+        return (
+            digest
+            if self.extent == "whole"
+            else digest + _remove_white_space_and_escapes(self.text_without_fence)
+        )
 
     @property
     def text_without_fence(self) -> str:
@@ -140,7 +144,7 @@ class ComparableSubjectText:
     @cached_property
     def compact(self) -> str:
         """The text without white space and escape sequences, for the comparison with parts of a subject."""
-        return _compact_text(self.plain)
+        return _remove_white_space_and_escapes(self.plain)
 
 
 def normalize_text(text: str) -> str:
@@ -153,7 +157,7 @@ def _normalize_line_ends(text: str) -> str:
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _compact_text(text: str) -> str:
+def _remove_white_space_and_escapes(text: str) -> str:
     return re.sub(_WHITE_SPACE, "", strip_escape_sequences(text))
 
 
@@ -189,7 +193,7 @@ def find_state_of_given_text(
 ) -> CitationStateAndReason:
     """Compare the text that a turn was given with the current text; return the citation's state.
 
-    `stored` is the text that the turn was given, as returned by `GivenText.make_stored_form`.
+    `stored` is the text that the turn was given, as returned by `GivenText.make_catalog_form`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # A text that looks like a note may belong to the subject, and a passage may be the whole subject.

@@ -50,7 +50,7 @@ def attribute_lines_to_edits(
     `edits` begins with the oldest edit. Only the lines with the indices `wanted` are attributed. Lines
     that no edit wrote are left out.
     """
-    edits = _complete_edits(edits)
+    edits = _add_missing_old_texts(edits)
     state = list(lines)
     origins: list[int | None] = list(range(len(lines)))
     missing = set(wanted)
@@ -77,7 +77,7 @@ def attribute_lines_to_edits(
             state[place.first : place.end] = before
             origins[place.first : place.end] = kept
         else:
-            written = _find_remaining_lines(state, origins, edit, new)
+            written = _find_edit_lines_still_in_text(state, origins, edit, new)
         for line in written:
             if line is not None and line in missing:
                 missing.discard(line)
@@ -102,7 +102,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
-def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
+def _add_missing_old_texts(edits: Sequence[FileEdit]) -> list[FileEdit]:
     """Return `edits`, with the old text added to edits that replace a whole file.
 
     The old text is added only if it follows from earlier edits.
@@ -163,7 +163,7 @@ def _find_place_of_new_text(
     return min(places, key=rank_place_by_distance)
 
 
-def _find_remaining_lines(
+def _find_edit_lines_still_in_text(
     state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
 ) -> list[int | None]:
     """Find the lines of an edit that are still in the text, even if the lines around them differ.
@@ -186,7 +186,8 @@ def _find_remaining_lines(
             at += 1
             continue
         blocks = [
-            _extend_block(state, new, index, at) for index in places[new[at]][:MAX_COMPARED_PLACES]
+            _extend_equal_line_run(state, new, index, at)
+            for index in places[new[at]][:MAX_COMPARED_PLACES]
         ]
         start, new_start, length = max(blocks, key=lambda block: (block[2], -block[0]))
         letters = sum(sum(map(str.isalnum, new[new_start + step])) for step in range(length))
@@ -196,7 +197,9 @@ def _find_remaining_lines(
     return written
 
 
-def _extend_block(state: list[str], new: list[str], index: int, at: int) -> tuple[int, int, int]:
+def _extend_equal_line_run(
+    state: list[str], new: list[str], index: int, at: int
+) -> tuple[int, int, int]:
     """Extend a pair of equal lines to the longest run of equal lines.
 
     Returns the start of the run in `state`, its start in `new`, and its length.

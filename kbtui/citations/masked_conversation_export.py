@@ -150,33 +150,35 @@ class _ConversationMasker:
 
     def __post_init__(self) -> None:
         info = self.conversation.info
-        self.masker.learn_secrets([info.title, dict(info.labels), self.conversation.attachments])
+        self.masker.remember_secrets([info.title, dict(info.labels), self.conversation.attachments])
         # Search all turns: the context that identifies a secret may be in a turn that is not shared.
         for turn in self.conversation.turns:
             for event in turn.events:
                 for name, value in _get_event_values(event).items():
-                    self.masker.learn_secrets(value, name)
+                    self.masker.remember_secrets(value, name)
 
     def mask_conversation(self, shared: SharedConversationParts) -> SharedConversationParts:
         for label in (label for labels in shared.marks.values() for label in labels):
-            self.masker.learn_secrets(label)
+            self.masker.remember_secrets(label)
         for citation in shared.citations:
-            self.masker.learn_secrets(_get_citation_texts(citation))
-        conversation = self._mask_facts(shared.conversation)
+            self.masker.remember_secrets(_get_citation_texts(citation))
+        conversation = self._mask_conversation_facts(shared.conversation)
         turns = [
             replace(turn, events=[self._mask_event(event, turn) for event in turn.events])
             for turn in shared.turns
         ]
         citations = [self._mask_citation(citation) for citation in shared.citations]
         marks = {
-            number: self._mask(labels, number, None, "mark")
+            number: self._mask_secrets_in_value(labels, number, None, "mark")
             for number, labels in shared.marks.items()
         }
         return SharedConversationParts(
             conversation, turns, citations, marks, shared.remark, self.masked
         )
 
-    def _mask(self, value: Any, turn: int | None, call: int | None, part: str) -> Any:
+    def _mask_secrets_in_value(
+        self, value: Any, turn: int | None, call: int | None, part: str
+    ) -> Any:
         """Return a JSON value with its secrets masked, and record the masked secrets."""
         after = self.masker.mask_secrets(value)
         self.masked += [
@@ -185,7 +187,7 @@ class _ConversationMasker:
         ]
         return after
 
-    def _mask_facts(self, conversation: Conversation) -> Conversation:
+    def _mask_conversation_facts(self, conversation: Conversation) -> Conversation:
         info = conversation.info
         facts = {
             "title": info.title,
@@ -194,12 +196,14 @@ class _ConversationMasker:
             "model": conversation.model,
             "attachments": conversation.attachments,
         }
-        masked = self._mask(facts, None, None, "facts")
+        masked = self._mask_secrets_in_value(facts, None, None, "facts")
         info = replace(info, title=masked.pop("title"), labels=masked.pop("labels"))
         return replace(conversation, info=info, **masked)
 
     def _mask_event(self, event: ConversationEvent, turn: Turn) -> ConversationEvent:
-        values = self._mask(_get_event_values(event), turn.number, event.call, event.kind)
+        values = self._mask_secrets_in_value(
+            _get_event_values(event), turn.number, event.call, event.kind
+        )
         if event.blocks is not None:
             masked = zip(event.blocks, values["blocks"], strict=True)
             values["blocks"] = [replace(block, **texts) for block, texts in masked]
@@ -207,7 +211,9 @@ class _ConversationMasker:
         return replace(event, **values, metadata=metadata, request=None, result=None)
 
     def _mask_citation(self, citation: Citation) -> Citation:
-        texts = self._mask(_get_citation_texts(citation), citation.turn, citation.call, "citation")
+        texts = self._mask_secrets_in_value(
+            _get_citation_texts(citation), citation.turn, citation.call, "citation"
+        )
         given = citation.given
         if given is not None:
             given = given._replace(text=texts.pop("given"), result="")
@@ -301,7 +307,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
                 make_event_json(event, shared.conversation.info.id) for event in turn.events
             ],
             "citations": [
-                _make_citation_object(citation)
+                _make_shared_citation_json(citation)
                 for citation in shared.citations_by_turn.get(turn.number, ())
             ],
         }
@@ -365,7 +371,7 @@ def _make_turn_facts(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _make_citation_object(citation: Citation) -> dict[str, object]:
+def _make_shared_citation_json(citation: Citation) -> dict[str, object]:
     return {**make_citation_json(citation), "given": get_given_text(citation) or None}
 
 
@@ -414,7 +420,7 @@ def format_conversation_html(shared: SharedConversationParts) -> str:
     """
     digest = b64encode(sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = _escape_line(shared.title)
+    title = _escape_html_line(shared.title)
     head = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -424,18 +430,18 @@ def format_conversation_html(shared: SharedConversationParts) -> str:
     ]
     body = [
         f"<header>\n<h1>{title}</h1>",
-        _format_facts(shared),
-        *([f"<p>{_escape_line(shared.remark)}</p>"] if shared.remark else []),
+        _format_conversation_facts(shared),
+        *([f"<p>{_escape_html_line(shared.remark)}</p>"] if shared.remark else []),
         *_format_masked_secrets(shared),
-        *_format_contents(shared.turns),
+        *_format_table_of_contents(shared.turns),
         "</header>\n<main>",
-        *(part for turn in shared.turns for part in _format_turn(shared, turn)),
+        *(part for turn in shared.turns for part in _format_turn_as_html(shared, turn)),
         "</main>\n<footer>Exported by kbtui.</footer>\n</body>\n</html>\n",
     ]
     return "\n".join(head + body)
 
 
-def _format_facts(shared: SharedConversationParts) -> str:
+def _format_conversation_facts(shared: SharedConversationParts) -> str:
     conversation, info = shared.conversation, shared.conversation.info
     shown = len(shared.turns)
     total = len(conversation.turns)
@@ -451,27 +457,29 @@ def _format_facts(shared: SharedConversationParts) -> str:
         "Turns": str(total) if shown == total else f"{shown} of {total}",
     }
     rows = (
-        f"<dt>{name}</dt><dd>{_escape_line(value)}</dd>" for name, value in facts.items() if value
+        f"<dt>{name}</dt><dd>{_escape_html_line(value)}</dd>"
+        for name, value in facts.items()
+        if value
     )
     return f"<dl>{''.join(rows)}</dl>"
 
 
 def _format_masked_secrets(shared: SharedConversationParts) -> Iterator[str]:
     if shared.masked is None:
-        yield f'<p id="unmasked"><strong>{_escape_line(shared.warning or "")}</strong></p>'
+        yield f'<p id="unmasked"><strong>{_escape_html_line(shared.warning or "")}</strong></p>'
         return
     lines = describe_masked_secrets(shared)
     total = sum(one.times for one in shared.masked)
     if not total:
         yield '<p class="dim">kbtui found no secrets in this export.</p>'
         return
-    items = "".join(f"<li>{_escape_line(line)}</li>" for line in lines)
+    items = "".join(f"<li>{_escape_html_line(line)}</li>" for line in lines)
     is_or_are = "is" if total == 1 else "are"
     summary = f"{format_counted_noun(total, 'secret')} {is_or_are} masked"
     yield f'<details id="masked"><summary>{summary}</summary><ul>{items}</ul></details>'
 
 
-def _format_contents(turns: Sequence[Turn]) -> Iterator[str]:
+def _format_table_of_contents(turns: Sequence[Turn]) -> Iterator[str]:
     if len(turns) < 2:
         return
     items = []
@@ -484,22 +492,22 @@ def _format_contents(turns: Sequence[Turn]) -> Iterator[str]:
     yield f"<details><summary>Turns</summary><ol>{''.join(items)}</ol></details>"
 
 
-def _format_turn(shared: SharedConversationParts, turn: Turn) -> Iterator[str]:
+def _format_turn_as_html(shared: SharedConversationParts, turn: Turn) -> Iterator[str]:
     rewound = " (rewound)" if turn.is_rewound else ""
     time = (
         f' <span class="dim">{format_timestamp(turn.started_at)}</span>' if turn.started_at else ""
     )
     yield f'<section id="turn-{turn.number}">\n<h2>Turn {turn.number}{rewound}{time}</h2>'
     for label in shared.marks.get(turn.number, ()):
-        yield f"<p><strong>Mark:</strong> {_escape_line(label)}</p>"
-    yield from map(_format_event, turn.events)
+        yield f"<p><strong>Mark:</strong> {_escape_html_line(label)}</p>"
+    yield from map(_format_event_as_html, turn.events)
     if cited := shared.citations_by_turn.get(turn.number):
         yield "<h3>Used in this turn</h3>"
-        yield from map(_format_citation, cited)
+        yield from map(_format_citation_as_html, cited)
     yield "</section>"
 
 
-def _format_event(event: ConversationEvent) -> str:
+def _format_event_as_html(event: ConversationEvent) -> str:
     """Return an event as HTML.
 
     Requests, messages, notices, questions and answers are unfolded; all other events are folded.
@@ -507,52 +515,52 @@ def _format_event(event: ConversationEvent) -> str:
     kind = EVENT_KINDS[event.kind]
     label = event.author or kind.label
     call = f" {event.call}" if event.call else ""
-    name = f" <code>{_escape_line(event.name)}</code>" if event.name else ""
-    outcome = f" · {_escape_line(event.outcome)}" if event.outcome else ""
+    name = f" <code>{_escape_html_line(event.name)}</code>" if event.name else ""
+    outcome = f" · {_escape_html_line(event.outcome)}" if event.outcome else ""
     error = " · error" if event.is_error else ""
-    heading = f"{_escape_line(label)}{call}{name}{outcome}{error}"
+    heading = f"{_escape_html_line(label)}{call}{name}{outcome}{error}"
     if event.kind in ("chat_request", "message", "notice", "inquiry_request", "inquiry_response"):
-        values = _format_code(format_json(event.values)) if event.values else ""
+        values = _format_code_as_html(format_json(event.values)) if event.values else ""
         style = "request" if event.kind == "chat_request" else event.kind
         text = f'<div class="text">{render_markdown(event.text)}</div>{values}'
         return f'<article class="{style}">\n<h3>{heading}</h3>\n{text}\n</article>'
     if kind.language is None:
         body = f'<div class="text subdued">{render_markdown(event.text)}</div>'
     else:
-        body = _format_code(event.text) if event.text else ""
+        body = _format_code_as_html(event.text) if event.text else ""
     if event.values:
-        body += _format_code(format_json(event.values))
+        body += _format_code_as_html(format_json(event.values))
     first = cut_to_width(sanitize_to_one_line(format_event_text(event)[:400]), _SUMMARY_WIDTH)
     style = ' class="error"' if event.is_error else ""
     summary = f'{heading} <span class="dim">{escape(first)}</span>'
     return f"<details{style}><summary>{summary}</summary>\n{body}\n</details>"
 
 
-def _format_citation(citation: Citation) -> str:
+def _format_citation_as_html(citation: Citation) -> str:
     has_title = citation.title not in (citation.target, "")
     facts = [
         CITATION_METHOD_LABELS[citation.how],
         f"call {citation.call}" if citation.call else "",
         format_citation_state(citation),
     ]
-    title = f" {_escape_line(citation.title)}" if has_title else ""
+    title = f" {_escape_html_line(citation.title)}" if has_title else ""
     summary = (
-        f"<code>{_escape_line(citation.target)}</code>{title}"
-        f' <span class="dim">({_escape_line(", ".join(filter(None, facts)))})</span>'
+        f"<code>{_escape_html_line(citation.target)}</code>{title}"
+        f' <span class="dim">({_escape_html_line(", ".join(filter(None, facts)))})</span>'
     )
     given = get_given_text(citation)
     if not given:
         return f'<p class="citation">{summary}</p>'
     remark = format_given_text_remark(citation)
     note = f'<p class="dim">{escape(remark)}</p>' if remark else ""
-    return f'<details class="citation"><summary>{summary}</summary>{note}{_format_code(given)}</details>'
+    return f'<details class="citation"><summary>{summary}</summary>{note}{_format_code_as_html(given)}</details>'
 
 
-def _format_code(text: str) -> str:
+def _format_code_as_html(text: str) -> str:
     return f"<pre><code>{escape(sanitize(text, 'strip'))}</code></pre>"
 
 
-def _escape_line(text: str) -> str:
+def _escape_html_line(text: str) -> str:
     return escape(sanitize_to_one_line(text, "strip"))
 
 
@@ -587,18 +595,18 @@ def _render_link_start(
 def _render_link_end(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
-    return "</span>" + _format_address(environment["addresses"].pop())
+    return "</span>" + _format_web_address(environment["addresses"].pop())
 
 
 def _render_image(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
     image = tokens[index]
-    address = _format_address(str(image.attrGet("src") or ""))
-    return f'<span class="link">image: {_escape_line(image.content)}</span>{address}'
+    address = _format_web_address(str(image.attrGet("src") or ""))
+    return f'<span class="link">image: {_escape_html_line(image.content)}</span>{address}'
 
 
-def _format_address(address: str) -> str:
+def _format_web_address(address: str) -> str:
     cut = cut_to_width(sanitize_to_one_line(address, "strip"), _MAX_ADDRESS_WIDTH)
     return f' <span class="address">({escape(cut)})</span>' if cut else ""
 

@@ -310,7 +310,7 @@ def extract_citations(
                 *_find_targets_cited_by_event(event, directory, targets),
             ):
                 forms = seen.setdefault((target.target, target.chunk), set())
-                form = _get_form_of_given_text(target)
+                form = _make_given_text_key(target)
                 if form not in forms and (form or not forms):
                     forms.add(form)
                     yield Citation(
@@ -343,7 +343,7 @@ def list_subjects_given_by_event(
     return list(dict.fromkeys(one.target for one in found if one.kind == "subject"))
 
 
-def _get_form_of_given_text(target: _CitationTargetFields) -> str:
+def _make_given_text_key(target: _CitationTargetFields) -> str:
     """Return a key that two citations share if their calls returned the same text of a subject.
 
     Returns "" if the text does not matter.

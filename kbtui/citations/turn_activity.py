@@ -301,11 +301,11 @@ def list_file_actions(
                     raw.edits,
                     raw.hunks,
                     old_path or None,
-                    _get_end_time(event) or turn.started_at,
+                    _get_event_end_time(event) or turn.started_at,
                 )
                 if any(edit.is_whole_file for edit in action.edits):
                     action = _compare_with_replaced_text(action, known, find_earlier_text)
-                _update_known_text(known, action, event)
+                _update_known_file_text(known, action, event)
                 yield turn, action
         for path in applied:  # the edits have a form that kbtui cannot read, such as whole files
             name = _resolve_path(path, None, working_directory, shorten_path)
@@ -331,7 +331,7 @@ def _compare_with_replaced_text(
     return action._replace(kind=kind, edits=(edit._replace(old=text),), hunks=hunks)
 
 
-def _update_known_text(
+def _update_known_file_text(
     known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
 ) -> None:
     """Store in `known` the text that the file has after the action."""
@@ -356,7 +356,7 @@ def _update_known_text(
     known[action.path] = text
 
 
-def _get_end_time(event: ConversationEvent) -> datetime | None:
+def _get_event_end_time(event: ConversationEvent) -> datetime | None:
     return (event.result.timestamp if event.result else None) or event.timestamp
 
 
@@ -415,7 +415,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFil
         yield from _iterate_changes_of_call(call, call.result.text)
 
 
-def list_proposed_changes(call: ConversationEvent) -> list[TurnFileAction]:
+def list_requested_file_changes(call: ConversationEvent) -> list[TurnFileAction]:
     """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
     In a shell command, only an apply-patch text is recognized.
@@ -608,7 +608,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
             is_appended = "-a" in words
         if target is not None and not _NOT_A_PATH.search(target):
             text = body if words and words[0] in {"cat", "tee"} else None
-            yield _make_redirected_write(target, directory, text, is_appended=is_appended)
+            yield _make_shell_redirection_action(target, directory, text, is_appended=is_appended)
         yield from (one._replace(directory=directory) for one in _list_command_actions(words))
 
 
@@ -636,7 +636,7 @@ def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
     return script if "apply_patch" in script or "applypatch" in script else ""
 
 
-def _make_redirected_write(
+def _make_shell_redirection_action(
     target: str, directory: str | None, text: str | None, *, is_appended: bool
 ) -> _UnresolvedFileAction:
     if text is None:

@@ -31,7 +31,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
-    format_knowledge_changes,
+    format_outdated_subjects_of_turn,
     measure_text_width,
     sanitize,
     sanitize_to_one_line,
@@ -327,14 +327,18 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
         return text.removesuffix("\n").removesuffix("\r"), ids
     # Each line begins with an id. If `conversation ls` or `grep` printed it, the other words are not ids.
     lines = (line.replace(",", " ").split() for line in text.splitlines())
-    read = [word for words in lines for word in (words if _are_all_ids(words) else words[:1])]
+    read = [
+        word
+        for words in lines
+        for word in (words if _are_all_conversation_ids(words) else words[:1])
+    ]
     named = [id_ for id_ in ids or () if id_ != "-"] + read
     if not named:
         raise NothingFound("standard input names no conversation", where="--id")
     return pattern, named
 
 
-def _are_all_ids(words: list[str]) -> bool:
+def _are_all_conversation_ids(words: list[str]) -> bool:
     from kbtui.references import parse_conversation_ref
 
     try:
@@ -747,7 +751,9 @@ class ConversationFormatter:
             state = ", rewound" if turn.get("rewound") else ""
             yield self.style_text(f"── {answer.id}:{turn['turn']}{state} ──", "bold")
             if subjects := turn.get("outdated_subjects"):
-                changes = format_knowledge_changes((one["ref"], one["state"]) for one in subjects)
+                changes = format_outdated_subjects_of_turn(
+                    (one["ref"], one["state"]) for one in subjects
+                )
                 yield self.style_text(self.put_on_one_safe_line(changes), "yellow")
             for mark in turn.get("marks", ()):
                 text = self.put_on_one_safe_line(f"mark: {mark['label']}")

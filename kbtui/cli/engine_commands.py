@@ -287,20 +287,20 @@ def run_workspaces_command(args: Namespace) -> int:
     registered = list_registered_workspaces(load_settings())
     if args.action == "forget":
         return _forget_workspaces(args, registered)
-    found = [_describe_workspace(one) for one in registered]
+    found = [_describe_registered_workspace(one) for one in registered]
     lines, project = [], ""
     for row in found:
         if row["project"] != project:
             project = row["project"]
             lines.append(sanitize_to_one_line(project))
-        lines.append(f"  {sanitize_to_one_line(row['root'])}  ({_format_workspace_contents(row)})")
+        lines.append(f"  {sanitize_to_one_line(row['root'])}  ({_format_workspace_counts(row)})")
     print_text_or_json("".join(f"{line}\n" for line in lines), found, args.json)
     if not found:
         print_to_stderr("no workspace has been opened yet")
     return 0 if found else 1
 
 
-def _describe_workspace(one: RegisteredWorkspace) -> RegisteredWorkspaceJson:
+def _describe_registered_workspace(one: RegisteredWorkspace) -> RegisteredWorkspaceJson:
     problem, counts = None, dict[str, int]()
     if one.is_missing:
         problem = "the directory does not exist"
@@ -322,7 +322,7 @@ def _describe_workspace(one: RegisteredWorkspace) -> RegisteredWorkspaceJson:
     }
 
 
-def _format_workspace_contents(row: RegisteredWorkspaceJson) -> str:
+def _format_workspace_counts(row: RegisteredWorkspaceJson) -> str:
     opened = f"opened {(row['opened'] or '')[:10]}"
     if row["problem"] or row["subjects"] is None or row["conversations"] is None:
         return f"{row['problem']}; {opened}"

@@ -557,7 +557,7 @@ def _format_entry_details(
     if source or row.source_url:
         lines.append(f"source {source or '-'}  {row.source_url or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {row.cites_30d}")
-    for cite, mark_lines in zip(cites, _format_marks_once(cites, marks), strict=True):
+    for cite, mark_lines in zip(cites, _format_marks_of_citing_turns(cites, marks), strict=True):
         lines.append(f"  {format_citing_turn(cite, short_refs)}")
         lines += [f"  {line}" for line in mark_lines.splitlines()]
     lines.append(f"\n{format_counted_noun(row.chunks, 'passage')}")
@@ -617,7 +617,7 @@ def run_cites_command(args: Namespace) -> int:
     ):
         found = library.cites(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
-        differences = _format_differences(library, cites) if args.diff else None
+        differences = _compare_citations_with_current_texts(library, cites) if args.diff else None
         renamed = library.find_renamed_subject(found.ref) if found.gone else None
         marks = library.find_marks_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
@@ -627,17 +627,19 @@ def run_cites_command(args: Namespace) -> int:
     if found.gone:
         later = f"; it was renamed to {renamed}" if renamed else ""
         print_to_stderr(f"{found.ref} cannot be opened: {found.gone}{later}")
-    shown = {cite: sanitize(one.format_with_remark()) for cite, one in (differences or {}).items()}
+    shown = {
+        cite: sanitize(one.format_diff_with_remark()) for cite, one in (differences or {}).items()
+    }
     lines = [
         f"{_format_citation(number, cite, short_refs)}{mark_lines}{shown.get(cite, '')}"
         for (number, cite), mark_lines in zip(
-            enumerate(found.uses, 1), _format_marks_once(found.uses, marks), strict=True
+            enumerate(found.uses, 1), _format_marks_of_citing_turns(found.uses, marks), strict=True
         )
     ]
     lines += [
         f"cited by {format_citing_turn(cite, short_refs)}\n{mark_lines}{shown.get(cite, '')}"
         for cite, mark_lines in zip(
-            found.used_by, _format_marks_once(found.used_by, marks), strict=True
+            found.used_by, _format_marks_of_citing_turns(found.used_by, marks), strict=True
         )
     ]
     facts = serialize_citations(
@@ -651,7 +653,7 @@ def run_cites_command(args: Namespace) -> int:
     return 0
 
 
-def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
+def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
     """For each citation, yield lines with the marks of its turn.
 
     Yields "" for a citation if an earlier citation has the same turn.
@@ -664,7 +666,7 @@ def _format_marks_once(cites: list[Citation], marks: MarksOfTurns) -> Iterator[s
         seen.add(cite.source)
 
 
-def _format_differences(
+def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitationDifference]:
     """Compare each cited subject that has changed or no longer exists with the text that the turn used."""

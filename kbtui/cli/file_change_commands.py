@@ -14,7 +14,12 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.terminal_text import cut_to_width, format_line_counts, sanitize, sanitize_to_one_line
+from kbtui.terminal_text import (
+    cut_to_width,
+    format_added_and_removed_lines,
+    sanitize,
+    sanitize_to_one_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,7 +164,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         if ref.turn is not None:
             check_turn_and_call_exist(conversation, ref)
         activities = {
-            turn: _select_activity(activity, ref.call, path)
+            turn: _select_call_activity(activity, ref.call, path)
             for turn, activity in collect_turn_activities(library.workspace, conversation).items()
             if ref.turn in (None, turn)
         }
@@ -191,9 +196,9 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
             }
         )
     elif args.stat:
-        print_result("".join(_format_files(changes, marks)))
+        print_result("".join(_format_changed_files(changes, marks)))
     else:
-        _print_diff("".join(_format_changes(changes, marks)))
+        _print_diff("".join(_format_changes_as_diffs(changes, marks)))
     print_marks_notice(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
@@ -205,7 +210,9 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     return 0 if changes else 1
 
 
-def _select_activity(activity: TurnActivity, call: int | None, path: str | None) -> TurnActivity:
+def _select_call_activity(
+    activity: TurnActivity, call: int | None, path: str | None
+) -> TurnActivity:
     """Return the part of an activity that belongs to a call and a file.
 
     If `call` or `path` is None, all calls or files are included.
@@ -235,7 +242,7 @@ def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
     }
 
 
-def _format_files(
+def _format_changed_files(
     changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield a line for each changed file: the path, the actions, the line counts, and the turns.
@@ -250,7 +257,7 @@ def _format_files(
     width = max((len(sanitize_to_one_line(path)) for path in by_path), default=0)
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, one in found))
-        counts = format_line_counts(
+        counts = format_added_and_removed_lines(
             sum(one.added for _, one in found), sum(one.removed for _, one in found)
         )
         turns = list(dict.fromkeys(turn for turn, _ in found))
@@ -262,7 +269,7 @@ def _format_files(
         yield format_mark_lines(marks.get_labels(turn), f"turn {turn}  ")
 
 
-def _format_changes(
+def _format_changes_as_diffs(
     changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield each change as a diff. The marks of a turn precede its first change."""
@@ -273,13 +280,13 @@ def _format_changes(
         if turn not in shown:
             yield format_mark_lines(marks.get_labels(turn), f"{source.partition('.')[0]}  ")
         shown.add(turn)
-        yield _format_change(source, one)
+        yield _format_change_as_diff(source, one)
 
 
-def _format_change(source: str, action: TurnFileAction) -> str:
+def _format_change_as_diff(source: str, action: TurnFileAction) -> str:
     """Return a change as a diff, preceded by a line that names the call."""
     moved = f" from {action.old_path}" if action.old_path else ""
-    counts = format_line_counts(action.added, action.removed)
+    counts = format_added_and_removed_lines(action.added, action.removed)
     head = sanitize_to_one_line(f"{source}  {action.kind} {action.path}{moved}")
     diff = action.format_diff() if action.hunks else ""
     return f"{head}{f'  {counts}' if counts else ''}\n{diff}\n"

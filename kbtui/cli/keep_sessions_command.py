@@ -69,7 +69,7 @@ def _keep_selected_sessions(library: Library, args: Namespace) -> int:
     counts = dict[str, int]()
     rows, failed = [], 0
     with StderrWaitIndicator("keeping sessions"):
-        for info in _select_conversations(library, args):
+        for info in _select_conversations_to_keep(library, args):
             try:
                 outcome = keep_conversation(library.workspace, info, verified=True)
             except KbtuiError as error:
@@ -96,7 +96,7 @@ _OUTCOMES: dict[str, str] = {
 }
 
 
-def _select_conversations(library: Library, args: Namespace) -> list[ConversationInfo]:
+def _select_conversations_to_keep(library: Library, args: Namespace) -> list[ConversationInfo]:
     """Return the conversations that `args` selects, and the conversations of their subagents."""
     from kbtui.conversations.conversation_repository import (
         find_agent_names_with_beginnings,
@@ -139,10 +139,12 @@ def _select_conversations(library: Library, args: Namespace) -> list[Conversatio
     if not chosen:
         raise NothingFound("no matching conversation can be kept")
     parents = {info.id: info.parent for info in infos}
-    return [info for info in infos if _is_part_of(info.id, chosen, parents)]
+    return [info for info in infos if _is_part_of_chosen_conversation(info.id, chosen, parents)]
 
 
-def _is_part_of(id_: str, chosen: set[str], parents: dict[str, str | None]) -> bool:
+def _is_part_of_chosen_conversation(
+    id_: str, chosen: set[str], parents: dict[str, str | None]
+) -> bool:
     """Return whether a conversation or one of its ancestors in `parents` is in `chosen`."""
     seen = set[str]()
     current: str | None = id_
@@ -258,7 +260,12 @@ def _delete_kept_sessions(args: Namespace, names: list[str]) -> int:
     if not names:
         raise UsageError("an id is missing", where="rm", hint="write `kbtui keep rm ID`")
     parents = {one.id: one.parent for one in kept}
-    ids = sorted({*chosen, *(id_ for id_ in known if _is_part_of(id_, set(chosen), parents))})
+    ids = sorted(
+        {
+            *chosen,
+            *(id_ for id_ in known if _is_part_of_chosen_conversation(id_, set(chosen), parents)),
+        }
+    )
     lost = sum(id_ in known and known[id_].is_original_missing for id_ in ids)
     if lost and not args.yes:
         noun = format_counted_noun(

@@ -91,7 +91,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         gc.set_threshold(50_000)  # Importing leaves no garbage, but would cause fifty collections.
         sys.excepthook = _print_crash_traceback
         # The function that is registered first runs last: after all threads and libraries have ended.
-        atexit.register(_end_process)
+        atexit.register(_exit_at_once)
     _repair_standard_streams()
     _exit_code = _run_command_or_print_error(list(sys.argv[1:] if argv is None else argv))
     return _exit_code
@@ -101,7 +101,7 @@ _exit_code: int | None = None
 """The exit code. It is None while the command runs, and after a crash."""
 
 
-def _end_process() -> None:
+def _exit_at_once() -> None:
     """End the process at once, and do not spend time on freeing all objects."""
     if _exit_code is None:
         return
@@ -210,9 +210,9 @@ def _discard_buffered_output() -> None:
 
 def _dispatch_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from kbtui.cli.shell_completion import print_shell_completions
+        from kbtui.cli.shell_completion import print_completions_of_command_line
 
-        return print_shell_completions(_find_parser_to_complete)
+        return print_completions_of_command_line(_find_parser_to_complete)
     workspace, words = _split_off_workspace_option(words)
     if words and words[0] in {"-h", "--help", "help"}:
         print(_format_command_overview(), end="")
@@ -226,7 +226,7 @@ def _dispatch_command(words: list[str]) -> int:
         from kbtui.cli.tui_start_commands import open_tui
 
         apply_terminal_text_setting()
-        return open_tui(_resolve_library_uri(workspace))
+        return open_tui(_resolve_workspace_option(workspace))
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
@@ -257,7 +257,7 @@ def _dispatch_command(words: list[str]) -> int:
         from kbtui.errors import UsageError
 
         raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or omit `-w`")
-    args.workspace = _resolve_library_uri(args.workspace)
+    args.workspace = _resolve_workspace_option(args.workspace)
     try:
         return run(args)
     finally:
@@ -283,7 +283,7 @@ def _parse_command_words(
     return (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words), run
 
 
-def _resolve_library_uri(workspace: str | None) -> str | None:
+def _resolve_workspace_option(workspace: str | None) -> str | None:
     """Return the path that `-w` names.
 
     For a published library's URI, this is the root of its mirror.

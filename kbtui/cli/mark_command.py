@@ -100,7 +100,11 @@ def _add_mark(library: Library, args: Namespace) -> int:
         args.ref, args.state, note=args.note, superseded_by=args.by, passage=args.passage
     )
     (placed,) = library.find_marks(mark.id)
-    text = "" if args.json else f"{_format_mark(placed, _shorten_ids(library))}\n"
+    text = (
+        ""
+        if args.json
+        else f"{_format_mark(placed, _map_conversation_ids_to_short_ids(library))}\n"
+    )
     print_text_or_json(text, placed.as_json(), args.json)
     return 0
 
@@ -112,7 +116,7 @@ def _list_marks(library: Library, args: Namespace) -> int:
         if args.state in (None, one.mark.state) and not (args.unmatched and one.place)
     ]
     shape = {"total": len(marks), "marks": [one.as_json() for one in marks]}
-    short_ids = _shorten_ids(library) if marks and not args.json else {}
+    short_ids = _map_conversation_ids_to_short_ids(library) if marks and not args.json else {}
     text = "".join(f"{_format_mark(one, short_ids)}\n" for one in marks)
     print_text_or_json(text, shape, args.json)
     if not marks and not args.json:
@@ -120,7 +124,7 @@ def _list_marks(library: Library, args: Namespace) -> int:
     return 0 if marks else 1
 
 
-def _shorten_ids(library: Library) -> dict[str, str]:
+def _map_conversation_ids_to_short_ids(library: Library) -> dict[str, str]:
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
@@ -225,11 +229,11 @@ def _import_marks(library: Library, args: Namespace) -> int:
     saved = store.import_marks(marks)
     ids = {mark.id for mark in marks}
     lost = sum(not one.place for one in store.list_placed_marks() if one.mark.id in ids)
-    print_result("".join(_format_import(len(marks), saved, lost)))
+    print_result("".join(_format_mark_import_result(len(marks), saved, lost)))
     return 0
 
 
-def _format_import(total: int, saved: int, lost: int) -> Iterator[str]:
+def _format_mark_import_result(total: int, saved: int, lost: int) -> Iterator[str]:
     yield f"{format_counted_noun(total, 'mark')}, {saved} new or newer than here\n"
     if lost:
         yield f"{format_counted_noun(lost, 'mark has', 'marks have')} no matching text here; "

@@ -58,7 +58,7 @@ def run_publish_command(args: Namespace) -> int:
     environment variables. If the team signs what it publishes, set the key in KBTUI_PUBLISH_KEY.
     """
     if args.new_key:
-        return _print_new_key(args)
+        return _print_new_signing_keys(args)
     if not args.uri:
         raise UsageError("the URI is missing", hint="write `kbtui publish URI`")
     from kbtui.publishing.library_publisher import LibraryPublisher
@@ -77,7 +77,7 @@ def run_publish_command(args: Namespace) -> int:
     private = os.environ.get(PUBLISH_KEY_VARIABLE)
     key = parse_private_key(private) if private else None
     uri = normalize_library_uri(args.uri)
-    _check_destination(workspace, uri)
+    _check_library_is_outside_topics(workspace, uri)
     store = LibraryStore(uri, create=not args.dry_run, is_missing_allowed=args.dry_run)
     entries = collect_publishable_entries(workspace, settings, library.publish)
     embedder = None if args.no_vectors else _make_embedder(workspace, settings)
@@ -118,7 +118,7 @@ def run_publish_command(args: Namespace) -> int:
     return 0
 
 
-def _check_destination(workspace: Workspace, uri: str) -> None:
+def _check_library_is_outside_topics(workspace: Workspace, uri: str) -> None:
     """Raise `UsageError` if a library would be written into the directory of a topic."""
     from kbtui.knowledge import load_knowledge
     from kbtui.workspace.published_library_settings import is_library_uri
@@ -137,7 +137,7 @@ def _check_destination(workspace: Workspace, uri: str) -> None:
             )
 
 
-def _print_new_key(args: Namespace) -> int:
+def _print_new_signing_keys(args: Namespace) -> int:
     from kbtui.publishing.published_library_manifest import generate_key_pair
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
 
@@ -193,19 +193,19 @@ def _convert_cache_errors(workspace: Workspace) -> Iterator[None]:
         ) from error
 
 
-def _format_key(key: EntryKey) -> str:
+def _format_entry_key(key: EntryKey) -> str:
     return "/".join(key[1:])
 
 
-def _list_keys(word: str, keys: Iterable[EntryKey]) -> str:
-    return "".join(f"{word:<8} {sanitize_to_one_line(_format_key(key))}\n" for key in keys)
+def _format_entry_keys(word: str, keys: Iterable[EntryKey]) -> str:
+    return "".join(f"{word:<8} {sanitize_to_one_line(_format_entry_key(key))}\n" for key in keys)
 
 
 def _format_dry_run(result: LibraryPublishResult) -> str:
     lines = [
-        _list_keys("new", result.new),
-        _list_keys("changed", result.changed),
-        _list_keys("removed", result.removed),
+        _format_entry_keys("new", result.new),
+        _format_entry_keys("changed", result.changed),
+        _format_entry_keys("removed", result.removed),
     ]
     vectors = format_counted_noun(result.vectors, "vector")
     whole = format_counted_noun(len(result.entries.texts), "entry", "entries")
@@ -266,9 +266,9 @@ def _make_publish_json(
         "unchanged": result.is_unchanged,
         "entries": len(result.entries.texts),
         "passages": result.entries.passages,
-        "new": list(map(_format_key, result.new)),
-        "changed": list(map(_format_key, result.changed)),
-        "removed": list(map(_format_key, result.removed)),
+        "new": list(map(_format_entry_key, result.new)),
+        "changed": list(map(_format_entry_key, result.changed)),
+        "removed": list(map(_format_entry_key, result.removed)),
         "left_out": [one._asdict() for one in result.entries.left_out],
         "masked": result.entries.masked,
         "unmatched": result.entries.unmatched,

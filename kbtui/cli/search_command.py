@@ -17,15 +17,15 @@ from kbtui.terminal_text import (
     LEG_NAMES,
     cut_to_width,
     describe_missing_words,
-    extract_line_expression,
+    extract_regex_between_slashes,
     find_excerpt_start,
     format_counted_noun,
     format_parent_title_suffix,
     remove_heading_and_bold_marks,
+    remove_repeated_title,
     sanitize,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
-    skip_repeated_title,
 )
 
 TYPE_CHECKING = False
@@ -95,9 +95,9 @@ def run_search_command(args: Namespace) -> int:
             return saved_search_commands.list_saved_searches(args)
         saved_search_commands.load_search_into_arguments(args)
     _check_search_arguments(args)
-    expression = extract_line_expression(" ".join(args.query))
+    expression = extract_regex_between_slashes(" ".join(args.query))
     if expression is not None:
-        _check_no_option_excludes_expression(args)
+        _check_options_allow_regex(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
     request: EngineSearchRequest = {
@@ -109,7 +109,7 @@ def run_search_command(args: Namespace) -> int:
 
     def search_lines_or_index() -> SearchAnswerEngineMessage:
         if expression is not None:
-            return _search_lines(args, expression)
+            return _search_lines_by_regex(args, expression)
         return _search_with_engine_or_library(args.workspace, request)
 
     if sys.stderr.isatty():
@@ -201,7 +201,7 @@ def _search_with_library(
         return answer.as_engine_message()
 
 
-def _search_lines(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
+def _search_lines_by_regex(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
     """Find the lines that match a regular expression.
 
     The library does the search, in this process.
@@ -220,7 +220,7 @@ def _search_lines(args: Namespace, expression: str) -> SearchAnswerEngineMessage
         return answer.as_engine_message()
 
 
-def _check_no_option_excludes_expression(args: Namespace) -> None:
+def _check_options_allow_regex(args: Namespace) -> None:
     given = next(iter(iterate_filters_from_options(args, "search")), None)
     if given is not None:
         where = given[0].option_names
@@ -377,7 +377,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
     project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
-    text, matches = skip_repeated_title(text, matches, hit["title"])
+    text, matches = remove_repeated_title(text, matches, hit["title"])
     text, matches = remove_heading_and_bold_marks(text, matches)
     start = find_excerpt_start(text, matches, EXCERPT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS

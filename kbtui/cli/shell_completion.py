@@ -52,7 +52,7 @@ def run_completion_command(args: Namespace) -> int:
     return 0
 
 
-def print_shell_completions(
+def print_completions_of_command_line(
     find_parser: Callable[[list[str]], tuple[CliArgumentParser, int]],
 ) -> int:
     """Print completions for the command line that the shell passes in environment variables.

@@ -132,7 +132,7 @@ def _install_tools(
 ) -> int:
     from kbtui.assistant.jp_local_tools import apply_file_changes
 
-    todo = [change for change in changes if change.is_needed]
+    todo = [change for change in changes if change.is_change_needed]
     if not as_json:
         print_result("".join(_format_file_change(change) for change in changes))
     if todo:
@@ -152,7 +152,7 @@ def _check_installed_tools(changes: list[PlannedFileChange], *, as_json: bool) -
     """Print which files `install` would change, and return the exit code."""
     text = "".join(map(_format_file_change_headline, changes))
     print_text_or_json(text, _serialize_planned_changes(changes), as_json)
-    if any(change.is_needed for change in changes):
+    if any(change.is_change_needed for change in changes):
         print_to_stderr("the tools are not up to date; `kbtui tools install` updates them")
         return 1
     if any(change.action == "taken" for change in changes):

@@ -102,10 +102,12 @@ def _export_data(args: Namespace) -> int:
             load_settings(), workspace, is_only_here=args.here, with_searches=args.searches
         )
     if args.dry_run:
-        print_text_or_json(_describe_export(data), _make_export_json(data, left_out), args.json)
+        print_text_or_json(
+            _describe_exported_user_data(data), _make_export_json(data, left_out), args.json
+        )
     else:
         with StderrWaitIndicator("writing"):
-            left_out += _write_export(workspace, args.file, data)
+            left_out += _write_user_data_export(workspace, args.file, data)
         if args.json:
             print_json_result(_make_export_json(data, left_out))
         elif args.file != "-":
@@ -115,7 +117,7 @@ def _export_data(args: Namespace) -> int:
     return 3 if any(one.is_damaged for one in left_out) else 0
 
 
-def _write_export(
+def _write_user_data_export(
     workspace: Workspace, target: str, data: ExportedUserData
 ) -> list[ExportOmission]:
     """Write the exported data to `target`, and return what was left out. `-` is standard output.
@@ -153,7 +155,7 @@ def _write_export(
     return left_out
 
 
-def _describe_export(data: ExportedUserData) -> str:
+def _describe_exported_user_data(data: ExportedUserData) -> str:
     lines = []
     for workspace in data.workspaces:
         counts = _count_records_by_kind(
@@ -212,7 +214,7 @@ def _import_data(args: Namespace) -> int:
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
         _refresh_running_engine([one.root for one in report.workspaces])
     missing = {one.root: _find_missing_references(one) for one in report.workspaces}
-    text = _describe_import(report, is_dry_run=args.dry_run)
+    text = _describe_user_data_import(report, is_dry_run=args.dry_run)
     print_text_or_json(text, _make_import_json(report, missing), args.json)
     _report_what_was_left_out(report, missing, is_log_off=args.searches and not settings.query_log)
     return 1 if report.missing else 0
@@ -267,7 +269,7 @@ def _find_missing_references(imported: WorkspaceImportReport) -> list[str]:
     return missing
 
 
-def _describe_import(report: UserDataImportReport, *, is_dry_run: bool) -> str:
+def _describe_user_data_import(report: UserDataImportReport, *, is_dry_run: bool) -> str:
     lines = []
     for one in report.workspaces:
         origin = [root for root in one.imported_from if root != one.root]

@@ -79,11 +79,11 @@ def list_agent_commands(
     """
     if info.kept_from is not None:
         return []
-    commands = (_make_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
+    commands = (_make_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
     return [one for one in commands if one is not None and _find_command_problem(info, one) is None]
 
 
-def _make_command(
+def _make_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand | None:
     """Return the agent's command for a purpose, or None. The command's safety is not checked."""
@@ -119,7 +119,9 @@ def _find_reason_why_command_is_unsafe(
 
     Returns None if the command is safe, or if there is no such command.
     """
-    command = _make_command(workspace, info, turn, purpose) if info.kept_from is None else None
+    command = (
+        _make_agent_command(workspace, info, turn, purpose) if info.kept_from is None else None
+    )
     problem = _find_command_problem(info, command) if command else None
     return _PROBLEM_HINTS[problem] if problem else None
 

@@ -172,7 +172,7 @@ class ConversationInfo:
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
-    def with_added_problem(self, problem: str) -> ConversationInfo:
+    def copy_with_problem(self, problem: str) -> ConversationInfo:
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
@@ -223,7 +223,7 @@ class ContentBlock:
 def describe_content_block(block: ContentBlock) -> str:
     """Return the name, type, size and state of a block, such as `image/png, 400 bytes`."""
     size = f"{block.size:,} bytes" if block.size is not None else None
-    parts = [block.title, block.name, block.media_type, size, _describe_content_state(block)]
+    parts = [block.title, block.name, block.media_type, size, _describe_content_block_state(block)]
     return ", ".join(part for part in parts if part)
 
 
@@ -233,7 +233,7 @@ def format_content_block_heading(block: ContentBlock) -> str:
     return f"[{block.kind}: {details}]" if details else f"[{block.kind}]"
 
 
-def _describe_content_state(block: ContentBlock) -> str | None:
+def _describe_content_block_state(block: ContentBlock) -> str | None:
     if block.state == "encrypted" and block.recipients:
         return f"encrypted for {', '.join(block.recipients)}"
     return CONTENT_STATE_LABELS[block.state] if block.state else None
@@ -357,7 +357,7 @@ class ConversationUsage(NamedTuple):
     is_estimate: bool = False
 
 
-def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
+def sum_token_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
     """Return the sum of `usages`, or None if `usages` is empty.
 
     The sum is an estimate if any of `usages` is an estimate.
@@ -366,28 +366,28 @@ def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | Non
     if not found:
         return None
 
-    def add_up_known_counts(values: Iterable[int | None]) -> int | None:
+    def sum_known_counts(values: Iterable[int | None]) -> int | None:
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
     return ConversationUsage(
-        add_up_known_counts(one.input_tokens for one in found),
-        add_up_known_counts(one.output_tokens for one in found),
-        add_up_known_counts(one.cache_read_tokens for one in found),
-        add_up_known_counts(one.cache_write_tokens for one in found),
-        add_up_known_counts(one.total_tokens for one in found),
+        sum_known_counts(one.input_tokens for one in found),
+        sum_known_counts(one.output_tokens for one in found),
+        sum_known_counts(one.cache_read_tokens for one in found),
+        sum_known_counts(one.cache_write_tokens for one in found),
+        sum_known_counts(one.total_tokens for one in found),
         any(one.is_estimate for one in found),
     )
 
 
-def add_up_usage_by_model(
+def sum_token_usage_by_model(
     usages: Iterable[tuple[str | None, ConversationUsage]],
 ) -> dict[str | None, ConversationUsage]:
     """Map each model to the sum of its usages."""
     by_model: dict[str | None, list[ConversationUsage]] = {}
     for model, usage in usages:
         by_model.setdefault(model, []).append(usage)
-    sums = {model: add_up_usage(usages) for model, usages in by_model.items()}
+    sums = {model: sum_token_usage(usages) for model, usages in by_model.items()}
     return {model: usage for model, usage in sums.items() if usage is not None}
 
 

@@ -142,14 +142,14 @@ class RegexGrepPattern:
     ) -> None:
         _check_pattern_is_one_line(pattern)
         self._deadline = deadline
-        self._line_regex = self._compile_expression(pattern, ignore_case)
+        self._line_regex = self._compile_grep_expression(pattern, ignore_case)
         self._text_regex: Any = None
         if not re.search(_NEEDS_SINGLE_LINES, pattern):
             # Searching a whole text at once is many times as fast as searching line by line.
-            self._text_regex = self._compile_expression(f"(?m){pattern}", ignore_case)
+            self._text_regex = self._compile_grep_expression(f"(?m){pattern}", ignore_case)
 
     @staticmethod
-    def _compile_expression(pattern: str, ignore_case: bool) -> Any:
+    def _compile_grep_expression(pattern: str, ignore_case: bool) -> Any:
         import re2
 
         options = re2.Options()

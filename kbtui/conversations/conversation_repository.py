@@ -41,7 +41,7 @@ from kbtui.workspace import load_settings
 from kbtui.workspace.user_settings import (
     get_chosen_agents,
     get_kept_agents,
-    locate_chosen_agents,
+    locate_agent_names_in_settings,
 )
 
 if TYPE_CHECKING:
@@ -640,7 +640,7 @@ def list_unknown_agents() -> list[tuple[str, str]]:
     return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]
 
 
-def check_chosen_agents() -> None:
+def check_agent_names_in_settings() -> None:
     """Raise `ConfigError` if the setting `agents` or `keep` names an agent that is not allowed.
 
     `agents` can name any existing agent. `keep` can name only agents whose sessions can be kept. If
@@ -652,7 +652,7 @@ def check_chosen_agents() -> None:
             message = (
                 f"`agents` in the table [conversations] names {name!r}, but there is no such agent"
             )
-            raise ConfigError(message, where=locate_chosen_agents(), hint=hint)
+            raise ConfigError(message, where=locate_agent_names_in_settings(), hint=hint)
     formats = {one.name.casefold(): one for one in list_conversation_formats()}
     for name in get_kept_agents(load_settings()):
         kept = formats.get(name.casefold())
@@ -663,4 +663,4 @@ def check_chosen_agents() -> None:
             reason = "there is no such agent" if kept is None else "its sessions cannot be kept"
             message = f"`keep` in the table [conversations] names {name!r}, but {reason}"
             hint = f"the agents whose sessions can be kept are {', '.join(names)}"
-            raise ConfigError(message, where=locate_chosen_agents("keep"), hint=hint)
+            raise ConfigError(message, where=locate_agent_names_in_settings("keep"), hint=hint)

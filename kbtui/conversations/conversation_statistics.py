@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import (
     ConversationUsage,
-    add_up_usage,
-    add_up_usage_by_model,
+    sum_token_usage,
+    sum_token_usage_by_model,
 )
 from kbtui.conversations.conversation_repository import (
     find_subagents,
@@ -64,7 +64,7 @@ class ConversationStatistics:
     @property
     def subagent_usage(self) -> ConversationUsage | None:
         """The tokens that all subagents used; None if there are no subagents or no token counts."""
-        return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
+        return sum_token_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
@@ -72,7 +72,7 @@ class ConversationStatistics:
 
         The key None stands for an unknown model.
         """
-        return add_up_usage_by_model(
+        return sum_token_usage_by_model(
             item for one in self.subagents for item in one.usage_by_model.items()
         )
 
@@ -133,7 +133,7 @@ def _read_conversation_statistics(
     if parts is None:
         statistics = ConversationStatistics(info, project)
         _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
-    statistics.usage = add_up_usage(statistics.usage_by_model.values())
+    statistics.usage = sum_token_usage(statistics.usage_by_model.values())
     if statistics.usage is None:
         statistics.usage = conversation_format.read_usage(info)
     if not statistics.usage_by_model:
@@ -183,7 +183,9 @@ def _add_part_to_statistics(statistics: ConversationStatistics, part: Conversati
             statistics.ended_at = event.timestamp or statistics.ended_at
     used = [item for turn in part.turns for item in turn.usage.items()]
     statistics.models |= dict.fromkeys(model for model, _ in used if model is not None)
-    statistics.usage_by_model = add_up_usage_by_model([*statistics.usage_by_model.items(), *used])
+    statistics.usage_by_model = sum_token_usage_by_model(
+        [*statistics.usage_by_model.items(), *used]
+    )
 
 
 TOKENS_PER_PRICE = 1_000_000

@@ -139,7 +139,7 @@ def remember_worktrees(workspace: Workspace) -> None:
     if data is not None:
         with suppress(OSError):
             paths.make_private_directory(workspace.data_dir)
-            write_file_atomically(get_worktrees_file(workspace), data)
+            write_file_atomically(get_remembered_worktrees_path(workspace), data)
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
@@ -157,7 +157,7 @@ def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) ->
     return None
 
 
-def get_worktrees_file(workspace: Workspace) -> Path:
+def get_remembered_worktrees_path(workspace: Workspace) -> Path:
     """Return the path of the file of remembered worktrees. It may not exist."""
     return workspace.data_dir / _WORKTREES_FILE
 
@@ -176,7 +176,7 @@ def _list_removed_worktrees(
 def read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
     """Return the root of each remembered worktree, and the workspace's path in this worktree."""
     try:
-        kept = orjson.loads(get_worktrees_file(workspace).read_bytes())
+        kept = orjson.loads(get_remembered_worktrees_path(workspace).read_bytes())
         return [[str(top), str(path)] for top, path in kept]
     except (OSError, ValueError, TypeError):
         return []

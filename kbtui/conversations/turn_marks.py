@@ -186,9 +186,9 @@ def parse_exported_mark(shape: Any) -> Mark:
         "conversation": _is_whole_conversation_id(mark.conversation),
         "turn": 1 <= mark.turn <= _LARGEST_NUMBER,
         "call": mark.call is None or 1 <= mark.call <= _LARGEST_NUMBER,
-        "superseded_by": by_state and _is_reference(mark.superseded_by, of_turn=False),
+        "superseded_by": by_state and _is_reference_or_none(mark.superseded_by, of_turn=False),
         "target_anchor": mark.target_anchor is None
-        or _is_reference(mark.superseded_by, of_turn=True),
+        or _is_reference_or_none(mark.superseded_by, of_turn=True),
         "note": len(mark.note) <= MAX_NOTE_CHARACTERS,
         "passage": len(mark.passage or "") <= MAX_PASSAGE_CHARACTERS,
         "text": len(mark.text) <= MAX_PASSAGE_CHARACTERS,
@@ -223,7 +223,7 @@ def _format_exported_time(seconds: float) -> str | None:
         return None
 
 
-def _is_reference(text: str | None, *, of_turn: bool) -> bool:
+def _is_reference_or_none(text: str | None, *, of_turn: bool) -> bool:
     """Return whether `text` is a reference, or None.
 
     If `of_turn` is true, only references to turns and calls are accepted.
@@ -407,7 +407,7 @@ def make_mark(
         passage, event = None, _find_event_to_mark(turn, ref.call)
         if event is None:
             raise UsageError(f"{ref} has no text to mark", where=str(ref))
-    anchor = _make_anchor(conversation, turn, event, "" if passage else _hash_event(event))
+    anchor = _make_mark_anchor(conversation, turn, event, "" if passage else _hash_event(event))
     identity = anchor.timestamp or anchor.event_id or anchor.history
     parts = (conversation.info.id, anchor.digest, passage or "", identity)
     from hashlib import sha256  # the first paint does not need it
@@ -416,7 +416,7 @@ def make_mark(
     if state != "superseded":
         superseded_by = target_anchor = None
     call = ref.call if passage is None else event.call
-    text = passage or _describe_event(event)
+    text = passage or _format_event_on_one_line(event)
     title = conversation.info.title or ""
     return Mark(
         mark_id, conversation.info.id, turn.number, call, passage, state, note, superseded_by,
@@ -424,17 +424,19 @@ def make_mark(
     )  # fmt: skip
 
 
-def make_target_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
-    """Return the anchor of a target: a turn or call that supersedes a marked one.
+def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
+    """Return the anchor of a turn or call, for example of one that supersedes a marked one.
 
     The result is None if the turn or call does not exist or has no text.
     """
     turn = None if target.turn is None else conversation.find_turn(target.turn)
     event = _find_event_to_mark(turn, target.call) if turn else None
-    return _make_anchor(conversation, turn, event, _hash_event(event)) if turn and event else None
+    return (
+        _make_mark_anchor(conversation, turn, event, _hash_event(event)) if turn and event else None
+    )
 
 
-def _make_anchor(
+def _make_mark_anchor(
     conversation: Conversation, turn: Turn, event: ConversationEvent, digest: str
 ) -> MarkAnchor:
     openings = _hash_turns_cumulatively(conversation.turns[: turn.number])
@@ -450,10 +452,10 @@ def find_mark_places(
     Marks whose text cannot be found are left out.
     """
     wanted = [(one.id, _AnchoredTextKey(one.anchor, one.call, one.passage)) for one in marks]
-    return _find_places(conversation, wanted)
+    return _find_marked_text_places(conversation, wanted)
 
 
-def find_anchored_places(
+def find_places_of_anchors(
     conversation: Conversation, anchors: Mapping[str, MarkAnchor]
 ) -> dict[str, MarkedTextPlace]:
     """Map the name of each anchor to the current place of its turn or call.
@@ -465,10 +467,10 @@ def find_anchored_places(
         (name, _AnchoredTextKey(anchor, parse_conversation_ref(name).call))
         for name, anchor in anchors.items()
     ]
-    return _find_places(conversation, wanted)
+    return _find_marked_text_places(conversation, wanted)
 
 
-def find_target_places(
+def find_superseding_target_places(
     conversation: Conversation, marks: Iterable[Mark]
 ) -> dict[str, MarkedTextPlace]:
     """Map the id of each mark to the current place of its target in this conversation.
@@ -483,7 +485,7 @@ def find_target_places(
         for one in marks
         if one.target_anchor and one.superseded_by
     ]
-    return _find_places(conversation, wanted)
+    return _find_marked_text_places(conversation, wanted)
 
 
 class _AnchoredTextKey(NamedTuple):
@@ -503,19 +505,19 @@ class _AnchoredTextKey(NamedTuple):
         return _hash_event(event) == self.anchor.digest
 
 
-def _find_places(
+def _find_marked_text_places(
     conversation: Conversation, wanted: Sequence[tuple[str, _AnchoredTextKey]]
 ) -> dict[str, MarkedTextPlace]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
     found = {}
     for mark_id, text in wanted:
-        if place := _find_place(turns, text, histories):
+        if place := _find_marked_text_place(turns, text, histories):
             found[mark_id] = place
     return found
 
 
-def _find_place(
+def _find_marked_text_place(
     turns: Sequence[Turn], text: _AnchoredTextKey, histories: list[str]
 ) -> MarkedTextPlace | None:
     """Return the place of a text.
@@ -534,7 +536,7 @@ def _find_place(
         ]
         if own:
             same = [pair for pair in own if text.is_text_of_event(pair[1])]
-            place = _choose_place(same or own, text, histories)
+            place = _choose_marked_text_place(same or own, text, histories)
             return place._replace(is_text_changed=not same) if place else None
         # An event with another id is another event, even if its text is the same.
         candidates = [pair for pair in candidates if pair[1].event_id is None]
@@ -547,7 +549,7 @@ def _find_place(
             if (time := times[id(one[1])]) and time.isoformat() == anchor.timestamp
         ]
         candidates = same or [one for one in candidates if times[id(one[1])] is None]
-    return _choose_place(candidates, text, histories)
+    return _choose_marked_text_place(candidates, text, histories)
 
 
 def _list_candidate_events(
@@ -565,7 +567,7 @@ def _list_candidate_events(
         yield from ((turn, event) for event in events)
 
 
-def _choose_place(
+def _choose_marked_text_place(
     candidates: Iterable[tuple[Turn, ConversationEvent]],
     text: _AnchoredTextKey,
     histories: list[str],
@@ -600,7 +602,7 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
     return next(requests, None) or next(texts, None)
 
 
-def _describe_event(event: ConversationEvent) -> str:
+def _format_event_on_one_line(event: ConversationEvent) -> str:
     """Return an event's text on one line. If the event has no text, return its name and values."""
     values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
     return _collapse_white_space(event.text) or " ".join(

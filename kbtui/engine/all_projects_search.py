@@ -56,20 +56,24 @@ class AllProjectsSearch:
         for reader in readers.values():
             reader.close()
 
-    def make_model_search(self, worker: EmbeddingWorker, wait: float) -> AllProjectsVectorSearch:
+    def make_vector_search_of_request(
+        self, worker: EmbeddingWorker, wait: float
+    ) -> AllProjectsVectorSearch:
         """Return the search by meaning for one request.
 
         The search waits at most `wait` seconds for the model.
         """
         return AllProjectsVectorSearch(self, worker, wait)
 
-    def open_vectors(self, index: SearchedIndex, worker: EmbeddingWorker) -> VectorStore | None:
+    def open_vector_store(
+        self, index: SearchedIndex, worker: EmbeddingWorker
+    ) -> VectorStore | None:
         """Return the current vectors of an index, or None if the index has no vectors."""
         folder = index.reader.folder
         with self._lock:
             store = self._stores.get(folder)
         if store is None:
-            store = worker.open_vectors(folder)
+            store = worker.open_vector_store(folder)
             with self._lock:
                 self._stores[folder] = store
         elif index.workspace.root != self._workspace.root:
@@ -101,7 +105,7 @@ class AllProjectsSearch:
             try:
                 reader = self._open_index(one, here)
             except (KbtuiError, OSError) as error:
-                notices.append(_make_left_out_notice(one.workspace, error))
+                notices.append(_make_omitted_workspace_notice(one.workspace, error))
                 continue
             marked = list_marked_turns(one.workspace, request)
             indexes.append(
@@ -111,7 +115,7 @@ class AllProjectsSearch:
             notices.append(Notice("no_other_workspaces"))
         if not any(one.workspace.root == self._workspace.root for one in registered):
             excluded = KbtuiError("it is excluded by the setting `exclude` in [workspaces]")
-            notices.append(_make_left_out_notice(self._workspace, excluded))
+            notices.append(_make_omitted_workspace_notice(self._workspace, excluded))
         answered = None
         while answered is None and indexes:
             try:
@@ -121,7 +125,7 @@ class AllProjectsSearch:
                 if cause is not None and index.workspace.root == self._workspace.root:
                     raise cause from None
                 self._close_index(index.workspace.root)
-                notices.append(_make_left_out_notice(index.workspace, cause))
+                notices.append(_make_omitted_workspace_notice(index.workspace, cause))
         if answered is None:
             raise IndexUnavailable(
                 "no workspace can be searched", hint="`kbtui workspaces` lists all workspaces"
@@ -194,18 +198,18 @@ class AllProjectsVectorSearch:
 
         return wait_for_query_vector
 
-    def get_first_chunk_vector(
+    def get_first_available_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
-        store = self._open_vectors(index)
-        return store.get_first_chunk_vector(numbers) if store else None
+        store = self._open_vector_store(index)
+        return store.get_first_available_vector(numbers) if store else None
 
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
         """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
-        store = self._open_vectors(index)
+        store = self._open_vector_store(index)
         if store is None:
             return []
         from kbtui.engine.embedding_worker import make_vector_filter_of_request
@@ -221,7 +225,7 @@ class AllProjectsVectorSearch:
 
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""
-        store = self._open_vectors(index)
+        store = self._open_vector_store(index)
         total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0
         return max(0, total - found), total
@@ -230,14 +234,14 @@ class AllProjectsVectorSearch:
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector."""
-        store = self._open_vectors(index)
+        store = self._open_vector_store(index)
         return store.filter_chunks_without_vector(numbers) if store else list(numbers)
 
-    def _open_vectors(self, index: SearchedIndex) -> VectorStore | None:
+    def _open_vector_store(self, index: SearchedIndex) -> VectorStore | None:
         folder = index.reader.folder
         if folder not in self._stores:
             try:
-                self._stores[folder] = self._projects.open_vectors(index, self._worker)
+                self._stores[folder] = self._projects.open_vector_store(index, self._worker)
             except BaseException as error:
                 if not isinstance(error, Exception) and not is_rust_panic(error):
                     raise
@@ -245,7 +249,7 @@ class AllProjectsVectorSearch:
         return self._stores[folder]
 
 
-def _make_left_out_notice(workspace: Workspace, error: BaseException | None) -> Notice:
+def _make_omitted_workspace_notice(workspace: Workspace, error: BaseException | None) -> Notice:
     root, hint = str(workspace.root), None
     if isinstance(error, KbtuiError):
         detail = error.message

@@ -293,7 +293,7 @@ class WorkspaceEmbeddingModel:
         with ThreadPoolExecutor(1, thread_name_prefix="lance") as pool:
             lance = pool.submit(import_lancedb_module)
             embedder = self._shared.embedders.acquire(
-                self._shared_key, self, lambda: self._load_embedder(model)
+                self._shared_model_key, self, lambda: self._load_embedder(model)
             )
             try:
                 self._dimension = embedder.embed_query("size").shape[1]
@@ -307,12 +307,12 @@ class WorkspaceEmbeddingModel:
         self._log(f"model loaded in {time.monotonic() - began:.1f} s")
 
     @property
-    def _shared_key(self) -> str:
+    def _shared_model_key(self) -> str:
         assert self._model is not None
         return f"{self._model.key} {self._model.source}"
 
     def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | EmbeddingProcess:
-        return self._load_onnx_export(model) or self._make_process(model)
+        return self._load_onnx_export(model) or self._make_embedding_process(model)
 
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | None:
         """Load the model's ONNX export; create the export first if necessary.
@@ -342,7 +342,7 @@ class WorkspaceEmbeddingModel:
                 return OnnxEmbeddingModel(model)
         return None
 
-    def _make_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
+    def _make_embedding_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
         from kbtui.index.embedding_process import EmbeddingProcess
 
         return EmbeddingProcess(model, self._log)
@@ -351,7 +351,7 @@ class WorkspaceEmbeddingModel:
         """Return the embedder for passages; call this only in the thread with low priority.
 
         If `is_bulk` is true, a process that uses all cores is started, unless another workspace has
-        already started one. From then on, the process embeds all passages until `end_bulk_process` is
+        already started one. From then on, the process embeds all passages until `end_bulk_embedding_process` is
         called.
         """
         from kbtui.index.embedding_process import EmbeddingProcess
@@ -367,33 +367,33 @@ class WorkspaceEmbeddingModel:
             self._log("many passages have no vector; a new process is embedding them on all cores")
             self._shared.has_embedded_many = True
             process = self._bulk_process = self._shared.bulk_processes.acquire(
-                self._shared_key, self, lambda: self._make_process(model)
+                self._shared_model_key, self, lambda: self._make_embedding_process(model)
             )
             if self._is_closed:
-                self.end_bulk_process()
+                self.end_bulk_embedding_process()
         return embedder if process is None or process.has_failed else process
 
-    def end_bulk_process(self) -> None:
+    def end_bulk_embedding_process(self) -> None:
         """End the process that embeds many passages, unless another workspace is using it.
 
         This frees the memory of the process.
         """
         if self._bulk_process is not None:
             self._bulk_process = None
-            if process := self._shared.bulk_processes.release(self._shared_key, self):
+            if process := self._shared.bulk_processes.release(self._shared_model_key, self):
                 process.close()
 
     def _release_embedder(self) -> None:
         from kbtui.index.embedding_process import EmbeddingProcess
 
-        embedder = self._shared.embedders.release(self._shared_key, self)
+        embedder = self._shared.embedders.release(self._shared_model_key, self)
         if isinstance(embedder, EmbeddingProcess):
             embedder.close()
 
     def close(self) -> None:
         """Stop using the model, without waiting. The model's processes exit if no other workspace uses them."""
         self._is_closed = True
-        self.end_bulk_process()
+        self.end_bulk_embedding_process()
         if self._embedder is not None:
             self._release_embedder()
 
@@ -492,7 +492,7 @@ class EmbeddingWorker:
         self._query_pool.shutdown(wait=False)
 
     @property
-    def is_writing(self) -> bool:
+    def may_still_write_files(self) -> bool:
         """Whether the thread may still be writing vectors.
 
         False if the thread was stopped while loading the model.
@@ -525,13 +525,13 @@ class EmbeddingWorker:
         self.is_paused_by_user = is_paused
         self._on_change()
 
-    def _find_pause_reason(self) -> PauseReason | None:
+    def _find_embedding_pause_reason(self) -> PauseReason | None:
         """Return why the next batch must wait, or None if it need not wait.
 
         If the user has paused embedding, the process that embeds many passages is stopped.
         """
         if self.is_paused_by_user:
-            self._model.end_bulk_process()
+            self._model.end_bulk_embedding_process()
             return "user"
         return self._pause_policy.get_embedding_pause_reason()
 
@@ -587,11 +587,11 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_model_loaded:
-                towards = store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES])
+                towards = store.get_first_available_vector(question.worded[:LEAN_CANDIDATES])
                 vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
                 where = make_vector_filter_of_request(question)
                 ranked = store.search_nearest_chunks(vector, where, question.depth)
-                ranked = self._add_remote_chunks(ranked, vector, where, question)
+                ranked = self._add_chunks_from_published_table(ranked, vector, where, question)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
@@ -619,7 +619,7 @@ class EmbeddingWorker:
             frozenset(chunk_embedder.filter_chunks_without_vector(question.worded)),
         )
 
-    def _add_remote_chunks(
+    def _add_chunks_from_published_table(
         self,
         ranked: list[tuple[int, float]],
         vector: list[float],
@@ -627,7 +627,7 @@ class EmbeddingWorker:
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
         """Join a ranking with the ranking by the published vectors. If the object store fails, return `ranked`."""
-        from kbtui.index.published_vector_table import join_rankings
+        from kbtui.index.published_vector_table import join_disjoint_rankings
 
         # The filter `chunks` contains numbers of this index, which the published table does not know.
         if self._remote is None or question.chunks:
@@ -639,7 +639,7 @@ class EmbeddingWorker:
                 raise
             self._log(f"the published vectors cannot be searched: {error}")
             return ranked
-        return join_rankings(ranked, remote)
+        return join_disjoint_rankings(ranked, remote)
 
     def finish_query_embedding(self, text: str, pending: Future[Matrix] | None) -> list[float]:
         """Return the vector of a query. `pending` is the result of `start_query_embedding` for `text`."""
@@ -650,7 +650,7 @@ class EmbeddingWorker:
         vector: list[float] = rows[0].tolist()
         return vector
 
-    def open_vectors(self, folder: Path) -> VectorStore | None:
+    def open_vector_store(self, folder: Path) -> VectorStore | None:
         """Return the vectors of the index generation at `folder`.
 
         The generation can belong to another workspace. Returns None if the generation has no vectors of
@@ -702,7 +702,7 @@ class EmbeddingWorker:
         )
         self._log(f"no search by meaning: {details}")
         self._store = self._open_folder = self._chunk_embedder = None
-        self._model.end_bulk_process()
+        self._model.end_bulk_embedding_process()
         self._failed_at = time.monotonic()
         self._failures += 1
         self.left = 0 if self.left is None else self.left
@@ -739,7 +739,7 @@ class EmbeddingWorker:
         """
         self.is_busy = True
         if self._is_damaged:
-            self._discard_vectors(folder)
+            self._discard_vector_store(folder)
         try:
             self._embed_passages_without_vector(folder)
         except BaseException as error:
@@ -755,16 +755,16 @@ class EmbeddingWorker:
             if is_final or not (is_rust_panic(error) or is_repairable):
                 raise
             self._log(f"{error}; rebuilding the vectors")
-            self._discard_vectors(folder)
+            self._discard_vector_store(folder)
             self._embed_passages_without_vector(folder)
         self.is_busy = False
         if not self._has_catalog_changed:
-            self._model.end_bulk_process()
+            self._model.end_bulk_embedding_process()
             self.caught_up.set()
         self._on_change()
         return_freed_memory_to_system()
 
-    def _discard_vectors(self, folder: Path) -> None:
+    def _discard_vector_store(self, folder: Path) -> None:
         from kbtui.index.vector_store import remove_vector_directory
 
         self.keywords_only_notice = make_keywords_only_notice("vectors_replaced")
@@ -799,7 +799,7 @@ class EmbeddingWorker:
                 chunk_embedder = ChunkEmbedder(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._find_pause_reason, remote=remote,
+                    get_embedding_pause_reason=self._find_embedding_pause_reason, remote=remote,
                 )  # fmt: skip
                 chunk_embedder.embed_entries_first([self._entry_to_embed_first])
                 self._chunk_embedder = chunk_embedder

@@ -81,7 +81,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
         from kbtui.engine.engine_server import EngineServer
 
         def still_holds_lock_and_socket() -> bool:
-            return lock.is_held() and _get_inode_number(socket_path) == inode
+            return lock.is_lock_held() and _get_inode_number(socket_path) == inode
 
         server = EngineServer(
             listener,

@@ -214,7 +214,7 @@ class EngineServer:
                 finally:
                     self._requests -= 1
                 await client.wait_for_send_buffer_space()
-                if slot is not None and slot.has_failed:
+                if slot is not None and slot.has_opening_failed:
                     return
         except (engine_protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
             self._log(f"closed a client's connection: {error}")

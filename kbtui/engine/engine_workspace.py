@@ -230,10 +230,10 @@ class EngineWorkspace:
         ] = {
             "search": self._execute_search_operation,
             "refresh": self._execute_refresh_operation,
-            "refreshed": self._execute_refreshed_operation,
-            "settle": self._execute_settle_operation,
+            "refreshed": self._wait_for_last_refresh_of_client,
+            "settle": self._wait_until_all_embedded,
             "pause": self._execute_pause_operation,
-            "prefer": self._execute_prefer_operation,
+            "prefer": self._embed_preferred_entry_first,
             "status": self._execute_status_operation,
             "subscribe": self._execute_subscribe_operation,
         }
@@ -264,9 +264,9 @@ class EngineWorkspace:
             with_threads.shutdown(wait=False)
 
     @property
-    def is_writing(self) -> bool:
+    def may_still_write_files(self) -> bool:
         """Whether a thread may still be writing the index or the vectors. Use this only after `stop_threads`."""
-        return self._index_worker.is_alive or self._embedding_worker.is_writing
+        return self._index_worker.is_alive or self._embedding_worker.may_still_write_files
 
     def close_files(self) -> None:
         """Close the files and descriptors that are still open after `stop_threads`."""
@@ -452,9 +452,9 @@ class EngineWorkspace:
     async def _execute_status_operation(
         self, client: ClientConnection, request: object
     ) -> WorkspaceStatus:
-        return self.describe_status()
+        return self.make_workspace_status()
 
-    def describe_status(self) -> WorkspaceStatus:
+    def make_workspace_status(self) -> WorkspaceStatus:
         """Return the state of the workspace and of its workers."""
         return {
             "pid": os.getpid(),
@@ -502,7 +502,7 @@ class EngineWorkspace:
         client.pending_refresh, client.wants_damage_check = done, bool(check)
         return await self._wait_for_requested_refresh(client, wait)
 
-    async def _execute_refreshed_operation(
+    async def _wait_for_last_refresh_of_client(
         self, client: ClientConnection, request: WaitTimeLimit
     ) -> ReadinessAfterWait:
         """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
@@ -523,7 +523,7 @@ class EngineWorkspace:
         )
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
-    async def _execute_settle_operation(
+    async def _wait_until_all_embedded(
         self, client: ClientConnection, request: WaitTimeLimit
     ) -> ReadinessAfterWait:
         """Wait until every chunk has its vector.
@@ -535,7 +535,7 @@ class EngineWorkspace:
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 
-    async def _execute_prefer_operation(
+    async def _embed_preferred_entry_first(
         self, client: ClientConnection, request: PreferredEntryRequest
     ) -> dict[str, bool]:
         """Embed an entry before all others."""

@@ -27,7 +27,7 @@ class FileLock:
         """Wrap a file that `take_file_lock` has locked."""
         self._path, self._file = path, file
 
-    def is_held(self) -> bool:
+    def is_lock_held(self) -> bool:
         """Return whether the file at the path is still the one that was locked."""
         try:
             return os.fstat(self._file.fileno()).st_ino == os.stat(self._path).st_ino  # noqa: PTH116
@@ -76,7 +76,7 @@ def take_file_lock(path: Path) -> FileLock | None:
             return None
         # If the directory was deleted in the meantime, the lock would not stop a second engine.
         lock = FileLock(path, file)
-        if lock.is_held():
+        if lock.is_lock_held():
             return lock
         file.close()
     return None

@@ -132,7 +132,7 @@ class SearchService:
         self._last_used = 0.0
 
     @cached_property
-    def _projects(self) -> AllProjectsSearch:
+    def _all_projects_search(self) -> AllProjectsSearch:
         from kbtui.engine.all_projects_search import AllProjectsSearch
 
         return AllProjectsSearch(self._workspace, self._settings)
@@ -199,9 +199,11 @@ class SearchService:
     ) -> SearchAnswer:
         """Search all projects. Waits at most `wait` seconds for the model; None means keywords only."""
         if wait is not None and question.mode != "lexical":
-            vectors = self._projects.make_model_search(self._embedding_worker, wait)
-            return self._projects.search_all_projects(reader, question, vectors)
-        answered = self._projects.search_all_projects(reader, question)
+            vectors = self._all_projects_search.make_vector_search_of_request(
+                self._embedding_worker, wait
+            )
+            return self._all_projects_search.search_all_projects(reader, question, vectors)
+        answered = self._all_projects_search.search_all_projects(reader, question)
         if question.mode == "lexical":
             return answered
         return answered.add_notices(make_keywords_only_notice("model_off"))
@@ -255,8 +257,8 @@ class SearchService:
             if self._reader is not None and is_idle:
                 self._reader.close()
                 self._reader = None
-                if "_projects" in vars(self):
-                    self._projects.close()
+                if "_all_projects_search" in vars(self):
+                    self._all_projects_search.close()
 
     @contextmanager
     def _open_index_reader(self) -> Iterator[IndexReader]:

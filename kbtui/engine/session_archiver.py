@@ -74,7 +74,7 @@ class SessionArchiver:
             self._wake.clear()
             began = time.monotonic()
             try:
-                pause = self._keep_quiet_sessions()
+                pause = self._archive_quiet_sessions()
             except (KbtuiError, OSError) as error:
                 self._log(f"keeping sessions failed: {type(error).__name__}: {error}")
                 pause = None
@@ -82,7 +82,7 @@ class SessionArchiver:
             # idle for half of the time.
             self._stop.wait(min(time.monotonic() - began, 1.0))
 
-    def _keep_quiet_sessions(self) -> float | None:
+    def _archive_quiet_sessions(self) -> float | None:
         """Copy changed sessions into the archive, unless they changed in the last `QUIET_SECONDS`.
 
         Returns the time in seconds until the next session can be copied, or None if no session is

@@ -77,7 +77,7 @@ class PooledWorkspace:
         return self.opening.result() if is_open and self.opening.exception() is None else None
 
     @property
-    def has_failed(self) -> bool:
+    def has_opening_failed(self) -> bool:
         """Whether the workspace could not be opened."""
         return self.opening.done() and self.opened is None
 
@@ -202,7 +202,7 @@ class WorkspacePool:
     def list_workspace_statuses(self) -> list[WorkspaceStatus]:
         """Return the states of the open workspaces, in the order in which they were opened."""
         opened = [slot.opened for slot in self._slots.values()]
-        return [one.describe_status() for one in opened if one is not None]
+        return [one.make_workspace_status() for one in opened if one is not None]
 
     def close_obsolete_workspace(self, slot: PooledWorkspace) -> None:
         """Close a workspace that must be opened again, and raise `ConnectionResetError`.
@@ -219,7 +219,7 @@ class WorkspacePool:
         """Return why a workspace must be closed, or None if it can stay open."""
         if slot.opened is None or slot.lock is None:
             return None
-        if not slot.lock.is_held():
+        if not slot.lock.is_lock_held():
             return "the lock file of the index was replaced"
         used = slot.client_fingerprints.values()
         if used and slot.fingerprint not in used:
@@ -285,7 +285,7 @@ class WorkspacePool:
                 del self._slots[slot.index_directory]
             is_expected = isinstance(error, KbtuiError | OSError | asyncio.CancelledError)
             log(f"cannot open: {error if is_expected else traceback.format_exc()}")
-            self._release(slot)
+            self._release_workspace_lock(slot)
             raise
         # The log command hides the rest of a line after a quotation mark. The path may be private.
         log(f"opened '{slot.workspace.root}'")
@@ -316,18 +316,18 @@ class WorkspacePool:
                 await opened.stop_threads()
             except Exception:
                 self._make_workspace_log(slot)(f"an error: {traceback.format_exc()}")
-            while opened.is_writing:
+            while opened.may_still_write_files:
                 await asyncio.sleep(0.1)
             opened.close_files()
         except (KbtuiError, OSError):
             pass  # it could not be opened, which was logged
         finally:
-            self._release(slot)
+            self._release_workspace_lock(slot)
             if self._closings.get(slot.index_directory) is asyncio.current_task():
                 del self._closings[slot.index_directory]
             return_freed_memory_to_system()
 
-    def _release(self, slot: PooledWorkspace) -> None:
+    def _release_workspace_lock(self, slot: PooledWorkspace) -> None:
         slot.threads.shutdown(wait=False, cancel_futures=True)
         if slot.lock is not None:
             slot.lock.release()

@@ -90,7 +90,7 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 class CitationWithGivenText(NamedTuple):
     """A citation of a subject, with facts about the text that the turn was given.
 
-    `given` is the text in the form of `GivenText.make_stored_form`, and `extent` is
+    `given` is the text in the form of `GivenText.make_catalog_form`, and `extent` is
     `GivenText.extent`. Both are None if the text is not known.
     """
 
@@ -154,11 +154,11 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
         chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
         chunk.turn, chunk.role, chunk.tool and replace_surrogates(chunk.tool), None if when is None else float(when),
         int(chunk.embed), chunk.vector_hash, chunk.call,
-        _format_arguments(chunk.args) if chunk.args else None, seq,
+        _encode_tool_arguments(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip
 
 
-def _format_arguments(arguments: dict[str, str]) -> str:
+def _encode_tool_arguments(arguments: dict[str, str]) -> str:
     from orjson import dumps  # imported here because a search does not need it
 
     try:

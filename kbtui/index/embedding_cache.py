@@ -30,7 +30,7 @@ DAMAGE_CODES = (
 """SQLite's error codes for damaged files. `SQLITE_ERROR` means that the schema is damaged."""
 
 
-def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
+def _compute_cached_vector_checksum(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
@@ -88,7 +88,7 @@ class EmbeddingCache:
             key: vector
             for key, vector, checksum in rows
             if isinstance(vector, bytes)
-            and _compute_embedding_checksum(self.model, key, vector) == checksum
+            and _compute_cached_vector_checksum(self.model, key, vector) == checksum
         }
 
     def store_cached_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
@@ -101,7 +101,7 @@ class EmbeddingCache:
             self._db.execute("BEGIN")
             self._db.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
-                [(*row, _compute_embedding_checksum(*row)) for row in rows],
+                [(*row, _compute_cached_vector_checksum(*row)) for row in rows],
             )
 
     def close(self) -> None:

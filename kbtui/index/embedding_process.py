@@ -126,7 +126,7 @@ class EmbeddingProcess:
             self._pending[number] = answer
         line = json.dumps({"id": number, "kind": kind, "texts": list(texts)}).encode()
         assert process.stdin is not None
-        # If the process has exited, `_read_answers` reports it.
+        # If the process has exited, `_deliver_answers_to_callers` reports it.
         with self._write_lock, contextlib.suppress(OSError):
             process.stdin.write(line + b"\n")
             process.stdin.flush()
@@ -147,11 +147,14 @@ class EmbeddingProcess:
             env=environment,
         )
         threading.Thread(
-            target=self._read_answers, args=(self._process,), name="embedded", daemon=True
+            target=self._deliver_answers_to_callers,
+            args=(self._process,),
+            name="embedded",
+            daemon=True,
         ).start()
         return self._process
 
-    def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
+    def _deliver_answers_to_callers(self, process: subprocess.Popen[bytes]) -> None:
         """Pass each answer to the caller that waits for it, until the process exits."""
         import numpy as np
 

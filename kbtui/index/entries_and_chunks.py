@@ -95,7 +95,7 @@ class CatalogEntry(NamedTuple):
     rewound: Sequence[int] = ()
     digests: str | None = None
 
-    def make_ref(self, chunk: Chunk) -> Ref:
+    def make_chunk_ref(self, chunk: Chunk) -> Ref:
         """Return a reference to the lines, the turn or the tool call of a chunk of this entry."""
         if self.kind == "subject":
             return make_subject_ref(self.topic or "", self.slug or "", chunk.lines)
@@ -172,7 +172,7 @@ def sort_ranked_chunks(
     return ordered[:start]
 
 
-def drop_rows_tied_with_last(ordered: list[Row]) -> list[Row]:
+def drop_last_row_and_ties(ordered: list[Row]) -> list[Row]:
     """Return sorted rows without the last row and without the other rows that have the same score.
 
     A row is a tuple whose second value is its score.

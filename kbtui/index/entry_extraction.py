@@ -98,12 +98,12 @@ def read_subject_entry(subject: Subject) -> EntryPartForIndex:
         entry = entry._replace(stat=format_file_state(status))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
-        return _read_subject_text(subject, entry)
+        return _extract_subject_entry(subject, entry)
     except Exception as error:
-        return EntryPartForIndex(entry._replace(error=describe_reading_error(error)), [])
+        return EntryPartForIndex(entry._replace(error=describe_indexing_error(error)), [])
 
 
-def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartForIndex:
+def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> EntryPartForIndex:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
     from kbtui.citations.citation_state import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
@@ -111,12 +111,12 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartForInd
     whole = read_subject_text(subject)
     text = split_front_matter(whole)
     digests = ComparableSubjectText(whole, subject.relative).digests
-    entry = _add_facts_from_text(entry, text, digests)
+    entry = _add_subject_text_facts(entry, text, digests)
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartForIndex(entry, add_vector_hashes(entry, chunks))
 
 
-def describe_reading_error(error: Exception) -> str:
+def describe_indexing_error(error: Exception) -> str:
     """Return the reason why an entry cannot be indexed, as a phrase for the user."""
     if isinstance(error, KbtuiError):
         return error.message
@@ -125,7 +125,7 @@ def describe_reading_error(error: Exception) -> str:
     return f"not indexed: kbtui cannot read it ({type(error).__name__}: {error})"
 
 
-def _add_facts_from_text(
+def _add_subject_text_facts(
     entry: CatalogEntry, text: FrontMatterAndBody, digests: str
 ) -> CatalogEntry:
     """Return a subject's entry, with its digests filled in.
@@ -287,7 +287,7 @@ def read_conversation_entry_parts(
         except Exception as error:
             # A format from another package may raise any error; the other entries must still be
             # indexed.
-            yield EntryPartForIndex(entry._replace(error=describe_reading_error(error)), [])
+            yield EntryPartForIndex(entry._replace(error=describe_indexing_error(error)), [])
             return
         if segment.start is None:
             known = _ConversationIndexingProgress()

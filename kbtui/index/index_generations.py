@@ -1,4 +1,4 @@
-"""Creates, publishes and removes generations of the index, and checks them for damage.
+"""Creates, activates and removes generations of the index, and checks them for damage.
 
 Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory. The
 symbolic link `current` points to the generation in use. A new schema, chunker, tokenizer or
@@ -84,7 +84,7 @@ def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
     return folder
 
 
-def publish_index_generation(folder: Path) -> None:
+def activate_index_generation(folder: Path) -> None:
     """Make the generation in `folder` the current one, which readers open, in one atomic step."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
-def _delegate_to_catalog(
+def _make_locked_catalog_method(
     method: Callable[Concatenate[CatalogDatabase, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
     """Return a method of `IndexReader` that locks the catalog and calls the catalog's `method`."""
@@ -130,22 +130,28 @@ class IndexReader:
                 references, self._catalog.find_conversation_ids_with_beginnings
             )
 
-    find_chunk_numbers_of_turns = _delegate_to_catalog(CatalogDatabase.find_chunk_numbers_of_turns)
-    read_final_answers = _delegate_to_catalog(CatalogDatabase.read_final_answers)
-    find_turns_of_spoken_chunks = _delegate_to_catalog(CatalogDatabase.find_turns_of_spoken_chunks)
-    get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
-    get_visible_chunk_ids = _delegate_to_catalog(CatalogDatabase.get_visible_chunk_ids)
-    list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)
-    get_chunk_by_id = _delegate_to_catalog(CatalogDatabase.get_chunk_by_id)
-    get_entries_by_id = _delegate_to_catalog(CatalogDatabase.get_entries_by_id)
-    count_catalog_rows = _delegate_to_catalog(CatalogDatabase.count_catalog_rows)
-    count_embeddable_chunks = _delegate_to_catalog(CatalogDatabase.count_embeddable_chunks)
-    has_no_entries = _delegate_to_catalog(CatalogDatabase.has_no_entries)
-    find_citations = _delegate_to_catalog(CatalogDatabase.find_citations)
-    find_citations_of_subjects_by_turns = _delegate_to_catalog(
+    find_chunk_numbers_of_turns = _make_locked_catalog_method(
+        CatalogDatabase.find_chunk_numbers_of_turns
+    )
+    read_final_answers = _make_locked_catalog_method(CatalogDatabase.read_final_answers)
+    find_turns_of_spoken_chunks = _make_locked_catalog_method(
+        CatalogDatabase.find_turns_of_spoken_chunks
+    )
+    get_chunks_by_number = _make_locked_catalog_method(CatalogDatabase.get_chunks_by_number)
+    get_visible_chunk_ids = _make_locked_catalog_method(CatalogDatabase.get_visible_chunk_ids)
+    list_entry_chunks = _make_locked_catalog_method(CatalogDatabase.list_entry_chunks)
+    get_chunk_by_id = _make_locked_catalog_method(CatalogDatabase.get_chunk_by_id)
+    get_entries_by_id = _make_locked_catalog_method(CatalogDatabase.get_entries_by_id)
+    count_catalog_rows = _make_locked_catalog_method(CatalogDatabase.count_catalog_rows)
+    count_embeddable_chunks = _make_locked_catalog_method(CatalogDatabase.count_embeddable_chunks)
+    has_no_entries = _make_locked_catalog_method(CatalogDatabase.has_no_entries)
+    find_citations = _make_locked_catalog_method(CatalogDatabase.find_citations)
+    find_citations_of_subjects_by_turns = _make_locked_catalog_method(
         CatalogDatabase.find_citations_of_subjects_by_turns
     )
-    list_citations_of_subjects = _delegate_to_catalog(CatalogDatabase.list_citations_of_subjects)
+    list_citations_of_subjects = _make_locked_catalog_method(
+        CatalogDatabase.list_citations_of_subjects
+    )
 
 
 def _get_inode_and_time(path: Path) -> tuple[int, int] | None:

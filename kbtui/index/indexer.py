@@ -14,7 +14,7 @@ from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
-    describe_reading_error,
+    describe_indexing_error,
     make_subject_change_signature,
     read_conversation_entry_parts,
     read_subject_entry,
@@ -64,7 +64,7 @@ class IndexGenerationWriter:
         """Open the current generation, or create one if the fingerprint has changed.
 
         If `rebuild` is true, a new generation is always created. The old one stays in use until
-        `publish_new_generation` is called. Raises `IndexUnavailable` or `OSError`.
+        `activate_new_generation` is called. Raises `IndexUnavailable` or `OSError`.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
@@ -75,22 +75,22 @@ class IndexGenerationWriter:
             self.folder = old
         else:
             self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
-        self._unpublished = old not in (None, self.folder)
+        self._is_not_yet_active = old not in (None, self.folder)
         try:
             self._open_index_files()
         except IndexUnavailable:
             # The files are too damaged to open, so the next refresh fills a new generation.
             self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
             self._open_index_files()
-        if not self._is_current_or_unpublished():
-            index_generations.publish_index_generation(self.folder)
+        if not self._is_current_or_not_yet_active():
+            index_generations.activate_index_generation(self.folder)
         index_generations.remove_old_index_generations(cache_dir, self.folder)
         self._update_keyword_indexes_from_catalog()
 
-    def _is_current_or_unpublished(self) -> bool:
-        """Return whether this generation is the current one or has not been published yet."""
+    def _is_current_or_not_yet_active(self) -> bool:
+        """Return whether this generation is the current one or is not active yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
-        return self._unpublished or current == self.folder
+        return self._is_not_yet_active or current == self.folder
 
     def _open_index_files(self) -> None:
         self.catalog = CatalogDatabase(self.folder / "catalog.sqlite", write=True)
@@ -111,13 +111,13 @@ class IndexGenerationWriter:
         """Return whether this generation's files exist and no other generation has replaced it."""
         indexes = [self.folder / name for name in ("lexical", "hidden")]
         files = [*(index / "meta.json" for index in indexes), self.folder / "catalog.sqlite"]
-        return self._is_current_or_unpublished() and all(file.exists() for file in files)
+        return self._is_current_or_not_yet_active() and all(file.exists() for file in files)
 
-    def publish_new_generation(self) -> None:
+    def activate_new_generation(self) -> None:
         """Switch readers to the new generation. If there is no new generation, do nothing."""
-        if self._unpublished:
-            index_generations.publish_index_generation(self.folder)
-            self._unpublished = False
+        if self._is_not_yet_active:
+            index_generations.activate_index_generation(self.folder)
+            self._is_not_yet_active = False
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _update_keyword_indexes_from_catalog(self) -> None:
@@ -365,7 +365,7 @@ class WorkspaceIndexWriter:
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.is_unfinished:
-            self.storage.publish_new_generation()
+            self.storage.activate_new_generation()
         return changes
 
     def remove_stale_documents(self, limit: int | None = None) -> int:
@@ -520,9 +520,9 @@ def _add_citation_and_usage_rows(
     """Add the rows for citations and usage to a part. If this fails, store the error in its entry."""
     try:
         part.citations = _make_citation_rows(conversation, targets)
-        part.usage = _make_usage_rows(conversation)
+        part.usage = _make_token_usage_rows(conversation)
     except Exception as error:
-        part.entry = part.entry._replace(error=part.entry.error or describe_reading_error(error))
+        part.entry = part.entry._replace(error=part.entry.error or describe_indexing_error(error))
 
 
 def _make_citation_rows(
@@ -534,7 +534,7 @@ def _make_citation_rows(
         (
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
-            *((cite.given.extent, cite.given.make_stored_form()) if cite.given else (None, None)),
+            *((cite.given.extent, cite.given.make_catalog_form()) if cite.given else (None, None)),
         )
         for cite in extract_citations(conversation, targets)
     ]  # fmt: skip
@@ -544,7 +544,7 @@ TOKENS_MAX = 1 << 53
 """The largest number of tokens that the catalog stores. Larger numbers are reduced to it."""
 
 
-def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
+def _make_token_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
     info = conversation.info
     project = info.working_directory and replace_surrogates(info.working_directory)
     rows: list[tuple[object, ...]] = []

@@ -271,7 +271,7 @@ class KeywordIndexWriter:
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
-        self._add_passages(entry, chunks)
+        self._add_passage_documents(entry, chunks)
 
     def update_chunk_documents(self, entry: CatalogEntry, written: EntryChunksWriteResult) -> None:
         """Write the documents of an entry's changed chunks, and delete those of its removed chunks.
@@ -284,7 +284,7 @@ class KeywordIndexWriter:
         changed.update(written.changed)
         numbers = [*written.gone, *(chunks[at].number for at in changed)]
         self._writer.delete_documents("chunk", numbers)
-        self._add_passages(entry, [chunks[at] for at in sorted(changed)])
+        self._add_passage_documents(entry, [chunks[at] for at in sorted(changed)])
 
     def remove_entry(self, entry_id: str) -> None:
         """Remove an entry's documents from the index."""
@@ -321,11 +321,11 @@ class KeywordIndexWriter:
             if give_up():
                 self._writer.rollback()
                 return False
-            self._add_passages(entry, chunks)
+            self._add_passage_documents(entry, chunks)
         self.commit_with_watermark(watermark)
         return True
 
-    def _add_passages(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
+    def _add_passage_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
         if not chunks:
             return
         first_place = make_entry_place(entry.id)

@@ -83,11 +83,13 @@ def may_have_code_words(text: str) -> bool:
 
     This check is faster than a search for the words, and many texts contain none.
     """
-    return not text.isascii() or _compile_signs_of_code_words().search(text.encode()) is not None
+    return (
+        not text.isascii() or _compile_code_word_signs_pattern().search(text.encode()) is not None
+    )
 
 
 @cache
-def _compile_signs_of_code_words() -> Any:
+def _compile_code_word_signs_pattern() -> Any:
     import re2  # imported here because a search does not need it
 
     return re2.compile(_SIGNS_OF_COMPOUND)

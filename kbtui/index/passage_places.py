@@ -37,7 +37,7 @@ def get_entry_number_of_place(place: int) -> int:
     return place >> _ORDINAL_BITS
 
 
-def get_place_limits(owner: int) -> tuple[int, int]:
+def get_place_range_of_entry(owner: int) -> tuple[int, int]:
     """Return the first and the last possible place in an entry; `owner` is the number of the entry."""
     return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
 

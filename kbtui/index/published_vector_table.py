@@ -64,7 +64,7 @@ def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTable
     facts = mirror.read_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
-    place = get_table_place(mirror.uri)
+    place = get_published_table_location(mirror.uri)
     return PublishedVectorTableLocation(
         place,
         int(facts["version"]),
@@ -75,7 +75,7 @@ def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTable
     )
 
 
-def get_table_place(uri: str) -> Path | str:
+def get_published_table_location(uri: str) -> Path | str:
     """Return the directory or the URI of a library's table of vectors, for `VectorStore`."""
     return f"{uri}/{TABLE_DIRECTORY}" if is_library_uri(uri) else Path(uri, TABLE_DIRECTORY)
 
@@ -151,7 +151,7 @@ class PublishedVectorTable:
             return self._store
 
 
-def join_rankings(
+def join_disjoint_rankings(
     first: list[tuple[int, float]], second: list[tuple[int, float]]
 ) -> list[tuple[int, float]]:
     """Join two rankings, which have no chunk in common, and sort the result by similarity, best first."""

@@ -40,7 +40,9 @@ def write_pulled_vectors(
     )
 
 
-def find_known_hashes(db: sqlite3.Connection, model: str, hashes: Sequence[bytes]) -> set[bytes]:
+def find_hashes_with_vector(
+    db: sqlite3.Connection, model: str, hashes: Sequence[bytes]
+) -> set[bytes]:
     """Return the hashes in `hashes` that have a vector of `model`."""
     found = set[bytes]()
     for at in range(0, len(hashes), LOOKED_UP_HASHES):

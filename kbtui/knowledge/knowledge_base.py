@@ -475,7 +475,7 @@ class KnowledgeBase:
         resolved = self.get_topic_slugs(found.id)
         if not patterns:
             return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))
-        return learn_tool_answers.answer_learn_patterns(
+        return learn_tool_answers.answer_learn_call_with_patterns(
             resolved, patterns, lambda slug: self._get_subject_of_slug(found.id, slug), caller
         )
 
@@ -498,7 +498,7 @@ class KnowledgeBase:
 
     def format_prompt_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
-        topics = self._resolve_enabled_topics()
+        topics = self._group_slugs_of_enabled_topics()
         return system_prompt_section.format_knowledge_prompt_section(
             topics, self._get_subject_of_slug
         )
@@ -518,7 +518,7 @@ class KnowledgeBase:
 
     def make_learn_tool_definition(self) -> LearnToolDefinition | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
-        return system_prompt_section.define_learn_tool(self._resolve_enabled_topics())
+        return system_prompt_section.define_learn_tool(self._group_slugs_of_enabled_topics())
 
     def read_jp_prompt_sections(self) -> list[JpPromptSection]:
         """Return JP's own prompt sections, which kbtui only reads."""
@@ -571,7 +571,7 @@ class KnowledgeBase:
     def _find_mirrored_directory(self, topic: str) -> str | None:
         return self.published.find_topic_directory(topic) if self.published else None
 
-    def _resolve_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
+    def _group_slugs_of_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _add_problems(self, problems: list[KnowledgeProblem]) -> None:

@@ -155,7 +155,7 @@ def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnTool
     return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
-def answer_learn_patterns(
+def answer_learn_call_with_patterns(
     resolved: SubjectSlugsByVisibility,
     patterns: list[str],
     subject: Callable[[str], Subject],

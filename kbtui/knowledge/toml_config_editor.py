@@ -273,7 +273,7 @@ def _make_kb_toml_change_for_topics(
                 for key, value in values.items()
             }
     path = knowledge.workspace.config_directory / TOPICS_FILE
-    old = read_toml_text(path)
+    old = read_toml_file_as_text(path)
     new = edit_toml_tables(old, ["kb", "topic"], edits, path) if edits else old
     return TomlFileChange(path, old, new)
 
@@ -285,7 +285,7 @@ def apply_toml_change(change: TomlFileChange) -> None:
     directory `.kbtui` is created together with its first file, and removed together with its last
     file.
     """
-    if read_toml_text(change.path) != change.old:
+    if read_toml_file_as_text(change.path) != change.old:
         raise KbtuiError(
             "the file was changed by another program; nothing was written",
             where=str(change.path),
@@ -315,7 +315,7 @@ def undo_toml_change(change: TomlFileChange) -> None:
     apply_toml_change(TomlFileChange(change.path, change.new, change.old))
 
 
-def read_toml_text(path: Path) -> str | None:
+def read_toml_file_as_text(path: Path) -> str | None:
     """Return the text of a TOML file with unchanged line endings; None if there is no file."""
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"

@@ -27,7 +27,7 @@ from kbtui.index.embedding_model import (
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.query_parser import parse_query
-from kbtui.terminal_text import extract_line_expression
+from kbtui.terminal_text import extract_regex_between_slashes
 from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace.paths import expand_user, make_private_directory
 
@@ -167,13 +167,13 @@ def compare_models(
     for one in loaded:
         vectors = _CachingEmbedder(workspace, one, report)
         try:
-            measured.append(_measure_model(vectors, queries, passages, total))
+            measured.append(_measure_embedding_model(vectors, queries, passages, total))
         finally:
             vectors.close()
     first, second = measured
     ranks = (_rank_passages(first), _rank_passages(second))
     compared = [
-        _compare_hits(query, passages, ranks_first, ranks_second)
+        _compare_best_passages(query, passages, ranks_first, ranks_second)
         for query, ranks_first, ranks_second in zip(queries, *ranks, strict=True)
     ]
     return {
@@ -181,7 +181,7 @@ def compare_models(
         "all_passages": total,
         "agreement": sum(one["agreement"] for one in compared) / len(compared),
         "same_best": sum(one["same_best"] for one in compared) / len(compared),
-        "quality": _measure_quality(queries, passages, opened, ranks),
+        "quality": _compare_ranking_quality(queries, passages, opened, ranks),
         "current": first.facts,
         "other": second.facts,
         "queries": sorted(compared, key=lambda one: one["agreement"]),
@@ -240,7 +240,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
     The queries in `first` come first, then the most frequent queries of the last year.
     """
     logged = log.compute_search_statistics(days=365, limit=limit).top
-    texts = [one.query for one in logged if extract_line_expression(one.query) is None]
+    texts = [one.query for one in logged if extract_regex_between_slashes(one.query) is None]
     spoken = dict.fromkeys([*first, *(parse_query(text).spoken for text in texts)])
     found = [query for query in spoken if query][:limit]
     if not found:
@@ -269,7 +269,7 @@ def _sample_passages(
         entries = catalog.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
         found = [
             _SampledPassage(
-                str(entries[entry_id].make_ref(chunk)),
+                str(entries[entry_id].make_chunk_ref(chunk)),
                 entries[entry_id].kind,
                 entries[entry_id].title,
                 chunk.text,
@@ -283,7 +283,7 @@ def _sample_passages(
     return found, len(numbers)
 
 
-def _measure_quality(
+def _compare_ranking_quality(
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     opened: Mapping[str, Collection[str]],
@@ -371,7 +371,7 @@ class _CachingEmbedder:
         return found, len(missing), time.perf_counter() - began
 
 
-def _measure_model(
+def _measure_embedding_model(
     vectors: _CachingEmbedder,
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
@@ -415,7 +415,7 @@ def _rank_passages(measured: _MeasuredEmbeddingModel) -> Any:
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]
 
 
-def _compare_hits(
+def _compare_best_passages(
     query: str, passages: Sequence[_SampledPassage], first: Any, second: Any
 ) -> ComparedQueryJson:
     current, other = first.tolist(), second.tolist()

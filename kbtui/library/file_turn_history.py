@@ -11,7 +11,11 @@ from kbtui.citations.turn_activity import TurnFileAction
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, split_slug_and_line_range
-from kbtui.terminal_text import format_counted_noun, format_line_counts, sanitize_to_one_line
+from kbtui.terminal_text import (
+    format_added_and_removed_lines,
+    format_counted_noun,
+    sanitize_to_one_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -155,7 +159,7 @@ class TurnTouchingFile(NamedTuple):
             calls = list(dict.fromkeys(calls))
             noun = "call" if len(calls) == 1 else "calls"
             where = f"({noun} {', '.join(calls)})" if calls else ""
-            counts = format_line_counts(
+            counts = format_added_and_removed_lines(
                 sum(one.added for one in found), sum(one.removed for one in found)
             )
             parts.append(" ".join(filter(None, (kind, moved, counts, where))))
@@ -318,11 +322,13 @@ def list_files_used_by_call(
     for action in sorted(actions, key=lambda one: one.kind == "read"):
         path = os.path.join(str(workspace.root), action.path)  # noqa: PTH118
         if path not in found and os.path.isfile(path):  # noqa: PTH113
-            found[path] = FileUsedByCall(path, action.path, _find_line_now(path, action, line))
+            found[path] = FileUsedByCall(
+                path, action.path, _find_current_line_number(path, action, line)
+            )
     return list(found.values())
 
 
-def _find_line_now(path: str, action: TurnFileAction, line: int) -> int:
+def _find_current_line_number(path: str, action: TurnFileAction, line: int) -> int:
     """Return the current number of a changed line in a file.
 
     If the text of the line no longer exists, return its old number.
@@ -401,11 +407,11 @@ def blame_file(
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsToFile(found)
     origins = _list_line_origins(history, committed, text_lines)
-    writers = edits.find_writing_edits(history, text_lines, wanted, origins)
+    writers = edits.find_edits_that_wrote_lines(history, text_lines, wanted, origins)
     return FileTurnHistory(
         path,
         lines,
-        edits.select_turns(writers),
+        edits.group_written_lines_by_turn(writers),
         _list_unexplained_lines([n for n in wanted if n not in writers], origins),
         earlier_names,
         problems,
@@ -579,11 +585,11 @@ def _find_turns_with_actions_on_file(
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
         before = wanted
-        scan = _FileNameScanner(wanted | learned.list_slugs(wanted))
+        scan = _FileNameScanner(wanted | learned.list_last_slug_parts(wanted))
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
-                conversations[info.id], read[info.id] = _read_actions(
-                    info, shorten_path, find_text_of_named_file, learned.iterate_reads
+                conversations[info.id], read[info.id] = _read_file_actions(
+                    info, shorten_path, find_text_of_named_file, learned.iterate_learned_file_reads
                 )
         for actions in read.values():
             for _, action in reversed(actions):
@@ -598,7 +604,7 @@ def _find_turns_with_actions_on_file(
     turns = [
         turn
         for id_, actions in read.items()
-        for turn in _group_by_turn(conversations[id_], actions, names)
+        for turn in _group_file_actions_by_turn(conversations[id_], actions, names)
     ]
     problems = {
         info.id: problem
@@ -609,14 +615,14 @@ def _find_turns_with_actions_on_file(
             else info.problem
         )
     }
-    return sorted(turns, key=_make_time_key, reverse=True), problems
+    return sorted(turns, key=_make_turn_sort_key, reverse=True), problems
 
 
-def _make_time_key(turn: TurnTouchingFile) -> tuple[float, str, int]:
+def _make_turn_sort_key(turn: TurnTouchingFile) -> tuple[float, str, int]:
     return turn.time.timestamp() if turn.time else 0.0, turn.conversation, turn.turn
 
 
-def _read_actions(
+def _read_file_actions(
     info: ConversationInfo,
     shorten_path: Callable[[str], str],
     find_earlier_text: FindEarlierText,
@@ -655,10 +661,10 @@ class _LearnedSubjectFiles:
         except KbtuiError:  # the configuration of the topics is invalid
             return None
 
-    def list_slugs(self, paths: Iterable[str]) -> set[str]:
+    def list_last_slug_parts(self, paths: Iterable[str]) -> set[str]:
         """Return the last part of the slug of each file in `paths` that can be a subject.
 
-        Paths are relative to the workspace. Call this method before `iterate_reads`, which uses the
+        Paths are relative to the workspace. Call this method before `iterate_learned_file_reads`, which uses the
         paths that were passed here.
         """
         topics = self._targets.knowledge.topics.values() if self._targets else ()
@@ -670,7 +676,7 @@ class _LearnedSubjectFiles:
                 slugs.add(os.path.basename(stem).removeprefix("."))  # noqa: PTH119
         return slugs
 
-    def iterate_reads(self, turn: Turn) -> Iterator[TurnFileAction]:
+    def iterate_learned_file_reads(self, turn: Turn) -> Iterator[TurnFileAction]:
         """Yield a "read" action for each file whose text a call of `learn` in a turn returned."""
         from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
 
@@ -678,11 +684,11 @@ class _LearnedSubjectFiles:
             return
         for event in turn.events:
             for topic, slug in list_subjects_learned_by_call(event, self._targets):
-                if (path := self._find_path(topic, slug)) is not None:
+                if (path := self._find_learned_subject_path(topic, slug)) is not None:
                     time = event.timestamp or turn.started_at
                     yield TurnFileAction("read", path, event.call, event.index, time=time)
 
-    def _find_path(self, topic: str, slug: str) -> str | None:
+    def _find_learned_subject_path(self, topic: str, slug: str) -> str | None:
         assert self._targets is not None
         if (subject := self._targets.find_subject(topic, slug)) is not None:
             return self._shorten_path(subject.file)
@@ -691,7 +697,7 @@ class _LearnedSubjectFiles:
         return self._path_of_stem.get(stem)
 
 
-def _group_by_turn(
+def _group_file_actions_by_turn(
     conversation: Conversation,
     actions: Iterable[tuple[Turn, TurnFileAction]],
     names: _FileNameHistory,
@@ -785,13 +791,13 @@ class _EditsToFile:
             for edit in action.edits
         ]
         # Two conversations can change a file at the same time.
-        self._edits.sort(key=lambda one: self._get_time(one[2]))
+        self._edits.sort(key=lambda one: self._get_action_time(one[2]))
 
     @staticmethod
-    def _get_time(action: TurnFileAction) -> float:
+    def _get_action_time(action: TurnFileAction) -> float:
         return action.time.timestamp() if action.time else 0.0
 
-    def find_writing_edits(
+    def find_edits_that_wrote_lines(
         self,
         history: GitHistory | None,
         lines: list[str],
@@ -822,13 +828,13 @@ class _EditsToFile:
                 continue
             committed = _split_file_lines(text)
             limit = time + CLOCK_SECONDS
-            count = sum(self._get_time(action) <= limit for _, _, action in self._edits)
+            count = sum(self._get_action_time(action) <= limit for _, _, action in self._edits)
             # Later edits cannot be in the commit, even if they wrote the same text.
             written = attribute_lines_to_edits(committed, places, edits[:count])
             found |= {places[line]: edit for line, edit in written.items()}
         return found
 
-    def select_turns(self, writers: dict[int, int]) -> list[TurnTouchingFile]:
+    def group_written_lines_by_turn(self, writers: dict[int, int]) -> list[TurnTouchingFile]:
         """Return the turns that wrote lines, newest first, each with these lines and the actions that wrote them."""
         lines: dict[tuple[str, int], list[int]] = {}
         actions: dict[tuple[str, int], list[TurnFileAction]] = {}
@@ -841,14 +847,14 @@ class _EditsToFile:
         return [
             turn._replace(
                 actions=tuple(one for one in turn.actions if one in actions[key]),
-                lines=tuple(_join_line_ranges(lines[key])),
+                lines=tuple(_group_lines_into_ranges(lines[key])),
             )
             for turn in self._turns
             if (key := (turn.conversation, turn.turn)) in lines
         ]
 
 
-def _join_line_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
+def _group_lines_into_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
     """Yield the ranges of lines with these indices, which are zero-based and in ascending order."""
     first = last = None
     for index in indices:

@@ -242,7 +242,7 @@ class IndexAndEngineAccess:
             "index_behind", make_engine_unavailable_notice_values(error)
         )
         if (private := self._private) is not None:
-            private.update_from_files(wait)
+            private.update_index_from_files(wait)
 
     def _open_first_index_reader(self, wait: float) -> IndexReader:
         """Open the index after the engine has built it. Without an engine, build a temporary index.
@@ -367,7 +367,7 @@ class PrivateIndex:
                 hint=f"there is no shared index: {self._cause.message}",
             ) from error
 
-    def update_from_files(self, seconds: float) -> None:
+    def update_index_from_files(self, seconds: float) -> None:
         """Update the index from the files. Wait at most `seconds` seconds until the index is up to date."""
         with self._turn:
             if self._reached == self._wanted:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
 from kbtui.references import Ref, make_subject_ref
-from kbtui.terminal_text import format_counted_noun, format_knowledge_changes
+from kbtui.terminal_text import format_counted_noun, format_outdated_subjects_of_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +71,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
         entry = reader.get_entries_by_id({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
             raise NothingFound("this passage no longer exists", where=text)
-        return entry.make_ref(found[0])
+        return entry.make_chunk_ref(found[0])
 
     def _check_topic_or_subject_exists(self, ref: Ref) -> None:
         """Raise `NothingFound` if the topic or subject is missing or disabled."""
@@ -180,7 +180,9 @@ class ReferenceTargetReader(IndexAndEngineAccess):
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
                 if cites := outdated.get(turn.number):
-                    changes = format_knowledge_changes((one.target, one.state) for one in cites)
+                    changes = format_outdated_subjects_of_turn(
+                        (one.target, one.state) for one in cites
+                    )
                     parts.append(f"{changes[0].upper()}{changes[1:]}")
             parts += [
                 f"Mark: {mark.label_in_turn}"
@@ -278,7 +280,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
         entries = reader.get_entries_by_id(
             {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
         )
-        read_subject = cache(partial(open_cited_subject, self.load_knowledge()))
+        read_subject = cache(partial(make_lazy_cited_subject_text, self.load_knowledge()))
         states = [
             find_citation_state(row[11], row[12], read_subject(row[5]))
             if row[4] == "subject"
@@ -432,18 +434,20 @@ def _add_citation_states(
     """Yield `citations`, with a state added to each citation of a subject."""
     from kbtui.citations.citation_state import find_citation_state
 
-    read_subject = cache(partial(open_cited_subject, targets.knowledge))
+    read_subject = cache(partial(make_lazy_cited_subject_text, targets.knowledge))
     for cite in citations:
         if cite.kind != "subject":
             yield cite
             continue
         given = cite.given
-        extent, stored = (given.extent, given.make_stored_form()) if given else (None, None)
+        extent, stored = (given.extent, given.make_catalog_form()) if given else (None, None)
         state, reason = find_citation_state(extent, stored, read_subject(cite.target))
         yield cite._replace(state=state, state_reason=reason)
 
 
-def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableSubjectText | None:
+def make_lazy_cited_subject_text(
+    knowledge: KnowledgeBase, target: str
+) -> ComparableSubjectText | None:
     """Return the text of a cited subject. The file is read only when the text is needed.
 
     Returns None if the subject no longer exists or is disabled.

@@ -16,7 +16,7 @@ from kbtui.citations.citation_state import (
 from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
-from kbtui.library.reference_target_reader import open_cited_subject
+from kbtui.library.reference_target_reader import make_lazy_cited_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
@@ -118,13 +118,13 @@ def read_given_and_current_text(
     if given is None:
         raise NothingFound("the text that the turn was given is unknown", where=cite.source)
     knowledge = reader.load_knowledge()
-    subject, renamed = open_cited_subject(knowledge, cite.target), None
+    subject, renamed = make_lazy_cited_subject_text(knowledge, cite.target), None
     if subject is None:
         topic, _, slug = cite.target.partition("/")
         if knowledge.find_subject(topic, slug) is not None:
             return GivenAndCurrentText(cite, given.text_without_fence, None, is_disabled=True)
         renamed = find_renamed_subject(reader, make_subject_ref(topic, slug))
-        subject = renamed and open_cited_subject(knowledge, str(renamed))
+        subject = renamed and make_lazy_cited_subject_text(knowledge, str(renamed))
     if subject is None:
         return GivenAndCurrentText(cite, given.text_without_fence, None)
     text = normalize_text(given.text) if subject.is_prose else given.text_without_fence
@@ -217,7 +217,7 @@ class _SubjectVersionCollector:
         time = timestamp.timestamp() if timestamp else None
         while time is not None and self._commits and self._commits[0][0] <= time:
             self._latest = -self._commits.pop(0)[1]
-        found = self._find_version(given, time)
+        found = self._find_version_given_to_turn(given, time)
         if found is None:
             if given.extent != "whole":
                 return
@@ -230,7 +230,7 @@ class _SubjectVersionCollector:
         if time is not None and given.extent == "whole":
             self._latest = found
 
-    def _find_version(self, given: GivenText, time: float | None) -> int | None:
+    def _find_version_given_to_turn(self, given: GivenText, time: float | None) -> int | None:
         """Return the index of the version that a turn was given; None if no version matches.
 
         The version that the subject had just before the turn is preferred. If that version does not
@@ -238,7 +238,7 @@ class _SubjectVersionCollector:
         time, or was given only part of a text. If several versions match, the newest one that is
         not newer than the turn is chosen.
         """
-        stored = given.make_stored_form()
+        stored = given.make_catalog_form()
         if self._latest is not None and self._has_text(self._latest, given, stored):
             return self._latest
         takes_any = time is None or given.extent != "whole"
@@ -252,9 +252,9 @@ class _SubjectVersionCollector:
             for index in matches
             if time is None or (self._versions[index].time or 0.0) <= time
         ]
-        return max(earlier or matches, key=self._get_time, default=None)
+        return max(earlier or matches, key=self._get_version_time, default=None)
 
-    def _get_time(self, index: int) -> float:
+    def _get_version_time(self, index: int) -> float:
         return self._versions[index].time or 0.0
 
     def _has_text(self, index: int, given: GivenText, stored: str) -> bool:
@@ -374,7 +374,7 @@ def _find_committed_path_of_deleted_subject(
     if history is None or ref.topic not in reader.load_knowledge().topics:
         return None
     directory = _find_directory_in_repository(reader, ref, history)
-    for path in history.list_paths(directory):
+    for path in history.list_paths_in_any_commit(directory):
         folder, name = os.path.split(os.path.splitext(path.removeprefix(directory))[0])  # noqa: PTH122
         if os.path.join(folder, name.removeprefix(".")) == ref.slug:  # noqa: PTH118
             return path
@@ -420,7 +420,7 @@ def _list_citations_with_given_texts(
     """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]
     given: dict[CitationKey, Citation] = {}
-    for conversation_id, cites in _group_by_conversation(found).items():
+    for conversation_id, cites in _group_citations_by_conversation(found).items():
         with suppress(KbtuiError):
             conversation = reader.load_conversation(conversation_id)
             extracted = {cite.key: cite for cite in reader.extract_citations(conversation)}
@@ -434,7 +434,7 @@ def _list_citations_with_given_texts(
     return [given[cite.key] for cite in found if cite.key in given]
 
 
-def _group_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation]]:
+def _group_citations_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation]]:
     found: dict[str, list[Citation]] = {}
     for cite in cites:
         found.setdefault(cite.conversation, []).append(cite)

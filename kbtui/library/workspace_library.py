@@ -99,9 +99,9 @@ def load_checked_settings() -> Settings:
     """
     settings = load_settings()
     if settings.conversations:
-        from kbtui.conversations.conversation_repository import check_chosen_agents
+        from kbtui.conversations.conversation_repository import check_agent_names_in_settings
 
-        check_chosen_agents()
+        check_agent_names_in_settings()
     return settings
 
 
@@ -114,7 +114,7 @@ class Library(ReferenceTargetReader):
         """A notice that the index was repaired, to be added to the next answer; None if there was no repair."""
 
     @cached_property
-    def _all_projects(self) -> AllProjectsSearch:
+    def _all_projects_search(self) -> AllProjectsSearch:
         from kbtui.engine.all_projects_search import AllProjectsSearch
 
         return AllProjectsSearch(self.workspace, self.settings)
@@ -122,8 +122,8 @@ class Library(ReferenceTargetReader):
     def close(self) -> None:
         """Close the indexes and the connections to the engine. A later call opens them again."""
         super().close()
-        if "_all_projects" in vars(self):
-            self._all_projects.close()
+        if "_all_projects_search" in vars(self):
+            self._all_projects_search.close()
 
     def __enter__(self) -> Self:
         return self
@@ -238,7 +238,7 @@ class Library(ReferenceTargetReader):
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search by keywords in this process, fast enough to run while the user types."""
-        return self._search_in_process(request)
+        return self._search_without_engine(request)
 
     def search_lines(
         self,
@@ -383,7 +383,7 @@ class Library(ReferenceTargetReader):
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_in_process(request, self._make_missing_semantic_leg_notice)
+            answered = self._search_without_engine(request, self._make_missing_semantic_leg_notice)
         if not is_logged and origin is not None:
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
@@ -436,7 +436,7 @@ class Library(ReferenceTargetReader):
                 break
         return None, False
 
-    def _search_in_process(
+    def _search_without_engine(
         self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
         """Search by keywords in this process.
@@ -449,7 +449,7 @@ class Library(ReferenceTargetReader):
             # Open the index before calling `explain`, which must know whether the index is private.
             notice = explain()
             if request.all_projects:
-                answered = self._all_projects.search_all_projects(reader, request)
+                answered = self._all_projects_search.search_all_projects(reader, request)
                 return answered.add_notices(*([notice] if notice else []))
             leg = make_empty_semantic_leg(notice)
             return answer_search_request(self.workspace, reader, request, leg)
@@ -581,7 +581,7 @@ class Library(ReferenceTargetReader):
         elif state == "superseded":
             hint = "name the turn or subject that supersedes the marked turn, such as jp-c17457886043:3 or topic/slug; if there is none, use the state `rejected`"
             raise UsageError("`superseded` needs a reference", where="superseded by", hint=hint)
-        return self._marks.mark_turn(
+        return self._mark_store.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage
         )
 
@@ -614,13 +614,13 @@ class Library(ReferenceTargetReader):
         invalid reference.
         """
         if conversation is None:
-            return self._marks.list_placed_marks()
+            return self._mark_store.list_placed_marks()
         from kbtui.conversations.turn_marks import MarkedTextPlace
 
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:
             raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
-        marks = self._marks.list_placed_marks(ref.conversation)
+        marks = self._mark_store.list_placed_marks(ref.conversation)
         places = [one.place or MarkedTextPlace(one.mark.turn, one.mark.call) for one in marks]
         return [
             one
@@ -630,7 +630,7 @@ class Library(ReferenceTargetReader):
 
     def unmark(self, mark_id: str) -> bool:
         """Remove the mark with this id. Return False if there is no such mark."""
-        return self._marks.remove_mark(mark_id)
+        return self._mark_store.remove_mark(mark_id)
 
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark whose id is `text`, or the marks on the turn or call that the reference `text` names.
@@ -638,7 +638,7 @@ class Library(ReferenceTargetReader):
         A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
         `NothingFound` if there is no mark.
         """
-        return self._marks.find_marks(text)
+        return self._mark_store.find_marks(text)
 
     def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
         """Return all marks in the conversations whose turns or calls are named in `refs`.
@@ -652,10 +652,10 @@ class Library(ReferenceTargetReader):
 
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that the marks cannot be read."""
-        return self._marks.map_marks_by_turn(conversation)
+        return self._mark_store.map_marks_by_turn(conversation)
 
     @cached_property
-    def _marks(self) -> MarkStore:
+    def _mark_store(self) -> MarkStore:
         from kbtui.userdata.turn_mark_store import MarkStore
 
         return MarkStore(self.workspace)

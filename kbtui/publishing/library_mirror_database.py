@@ -78,13 +78,13 @@ def _open_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
     return db
 
 
-def get_mirror_state(db: sqlite3.Connection, key: str) -> str:
+def get_mirror_state_value(db: sqlite3.Connection, key: str) -> str:
     """Return a value of the mirror's state, or ""."""
     row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else ""
 
 
-def set_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
+def set_mirror_state_value(db: sqlite3.Connection, key: str, value: str) -> None:
     """Set a value of the mirror's state."""
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 

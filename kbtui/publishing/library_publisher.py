@@ -36,8 +36,8 @@ from kbtui.publishing.published_part_format import (
     read_vectors,
 )
 from kbtui.publishing.published_part_reader import (
-    parse_part_contents,
-    read_contents,
+    parse_part_table_of_contents,
+    read_part_table_of_contents,
     read_whole_part,
 )
 from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table
@@ -140,11 +140,11 @@ def read_published_state(
     damaged.
     """
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
-    stored = {one.name.rpartition("/")[2]: one for one in store.list_parts(PARTS_PREFIX)}
+    stored = {one.name.rpartition("/")[2]: one for one in store.list_objects(PARTS_PREFIX)}
     if found is None:
         return PublishedLibraryState(stored=stored)
     try:
-        manifest = parse_manifest(found.data, store.locate(MANIFEST_NAME), key)
+        manifest = parse_manifest(found.data, store.format_object_uri(MANIFEST_NAME), key)
     except UnsupportedManifestFormat:
         raise
     except UnusableLibraryManifest as error:
@@ -164,8 +164,8 @@ def read_published_state(
             if verifies_all or part.size <= VERIFIED_PART_BYTES:
                 data = read_whole_part(store, part)[: part.contents_bytes]
             else:
-                data = read_contents(store, part)
-            contents = parse_part_contents(data, part, store.locate(part.path))
+                data = read_part_table_of_contents(store, part)
+            contents = parse_part_table_of_contents(data, part, store.format_object_uri(part.path))
         except DamagedLibraryPart:
             state.damaged.add(part.name)
             continue
@@ -207,13 +207,13 @@ class LibraryPublisher:
         self._state = read_published_state(
             store, public_key, verifies_all=verifies_all, replaces_damaged=replaces_damaged
         )
-        self.result = self._compare_entries()
+        self.result = self._compare_with_published_entries()
 
     @property
     def _old_parts(self) -> list[LibraryPartReference]:
         return self._state.manifest.parts if self._state.manifest else []
 
-    def _compare_entries(self) -> LibraryPublishResult:
+    def _compare_with_published_entries(self) -> LibraryPublishResult:
         published = self._resolve_text_checksums(self._old_parts)
         ours = self._entries.texts
         result = LibraryPublishResult(
@@ -313,7 +313,7 @@ class LibraryPublisher:
         for part in self._list_old_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
-        def is_part_kept(part: LibraryPartReference) -> bool:
+        def is_text_part_kept(part: LibraryPartReference) -> bool:
             contents = self._state.texts[part.name]
             # An entry that is no longer published must leave the store, even if most of the part is needed.
             if not {entry.key for entry in contents.entries} <= current.keys():
@@ -326,7 +326,9 @@ class LibraryPublisher:
             )
             return not total or live / total >= MIN_LIVE_TEXT_SHARE
 
-        kept = self._drop_small_parts([p for p in self._list_old_parts("texts") if is_part_kept(p)])
+        kept = self._drop_small_parts(
+            [p for p in self._list_old_parts("texts") if is_text_part_kept(p)]
+        )
         have = self._resolve_text_checksums(kept)
         lacking = [
             text
@@ -441,7 +443,9 @@ class LibraryPublisher:
         assert self._embedder is not None
         old = self._state.manifest.table if self._state.manifest else None
         texts = {
-            hash_embedded_text(text): text for passage in passages for text in passage.list_texts()
+            hash_embedded_text(text): text
+            for passage in passages
+            for text in passage.list_embedded_texts()
         }
         earlier = set[str]()
         if old and (old.version, old.written_at) == (table.version, table.written_at):
@@ -476,7 +480,7 @@ class LibraryPublisher:
             part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
         )
         if part.name not in self._state.stored.keys() - self._state.damaged:
-            self._store.write_part(reference.path, part.data)
+            self._store.write_immutable_object(reference.path, part.data)
             self.result.sent_parts += 1
             self.result.sent_bytes += len(part.data)
         return reference
@@ -485,10 +489,10 @@ class LibraryPublisher:
         self, parts: list[LibraryPartReference], table: VectorTableVersion | None, now: float
     ) -> LibraryManifest:
         old = self._state.manifest
-        names = _list_names(parts, table)
+        names = _list_object_names(parts, table)
         retired = self._keep_recently_retired(old.retired if old else {}, now)
         if old is not None:
-            retired |= dict.fromkeys(_list_names(old.parts, old.table), now)
+            retired |= dict.fromkeys(_list_object_names(old.parts, old.table), now)
         history = find_git_history(str(self._workspace.root))
         kinds = [key[0] for key in self._entries.texts]
         model = self._embedder.model.key if self._embedder else old.model if old else None
@@ -535,11 +539,13 @@ class LibraryPublisher:
             and part.modified < limit
             and manifest.retired.get(name, 0.0) < limit
         ]
-        self._store.delete_parts(gone)
+        self._store.delete_objects(gone)
         self.result.deleted = len(gone)
 
 
-def _list_names(parts: list[LibraryPartReference], table: VectorTableVersion | None) -> list[str]:
+def _list_object_names(
+    parts: list[LibraryPartReference], table: VectorTableVersion | None
+) -> list[str]:
     return [part.name for part in parts] + ([table.name] if table else [])
 
 

@@ -16,7 +16,7 @@ from kbtui.knowledge import load_knowledge
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.library_mirror_database import (
     convert_mirror_errors,
-    get_mirror_state,
+    get_mirror_state_value,
     open_mirror_database,
     read_entry_checksums,
 )
@@ -83,8 +83,8 @@ def describe_subscription(
         return LibrarySubscriptionStatus(mirror.uri, False, problem="not_pulled")
     facts = mirror.read_facts()
     with convert_mirror_errors(mirror), closing(open_mirror_database(mirror)) as db:
-        error = get_mirror_state(db, "error")
-        checked = float(get_mirror_state(db, "checked_at") or 0)
+        error = get_mirror_state_value(db, "error")
+        checked = float(get_mirror_state_value(db, "checked_at") or 0)
         entries = read_entry_checksums(db)
     status = LibrarySubscriptionStatus(
         mirror.uri,

@@ -157,7 +157,7 @@ def collect_publishable_entries(
                 _add_subject(found, subject)
     topics = {topic.id for topic in found.topics}
     given = _UnpublishedTextFinder(workspace, knowledge, topics, found.texts)
-    for info in _select_conversations(workspace, publish, found):
+    for info in _select_conversations_to_publish(workspace, publish, found):
         _add_conversation(found, info, settings, given)
     return found
 
@@ -185,14 +185,14 @@ class _UnpublishedTextFinder:
         found = {}
         for topic in self._knowledge.topics:
             for subject in self._targets.list_subjects(topic):
-                if self._explain_absence(subject.ref):
+                if self._explain_why_not_published(subject.ref):
                     with suppress(KbtuiError):
                         text = read_subject_text(subject).strip()
                         if len(text) >= MIN_RECOGNIZED_TEXT:
                             found[subject.ref] = text
         return found
 
-    def _explain_absence(self, ref: str) -> str | None:
+    def _explain_why_not_published(self, ref: str) -> str | None:
         """Return the reason why a subject must not be published, such as `a/b is disabled`, or None."""
         topic, _, slug = ref.partition("/")
         subject = self._knowledge.find_subject(topic, slug)
@@ -230,12 +230,12 @@ class _UnpublishedTextFinder:
         reasons: list[str] = []
         for line in text.split("\n") if quoted else ():
             ref = quoted.get(_strip_quotation_marks(line))
-            if ref is None or (reason := self._explain_absence(ref)) is None:
+            if ref is None or (reason := self._explain_why_not_published(ref)) is None:
                 lines.append(line)
                 continue
             reasons.append(reason)
-            if not lines or lines[-1] != _format_left_out(reason):
-                lines.append(_format_left_out(reason))
+            if not lines or lines[-1] != _format_left_out_placeholder(reason):
+                lines.append(_format_left_out_placeholder(reason))
         return ("\n".join(lines), reasons) if reasons else (text, reasons)
 
     def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
@@ -257,7 +257,7 @@ class _UnpublishedTextFinder:
                     refs += [
                         ref for ref, text in self._unpublished_texts.items() if text in holder.text
                     ]
-                reasons = filter(None, map(self._explain_absence, dict.fromkeys(refs)))
+                reasons = filter(None, map(self._explain_why_not_published, dict.fromkeys(refs)))
                 if text := "; ".join(dict.fromkeys(reasons)):
                     found[places[id(holder)]] = text
         return found
@@ -271,11 +271,11 @@ def _strip_quotation_marks(line: str) -> str:
     return line.strip(_QUOTATION_MARKS)
 
 
-def _format_left_out(reason: str) -> str:
+def _format_left_out_placeholder(reason: str) -> str:
     return f"[left out: {reason}]"
 
 
-def _replace_text(event: ConversationEvent, text: str) -> ConversationEvent:
+def _replace_event_text(event: ConversationEvent, text: str) -> ConversationEvent:
     """Return the event with another text and without values that could contain the old text."""
     return replace(
         event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
@@ -326,7 +326,7 @@ def _add_subject(found: PublishableEntries, subject: Subject) -> None:
     found.add_entry(EntryFileToPublish(key, data), part.entry, part.chunks)
 
 
-def _select_conversations(
+def _select_conversations_to_publish(
     workspace: Workspace, publish: PublishSettings, found: PublishableEntries
 ) -> Iterator[ConversationInfo]:
     if not publish.conversations:
@@ -374,13 +374,13 @@ def _add_conversation(
     withheld = given.find_unpublished_texts(original)
     for (turn_at, at), reason in withheld.items():
         events = masked.turns[turn_at].events
-        events[at] = _replace_text(events[at], _format_left_out(reason))
+        events[at] = _replace_event_text(events[at], _format_left_out_placeholder(reason))
     quoted: list[str] = []
     for turn in masked.turns:
         for at, event in enumerate(turn.events):
             text, reasons = given.mask_unpublished_lines(event.text)
             if reasons:
-                turn.events[at] = _replace_text(event, text)
+                turn.events[at] = _replace_event_text(event, text)
                 quoted += reasons
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:

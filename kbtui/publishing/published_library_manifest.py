@@ -133,14 +133,14 @@ class LibraryManifest:
     table: VectorTableVersion | None = None
     format: int = MANIFEST_FORMAT
 
-    def list_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
+    def list_library_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
         """Return the parts of one kind (texts or vectors), in order."""
         return [part for part in self.parts if part.kind == kind]
 
     def list_later_parts(self) -> list[LibraryPartReference]:
         """Return the parts with the vectors that the table of vectors lacks."""
         names = self.table.later_parts if self.table else []
-        return [part for part in self.list_parts_of_kind("vectors") if part.name in names]
+        return [part for part in self.list_library_parts_of_kind("vectors") if part.name in names]
 
     def list_needed_table_versions(self) -> list[int]:
         """Return the table versions needed by the readers of this manifest or of a recent one."""
@@ -150,7 +150,7 @@ class LibraryManifest:
 
     def count_bytes(self, kind: str) -> int:
         """Return the total size of the parts of one kind."""
-        return sum(part.size for part in self.list_parts_of_kind(kind))
+        return sum(part.size for part in self.list_library_parts_of_kind(kind))
 
 
 def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
@@ -287,7 +287,7 @@ def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
     if (
         public
         and private is not None
-        and _encode(private.public_key().public_bytes_raw()) != public
+        and _encode_base64(private.public_key().public_bytes_raw()) != public
     ):
         raise UsageError(
             f"the private key in {PUBLISH_KEY_VARIABLE} does not match the public key of this workspace, so readers would refuse the library",
@@ -299,8 +299,10 @@ def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:
 def generate_key_pair() -> tuple[str, str]:
     """Return a new private key and its public key, both in base64."""
     private = Ed25519PrivateKey.generate()
-    return _encode(private.private_bytes_raw()), _encode(private.public_key().public_bytes_raw())
+    return _encode_base64(private.private_bytes_raw()), _encode_base64(
+        private.public_key().public_bytes_raw()
+    )
 
 
-def _encode(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

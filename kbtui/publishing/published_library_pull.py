@@ -24,18 +24,18 @@ from kbtui.conversations.formats.published_conversation_format import (
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import write_file_atomically
-from kbtui.index.published_vector_table import get_table_place, make_rows_state
+from kbtui.index.published_vector_table import get_published_table_location, make_rows_state
 from kbtui.index.pulled_vector_store import (
-    find_known_hashes,
+    find_hashes_with_vector,
     write_pulled_vectors,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.library_mirror_database import (
     convert_mirror_errors,
-    get_mirror_state,
+    get_mirror_state_value,
     open_mirror_database,
     read_entry_checksums,
-    set_mirror_state,
+    set_mirror_state_value,
 )
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
@@ -53,14 +53,14 @@ from kbtui.publishing.published_part_format import (
     MissingLibraryPart,
     TextPartTableOfContents,
     VectorPartTableOfContents,
-    read_entry,
+    read_entry_from_part,
     read_vectors,
 )
 from kbtui.publishing.published_part_reader import (
-    parse_part_contents,
-    read_contents,
+    is_table_of_contents_intact,
+    parse_part_table_of_contents,
+    read_part_table_of_contents,
     read_whole_part,
-    verify_contents,
 )
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
@@ -152,10 +152,10 @@ def _pull_library(
         except (KbtuiError, OSError, sqlite3.Error) as error:
             # On a full disk, this fails, too.
             with suppress(sqlite3.Error):
-                set_mirror_state(db, "error", str(error))
+                set_mirror_state_value(db, "error", str(error))
             raise
-        set_mirror_state(db, "error", "")
-        set_mirror_state(db, "checked_at", str(time.time()))
+        set_mirror_state_value(db, "error", "")
+        set_mirror_state_value(db, "checked_at", str(time.time()))
         return result
 
 
@@ -190,31 +190,33 @@ class _LibraryPull:
             raise NothingFound(
                 "nothing is published here", where=self._mirror.uri, hint="check the URI"
             )
-        where = self._store.locate(MANIFEST_NAME)
+        where = self._store.format_object_uri(MANIFEST_NAME)
         # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
-        key = self._settings.key or get_mirror_state(self._db, "key")
+        key = self._settings.key or get_mirror_state_value(self._db, "key")
         manifest = parse_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
-        set_mirror_state(self._db, "key", key)
+        set_mirror_state_value(self._db, "key", key)
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
         if self._has_mirrored(checksum):
             return self._result
-        if manifest.number < int(get_mirror_state(self._db, "number") or 0):
+        if manifest.number < int(get_mirror_state_value(self._db, "number") or 0):
             raise UnusableLibraryManifest(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
                 hint="if an old version was restored on purpose, run `kbtui library forget`, then `kbtui library pull`",
             )
-        self._contents = {part.name: self._get_contents(part) for part in manifest.parts}
+        self._contents = {
+            part.name: self._get_part_table_of_contents(part) for part in manifest.parts
+        }
         self._done = 0
         self._total = len(manifest.parts)
         shutil.rmtree(self._staging, ignore_errors=True)
         make_private_directory(self._staging)
         try:
-            target = self._resolve_entries(manifest)
-            staged = self._stage_changed_entries(target)
+            target = self._find_entries_of_version(manifest)
+            staged = self._fetch_missing_entries(target)
             self._fetch_vectors(manifest)
             self._write_version_to_mirror(manifest, checksum, target, staged)
         finally:
@@ -226,22 +228,22 @@ class _LibraryPull:
 
         The mirror must also have vectors if the settings require them, and no vectors otherwise.
         """
-        if not self._mirror.exists() or get_mirror_state(self._db, "manifest") != checksum:
+        if not self._mirror.exists() or get_mirror_state_value(self._db, "manifest") != checksum:
             return False
         are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
         return are_mirrored is not self._result.are_vectors_remote
 
-    def _get_contents(
+    def _get_part_table_of_contents(
         self, part: LibraryPartReference
     ) -> TextPartTableOfContents | VectorPartTableOfContents:
-        where = self._store.locate(part.path)
+        where = self._store.format_object_uri(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
-        if row is not None and verify_contents(row[0], part):
-            return parse_part_contents(row[0], part, where)
+        if row is not None and is_table_of_contents_intact(row[0], part):
+            return parse_part_table_of_contents(row[0], part, where)
         self._result.requests += 1
-        data = read_contents(self._store, part)
+        data = read_part_table_of_contents(self._store, part)
         self._result.fetched_bytes += len(data)
-        contents = parse_part_contents(data, part, where)
+        contents = parse_part_table_of_contents(data, part, where)
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
@@ -251,7 +253,9 @@ class _LibraryPull:
         self._result.fetched_bytes += len(data)
         return data
 
-    def _resolve_entries(self, manifest: LibraryManifest) -> dict[EntryKey, _EntryPlaceInPart]:
+    def _find_entries_of_version(
+        self, manifest: LibraryManifest
+    ) -> dict[EntryKey, _EntryPlaceInPart]:
         """Return the entries of the version. A later part replaces entries of an earlier one."""
         found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
@@ -260,7 +264,7 @@ class _LibraryPull:
                 found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
-    def _stage_changed_entries(
+    def _fetch_missing_entries(
         self, target: dict[EntryKey, _EntryPlaceInPart]
     ) -> dict[EntryKey, Path]:
         """Fetch the entries that the mirror lacks, and store them in the staging directory."""
@@ -277,17 +281,17 @@ class _LibraryPull:
             for key, source in group:
                 path = self._staging / str(len(staged))
                 try:
-                    path.write_bytes(read_entry(data, part.contents_bytes, source.entry))
+                    path.write_bytes(read_entry_from_part(data, part.contents_bytes, source.entry))
                 except DamagedLibraryPart as error:
                     raise DamagedLibraryPart(
-                        error.message, where=self._store.locate(part.path)
+                        error.message, where=self._store.format_object_uri(part.path)
                     ) from error
                 path.chmod(0o444)
                 staged[key] = path
-            self._report_part()
+            self._report_fetched_part()
         return staged
 
-    def _report_part(self) -> None:
+    def _report_fetched_part(self) -> None:
         self._done += 1
         self._on_progress(self._done, self._total)
 
@@ -296,17 +300,17 @@ class _LibraryPull:
 
         Versions of the library share the vectors of equal texts.
         """
-        parts = manifest.list_parts_of_kind("vectors")
+        parts = manifest.list_library_parts_of_kind("vectors")
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
             parts = manifest.list_later_parts()
-        applied = set(json.loads(get_mirror_state(self._db, "vectors") or "[]"))
+        applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
             assert isinstance(contents, VectorPartTableOfContents)
             if part.name in applied:
                 continue
-            known = find_known_hashes(self._db, contents.model, contents.hashes)
+            known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
             if len(known) < len(set(contents.hashes)):
                 data = self._get_part(part)
                 rows = read_vectors(data, part.contents_bytes, contents)
@@ -318,23 +322,23 @@ class _LibraryPull:
                     if self._db.in_transaction:
                         self._db.execute("ROLLBACK")
                 self._result.vectors += len(contents.hashes) - len(known)
-            self._report_part()
+            self._report_fetched_part()
         names = [part.name for part in parts]
         if applied - set(names):
             self._remove_unneeded_vectors(parts)
-        set_mirror_state(self._db, "vectors", json.dumps(names))
+        set_mirror_state_value(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
         state = make_rows_state(manifest.model, table.version, table.written_at) if table else ""
-        if get_mirror_state(self._db, "published_rows") == state:
+        if get_mirror_state_value(self._db, "published_rows") == state:
             return
         rows: list[tuple[int, str, bytes]] = []
         if table is not None and manifest.model is not None:
             from kbtui.index.vector_store import VectorStore
 
-            place = get_table_place(self._mirror.uri)
+            place = get_published_table_location(self._mirror.uri)
             with convert_table_errors(str(place)):
                 store = VectorStore(
                     place, manifest.model, table.dimension,
@@ -423,12 +427,12 @@ class _LibraryPull:
             state, rows = self._new_rows
             db.execute("DELETE FROM published_rows")
             db.executemany("INSERT INTO published_rows VALUES (?, ?, ?)", rows)
-            set_mirror_state(db, "published_rows", state)
+            set_mirror_state_value(db, "published_rows", state)
         names = {part.name for part in manifest.parts}
         stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
         db.executemany("DELETE FROM parts WHERE name = ?", stale)
-        set_mirror_state(db, "manifest", checksum)
-        set_mirror_state(db, "number", str(manifest.number))
+        set_mirror_state_value(db, "manifest", checksum)
+        set_mirror_state_value(db, "number", str(manifest.number))
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
 
@@ -510,15 +514,15 @@ def is_pull_due(workspace: Workspace) -> bool:
     if mirror is None or not mirror.exists() or not settings.refresh_minutes:
         return False
     with closing(open_mirror_database(mirror)) as db:
-        checked = float(get_mirror_state(db, "checked_at") or 0)
-        tried = float(get_mirror_state(db, "tried_at") or 0)
+        checked = float(get_mirror_state_value(db, "checked_at") or 0)
+        tried = float(get_mirror_state_value(db, "tried_at") or 0)
         now = time.time()
         # A time in the future is ignored: a clock that was set back must not stop the refresh.
         is_due = not any(
             0 <= now - last < settings.refresh_minutes * 60 for last in (checked, tried)
         )
         if is_due:
-            set_mirror_state(db, "tried_at", str(now))
+            set_mirror_state_value(db, "tried_at", str(now))
     return is_due
 
 

@@ -113,7 +113,8 @@ class LibraryStore:
                 found = obstore.get(self._store, name)
                 if found.meta["size"] > max_bytes:
                     raise LibraryStoreError(
-                        f"the object is larger than {max_bytes:,} bytes", where=self.locate(name)
+                        f"the object is larger than {max_bytes:,} bytes",
+                        where=self.format_object_uri(name),
                     )
                 tag = StoredObjectTag(found.meta["e_tag"], found.meta["version"])
                 return StoredObject(bytes(found.bytes()), tag)
@@ -122,7 +123,7 @@ class LibraryStore:
                     raise
                 return None
 
-    def read_range(self, name: str, length: int) -> bytes | None:
+    def read_object_beginning(self, name: str, length: int) -> bytes | None:
         """Return the first `length` bytes of an object, or None if the object does not exist."""
         with self._convert_store_errors(name):
             try:
@@ -130,7 +131,7 @@ class LibraryStore:
             except FileNotFoundError:
                 return None
 
-    def write_part(self, name: str, data: bytes) -> None:
+    def write_immutable_object(self, name: str, data: bytes) -> None:
         """Write an object that never changes, because its name is a hash of its content."""
         with self._convert_store_errors(name):
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
@@ -155,7 +156,7 @@ class LibraryStore:
                 if found is None or found.data != data:
                     raise ManifestReplaced(
                         "another publish has replaced the manifest since this publish began",
-                        where=self.locate(MANIFEST_NAME),
+                        where=self.format_object_uri(MANIFEST_NAME),
                         hint="run the command again, and let only one job publish at a time",
                     ) from error
 
@@ -189,7 +190,7 @@ class LibraryStore:
             hint="use a store with conditional puts (If-None-Match and If-Match), or a directory",
         )
 
-    def list_parts(self, prefix: str) -> list[ListedStoreObject]:
+    def list_objects(self, prefix: str) -> list[ListedStoreObject]:
         """Return the objects whose names begin with the path `prefix`."""
         with self._convert_store_errors(prefix):
             return [
@@ -198,7 +199,7 @@ class LibraryStore:
                 for meta in batch
             ]
 
-    def delete_parts(self, names: Iterable[str]) -> None:
+    def delete_objects(self, names: Iterable[str]) -> None:
         """Delete objects; those that do not exist are ignored."""
         for name in names:
             with self._convert_store_errors(name):
@@ -207,7 +208,7 @@ class LibraryStore:
                 except FileNotFoundError:
                     continue
 
-    def locate(self, name: str) -> str:
+    def format_object_uri(self, name: str) -> str:
         """Return the URI of an object, for messages."""
         return f"{self.uri}/{name}"
 
@@ -220,7 +221,9 @@ class LibraryStore:
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
             raise
         except (exceptions.BaseError, OSError, ValueError, NotImplementedError) as error:
-            raise _make_store_error(error, self.locate(name) if name else self.uri) from error
+            raise _make_store_error(
+                error, self.format_object_uri(name) if name else self.uri
+            ) from error
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def encode_text_part(texts: Sequence[EntryFileToPublish]) -> EncodedLibraryPart:
         bodies.append(body)
         at += len(body)
     contents = {"kind": "texts", "entries": entries}
-    return _join_part(contents, b"", b"".join(bodies))
+    return _encode_library_part(contents, b"", b"".join(bodies))
 
 
 def encode_vector_part(
@@ -127,16 +127,16 @@ def encode_vector_part(
         "dimension": int(vectors.shape[1]),
         "count": len(hashes),
     }
-    return _join_part(contents, b"".join(hashes), vectors.astype("<f2").tobytes())
+    return _encode_library_part(contents, b"".join(hashes), vectors.astype("<f2").tobytes())
 
 
-def _join_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedLibraryPart:
+def _encode_library_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedLibraryPart:
     packed = zlib.compress(json.dumps(contents, separators=(",", ":")).encode(), 6)
     beginning = _MAGIC + _LENGTHS.pack(len(packed), len(table)) + packed + table
     return EncodedLibraryPart(beginning + body, len(beginning))
 
 
-def decompress_bounded(data: bytes, size: int) -> bytes:
+def decompress_to_known_size(data: bytes, size: int) -> bytes:
     """Decompress bytes. Raises `DamagedLibraryPart` if the result does not have exactly `size` bytes."""
     try:
         stream = zlib.decompressobj()
@@ -148,10 +148,10 @@ def decompress_bounded(data: bytes, size: int) -> bytes:
     return found
 
 
-def parse_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
+def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
     """Parse the beginning of a part. Raises `DamagedLibraryPart`."""
     try:
-        return _parse_contents(data)
+        return _parse_table_of_contents(data)
     except DamagedLibraryPart:
         raise
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
@@ -160,7 +160,7 @@ def parse_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfCo
         ) from error
 
 
-def _parse_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
+def _parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
     if not data.startswith(_MAGIC):
         raise DamagedLibraryPart(
             "it is not a part of a library, or it is from a later version of kbtui"
@@ -234,10 +234,10 @@ def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPart
     return VectorPartTableOfContents(model, dimension, hashes)
 
 
-def read_entry(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
+def read_entry_from_part(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
     """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPart`."""
     start = contents_bytes + entry.start
-    found = decompress_bounded(data[start : start + entry.length], entry.size)
+    found = decompress_to_known_size(data[start : start + entry.length], entry.size)
     if sha256(found).hexdigest() != entry.checksum:
         raise DamagedLibraryPart(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
     return found

@@ -10,7 +10,7 @@ from kbtui.publishing.published_part_format import (
     MissingLibraryPart,
     TextPartTableOfContents,
     VectorPartTableOfContents,
-    parse_contents,
+    parse_table_of_contents,
 )
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
 
 def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
     """Read a part. Raises `DamagedLibraryPart`, or `MissingLibraryPart` if the store has no such part."""
-    where = store.locate(part.path)
+    where = store.format_object_uri(part.path)
     found = store.read_object(part.path, part.size)
     if found is None:
         raise _make_missing_part_error(where)
@@ -31,23 +31,23 @@ def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
     return found.data
 
 
-def read_contents(store: LibraryStore, part: LibraryPartReference) -> bytes:
+def read_part_table_of_contents(store: LibraryStore, part: LibraryPartReference) -> bytes:
     """Read only the table of contents of a part. Raises the same errors as `read_whole_part`."""
-    where = store.locate(part.path)
-    data = store.read_range(part.path, part.contents_bytes)
+    where = store.format_object_uri(part.path)
+    data = store.read_object_beginning(part.path, part.contents_bytes)
     if data is None:
         raise _make_missing_part_error(where)
-    if not verify_contents(data, part):
+    if not is_table_of_contents_intact(data, part):
         raise _make_checksum_error(where)
     return data
 
 
-def verify_contents(data: bytes, part: LibraryPartReference) -> bool:
+def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool:
     """Return whether `data` has the size and the checksum of a part's table of contents."""
     return len(data) == part.contents_bytes and sha256(data).hexdigest() == part.contents_checksum
 
 
-def parse_part_contents(
+def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
 ) -> TextPartTableOfContents | VectorPartTableOfContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPart`.
@@ -55,7 +55,7 @@ def parse_part_contents(
     `where` is the URI of the part, for messages.
     """
     try:
-        contents = parse_contents(data)
+        contents = parse_table_of_contents(data)
     except DamagedLibraryPart as error:
         raise DamagedLibraryPart(error.message, where=where, hint=REPAIR_HINT) from error
     if isinstance(contents, TextPartTableOfContents) != (part.kind == "texts"):

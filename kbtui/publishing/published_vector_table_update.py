@@ -14,7 +14,10 @@ from kbtui.index.chunk_embedder import (
     make_vector_row,
 )
 from kbtui.index.entries_and_chunks import hash_embedded_text
-from kbtui.index.published_vector_table import get_table_place, make_published_row_number
+from kbtui.index.published_vector_table import (
+    get_published_table_location,
+    make_published_row_number,
+)
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_manifest import VectorTableVersion
 from kbtui.publishing.published_library_store import convert_table_errors
@@ -63,7 +66,7 @@ class PassageToPublish(NamedTuple):
         """The passage itself."""
         return self.chunks[self.position]
 
-    def list_texts(self) -> list[str]:
+    def list_embedded_texts(self) -> list[str]:
         """Return the texts from which the passage's vector is computed."""
         return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
@@ -96,7 +99,7 @@ def update_published_table(
     """
     from kbtui.index.vector_store import VectorStore
 
-    place = get_table_place(uri)
+    place = get_published_table_location(uri)
     wanted = {passage.number: passage for passage in passages}
     with convert_table_errors(str(place)):
         store = VectorStore(
@@ -162,7 +165,7 @@ def _make_vector_rows(
 
     for start in range(0, len(passages), ROWS_AT_ONCE):
         some = passages[start : start + ROWS_AT_ONCE]
-        groups = [passage.list_texts() for passage in some]
+        groups = [passage.list_embedded_texts() for passage in some]
         texts = {hash_embedded_text(text): text for group in groups for text in group}
         known = embedder.get_vectors(texts)
         rows, vectors = [], []

@@ -78,16 +78,18 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
         query = Query.term_query(schema, "archived", value, "basic")
         hits = searcher.search(query, limit=1, count=False).hits
         if hits:
-            found = _find_explained_value(
+            found = _find_value_in_explanation(
                 json.loads(query.explain(searcher, hits[0][1]).to_json()), "N, "
             )
             return int(found or searcher.num_docs)
     return int(searcher.num_docs)
 
 
-def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
+def _find_value_in_explanation(explained: dict[str, Any], description: str) -> float | None:
     """Return the value of the first part of `explained` that has a description beginning with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
-    parts = (_find_explained_value(part, description) for part in explained.get("details") or ())
+    parts = (
+        _find_value_in_explanation(part, description) for part in explained.get("details") or ()
+    )
     return next((value for value in parts if value is not None), None)

@@ -193,10 +193,10 @@ def list_outdated_turns(
 ) -> list[TurnWithOutdatedCitations]:
     """Return all outdated turns, newest first."""
     rows = reader.list_citations_of_subjects()
-    return group_outdated_turns(workspace, reader, rows, hidden=hidden)
+    return find_outdated_turns_in_rows(workspace, reader, rows, hidden=hidden)
 
 
-def group_outdated_turns(
+def find_outdated_turns_in_rows(
     workspace: Workspace,
     reader: IndexReader,
     rows: Iterable[CitationWithGivenText],
@@ -215,7 +215,7 @@ def group_outdated_turns(
     }
     entries = reader.get_entries_by_id(set(ids.values()))
     root = str(workspace.root)
-    texts = {entry.id: _open_indexed_subject(root, entry) for entry in entries.values()}
+    texts = {entry.id: _make_lazy_subject_text(root, entry) for entry in entries.values()}
     turns: dict[tuple[str, int], TurnWithOutdatedCitations] = {}
     for row in rows:
         entry = entries.get(ids.get(row.target, ""))
@@ -232,7 +232,7 @@ def group_outdated_turns(
     return list(turns.values())
 
 
-def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableSubjectText:
+def _make_lazy_subject_text(root: str, entry: CatalogEntry) -> ComparableSubjectText:
     """Return the text of a subject, with its hashes from the catalog. The file is read only when needed."""
 
     from kbtui.citations.citation_state import ComparableSubjectText

@@ -17,7 +17,7 @@ from kbtui.index.entries_and_chunks import (
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
-    drop_rows_tied_with_last,
+    drop_last_row_and_ties,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -32,7 +32,7 @@ from kbtui.index.passage_places import (
     BLOCK_PASSAGES,
     get_block,
     get_entry_number_of_place,
-    get_place_limits,
+    get_place_range_of_entry,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
@@ -368,11 +368,11 @@ class KeywordSearch:
 
     def rank_chunks(self, limit: int) -> list[RankedChunk]:
         """Return the result of `rank_chunks_by_keywords`, with each chunk's entry and id."""
-        return self._merge_rows_of_sides(
+        return self._merge_rows_of_both_indexes(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
         )
 
-    def select_chunks_with_words(self, found: ChunkRanking) -> ChunkRanking:
+    def select_chunks_with_query_words(self, found: ChunkRanking) -> ChunkRanking:
         """Return the rows of `found` whose chunks contain a word of the query.
 
         `found` is a result of `rank_chunks`. It also contains chunks that match only because the
@@ -395,9 +395,11 @@ class KeywordSearch:
         rows = [
             side.rank_chunks_of_index(limit, side.near_query or side.query) for side in self.sides
         ]
-        return self._merge_rows_of_sides(rows, limit)
+        return self._merge_rows_of_both_indexes(rows, limit)
 
-    def _merge_rows_of_sides(self, sides: list[list[RankedChunk]], limit: int) -> list[RankedChunk]:
+    def _merge_rows_of_both_indexes(
+        self, sides: list[list[RankedChunk]], limit: int
+    ) -> list[RankedChunk]:
         found, *more = sides
         for rows in more:
             found = sort_ranked_chunks([*found, *rows], tolerance=self.tolerance)
@@ -417,7 +419,7 @@ class KeywordSearch:
         return self.sides[0].tolerance
 
 
-def append_missing_chunks_below(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
+def append_missing_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
     """Append the chunks that are only in the ranking `near` to the ranking `found`, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
@@ -602,9 +604,9 @@ class _KeywordIndexQuery:
             return sort_ranked_chunks(ranked, tolerance=self.tolerance, cut=cut), all_found
         if all_found and wanted is self._wanted and not without:
             self.chunks_with_words = frozenset([row[0] for row in found])
-        found = drop_rows_tied_with_last(found) if cut else found
+        found = drop_last_row_and_ties(found) if cut else found
         best = found[: BEST_PASSAGES + 1]
-        best = drop_rows_tied_with_last(best) if len(best) > BEST_PASSAGES else best
+        best = drop_last_row_and_ties(best) if len(best) > BEST_PASSAGES else best
         around = self.surroundings.score_passages_near(places[row[0]] for row in best)
         self.places_with_surroundings |= around.keys()
         near, more_places = self._search_chunks_at_places(around, wanted)
@@ -672,12 +674,12 @@ class _KeywordIndexQuery:
         for pair in self._word_pairs:
             # Nest the queries: with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
-        return _find_scores_by_number(self.searcher, query, "chunk", len(numbers))
+        return _find_document_scores(self.searcher, query, "chunk", len(numbers))
 
     def find_chunks_of_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
         query = self._make_chunk_number_query(numbers)
-        return set(_find_scores_by_number(self.searcher, query, "chunk", len(numbers)))
+        return set(_find_document_scores(self.searcher, query, "chunk", len(numbers)))
 
     def score_terms(self, numbers: Collection[int]) -> list[TermScores]:
         """Return the score that each term of the query adds to each of the chunks `numbers`."""
@@ -746,7 +748,7 @@ def _score_each_term(
     return [
         (
             part,
-            _find_scores_by_number(
+            _find_document_scores(
                 searcher,
                 Query.boolean_query([(Occur.Must, among), (Occur.Must, part.query)]),
                 field,
@@ -757,7 +759,7 @@ def _score_each_term(
     ]
 
 
-def _find_scores_by_number(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
+def _find_document_scores(searcher: Any, query: Any, field: str, count: int) -> dict[int, float]:
     """Map the values of `field` in the best `count` documents to the documents' scores, best first."""
     hits = searcher.search(query, limit=max(1, count), count=False).hits
     numbers = searcher.fast_field_values(field, [address for _, address in hits]) if hits else ()
@@ -799,7 +801,7 @@ def _make_entry_exclusion_clauses(schema: Any, owners: Collection[int]) -> list[
     if not owners:
         return []
     ranges = [
-        Query.range_query(schema, "place", FieldType.Unsigned, *get_place_limits(owner))
+        Query.range_query(schema, "place", FieldType.Unsigned, *get_place_range_of_entry(owner))
         for owner in owners
     ]
     # One excluded query of many is four times as fast as many excluded queries.

@@ -79,7 +79,7 @@ class VectorSearch(Protocol):
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
         """Start embedding a query, and return a function that waits for the query's vector."""
 
-    def get_first_chunk_vector(
+    def get_first_available_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
@@ -239,7 +239,7 @@ class _MultiIndexSearch:
             run.statistics = statistics
 
     def _rank_by_keywords(self) -> ChunkRanking:
-        from kbtui.search.keyword_search import append_missing_chunks_below
+        from kbtui.search.keyword_search import append_missing_chunks_to_ranking
 
         rows: list[RankedChunk] = []
         exact_numbers: set[int] = set()
@@ -250,9 +250,9 @@ class _MultiIndexSearch:
                 tolerance = run.keyword_search.tolerance
                 ranking = [(row.number, row.score) for row in found]
                 rows += self._identify_chunks(position, run, ranking)
-                exact = run.keyword_search.select_chunks_with_words(ranking)
+                exact = run.keyword_search.select_chunks_with_query_words(ranking)
                 exact_numbers |= {row.number for row in self._identify_chunks(position, run, exact)}
-        ranked = self._merge_rows(rows, tolerance=tolerance)
+        ranked = self._merge_rows_of_indexes(rows, tolerance=tolerance)
         self._exact_hit_count = len(ranked)
         exact = [row for row in ranked if row[0] in exact_numbers]
         if len(exact) >= FEW_KEYWORD_HITS:
@@ -265,7 +265,9 @@ class _MultiIndexSearch:
                 near += self._identify_chunks(position, run, ranking)
         if not near:
             return ranked
-        return append_missing_chunks_below(exact, self._merge_rows(near, tolerance=tolerance))
+        return append_missing_chunks_to_ranking(
+            exact, self._merge_rows_of_indexes(near, tolerance=tolerance)
+        )
 
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
@@ -275,9 +277,9 @@ class _MultiIndexSearch:
 
         goal = None
         for chunk, _ in words[:LEAN_CANDIDATES]:
-            for place in self._list_places(chunk):
+            for place in self._list_places_of_passage(chunk):
                 with self._name_failing_index(place.position):
-                    goal = goal or vectors.get_first_chunk_vector(
+                    goal = goal or vectors.get_first_available_vector(
                         self._indexes[place.position], [place.number]
                     )
             if goal is not None:
@@ -290,7 +292,7 @@ class _MultiIndexSearch:
             with self._name_failing_index(position):
                 found = vectors.search_nearest_chunks(self._indexes[position], vector, run.request)
                 rows += self._identify_chunks(position, run, run.filter_semantic_ranking(found))
-        return self._merge_rows(rows, tolerance=SCORE_TOLERANCE, least=1.0)
+        return self._merge_rows_of_indexes(rows, tolerance=SCORE_TOLERANCE, least=1.0)
 
     def _find_pending_chunks(
         self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
@@ -314,7 +316,7 @@ class _MultiIndexSearch:
             numbers = {
                 place.number: chunk
                 for chunk, _ in words
-                for place in self._list_places(chunk)
+                for place in self._list_places_of_passage(chunk)
                 if place.position == position
             }
             with self._name_failing_index(position):
@@ -349,7 +351,7 @@ class _MultiIndexSearch:
             rows.append(RankedChunk(chunk, score, entry_id, chunk))
         return rows
 
-    def _merge_rows(
+    def _merge_rows_of_indexes(
         self, rows: list[RankedChunk], *, tolerance: float, least: float = 0.0
     ) -> ChunkRanking:
         """Return the best rows of all indexes, each passage once."""
@@ -372,7 +374,7 @@ class _MultiIndexSearch:
             best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
             passages = []
             for chunk in best[:RERANKED_PASSAGES]:
-                place = self._list_places(chunk)[0]
+                place = self._list_places_of_passage(chunk)[0]
                 with self._name_failing_index(place.position):
                     loaded = self._runs[place.position].load_entry_and_chunk(place.number)
                 if loaded:
@@ -381,17 +383,17 @@ class _MultiIndexSearch:
             # The statistics are shared, so the rerankers of all indexes compute the same bonuses.
             first = next(iter(self._runs))
             with self._name_failing_index(first):
-                bonuses = self._runs[first].reranker.compute_bonuses(passages)
+                bonuses = self._runs[first].bonus_calculator.compute_bonuses(passages)
             for chunk, of_chunk in bonuses.items():
                 scores[chunk] = round(scores[chunk] + of_chunk.total, SCORE_DIGITS)
         return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:
         """Return a key that identifies the entry of a chunk in all workspaces of its project."""
-        place = self._list_places(chunk)[0]
+        place = self._list_places_of_passage(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 
-    def _list_places(self, chunk: int) -> list[_PassageInIndex]:
+    def _list_places_of_passage(self, chunk: int) -> list[_PassageInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
     def _make_hits(
@@ -446,7 +448,7 @@ class _MultiIndexSearch:
 
     def _make_hit(self, chunk: int) -> Hit | None:
         """Return the hit from the first workspace whose file still contains the passage."""
-        places = self._list_places(chunk)
+        places = self._list_places_of_passage(chunk)
         for at, place in enumerate(places):
             index, run = self._indexes[place.position], self._runs[place.position]
             with self._name_failing_index(place.position):

@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.query_word_analysis import list_content_tokens
+from kbtui.search.query_word_analysis import list_tokens_except_function_words
 from kbtui.search.search_request_and_answer import SCORE_DIGITS
 
 if TYPE_CHECKING:
@@ -103,18 +103,18 @@ class RankBonusCalculator:
         self._title_stems = {
             token.stem: rarities[token.stem]
             for word in words
-            for token in list_content_tokens(word)
+            for token in list_tokens_except_function_words(word)
         }
 
     def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
         """Map the number of each passage to the bonuses of the passage. `passages` must be sorted, best first."""
         titles = {one.owner: one.entry.title for one in passages}
-        by_title = {owner: self._score_title(title) for owner, title in titles.items()}
+        by_title = {owner: self._compute_title_bonus(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
         parts = (
-            self._score_words(turns),
-            _score_replies(turns),
-            _score_conversations(turns),
+            self._compute_word_bonuses(turns),
+            _compute_reply_bonuses(turns),
+            _compute_conversation_bonuses(turns),
             [REASONING_BONUS if one.chunk.role == "reasoning" else 0.0 for one in turns],
         )
         of_turns = dict(zip((one.number for one in turns), zip(*parts, strict=True), strict=True))
@@ -134,14 +134,14 @@ class RankBonusCalculator:
             number: found[number]._replace(place=place) for number, place in places.items()
         }
 
-    def _score_title(self, title: str) -> float:
+    def _compute_title_bonus(self, title: str) -> float:
         stems = self._title_stems.keys() & set(self._language.stem_text(title))
         share = sum(self._title_stems[stem] for stem in stems) / max(
             1.0, sum(self._title_stems.values())
         )
         return TITLE_WEIGHT * share
 
-    def _score_words(self, turns: Sequence[ScoredPassage]) -> list[float]:
+    def _compute_word_bonuses(self, turns: Sequence[ScoredPassage]) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
         Unlike the ranking by keywords, this bonus prefers words in the form that the query uses,
@@ -161,7 +161,7 @@ class RankBonusCalculator:
         )
 
 
-def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
+def _compute_reply_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
     """Return the bonuses for replying to a question or request that matches the query.
 
     A question is the preceding passage, if it contains a question mark. A request is the last message
@@ -189,7 +189,7 @@ def _score_replies(turns: Sequence[ScoredPassage]) -> list[float]:
     return found
 
 
-def _score_conversations(turns: Sequence[ScoredPassage]) -> list[float]:
+def _compute_conversation_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
     """Return each passage's bonus for other passages of its conversation that match the query.
 
     The bonus has a share of the best of these passages, and shares of the passages near this one.

@@ -304,7 +304,7 @@ class _QueryFilterApplier:
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
         further = ToolArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
         self._select_marked_turns()
-        further = self._limit_to_turns(further)
+        further = self._apply_turn_selection(further)
         return self._request, further, self._mistakes
 
     def _select_marked_turns(self) -> None:
@@ -328,7 +328,7 @@ class _QueryFilterApplier:
         kept = set(turns)
         self._turns = kept if self._turns is None else self._turns & kept
 
-    def _limit_to_turns(
+    def _apply_turn_selection(
         self, further: ToolArgumentAndExclusionFilters
     ) -> ToolArgumentAndExclusionFilters:
         """Limit the request to the selected turns, and leave out the excluded ones."""

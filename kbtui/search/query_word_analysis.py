@@ -121,7 +121,7 @@ class QueryWord(NamedTuple):
     completions: tuple[tuple[str, str], ...] = ()
 
 
-def list_content_tokens(word: QueryWord) -> list[QueryToken]:
+def list_tokens_except_function_words(word: QueryWord) -> list[QueryToken]:
     """Return the tokens of a word that are not function words."""
     return [token for token in word.tokens if token.weight == 1.0]
 
@@ -157,7 +157,7 @@ class StemmingAnalyzer:
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
-    def find_stems(self, text: str, wanted: Collection[str]) -> list[CharacterSpan]:
+    def find_spans_of_stems(self, text: str, wanted: Collection[str]) -> list[CharacterSpan]:
         """Return the character offsets of each token whose stem is in `wanted`."""
         return [
             (token.char_offset_from, token.char_offset_to)
@@ -315,7 +315,7 @@ class QueryMatchFinder:
 
     def find_matches(self, text: str) -> list[CharacterSpan]:
         """Return the character offsets of all matches, in order and without overlaps."""
-        spans = self._language.find_stems(text, self._stems)
+        spans = self._language.find_spans_of_stems(text, self._stems)
         tokens = self._language.locate_stems(text) if self._phrases else []
         for phrase in self._phrases:
             spans += [

@@ -16,7 +16,7 @@ from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_
 from kbtui.search.hit_freshness import (
     HitFreshnessAndLines,
     HitFreshnessChecker,
-    group_outdated_turns,
+    find_outdated_turns_in_rows,
 )
 from kbtui.search.near_spellings import measure_spelling_distance
 from kbtui.search.passage_reranker import (
@@ -30,7 +30,7 @@ from kbtui.search.query_word_analysis import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
     count_passages_with_token,
-    list_content_tokens,
+    list_tokens_except_function_words,
 )
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
@@ -228,7 +228,7 @@ class SearchRun:
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
         self.bonuses: dict[int, RankBonuses] = {}
-        """The reranker's bonuses for the best chunks, by chunk number."""
+        """The bonus_calculator's bonuses for the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.has_further_hits = False
@@ -327,17 +327,17 @@ class SearchRun:
 
         If few chunks contain the words, chunks with near spellings follow.
         """
-        from kbtui.search.keyword_search import append_missing_chunks_below
+        from kbtui.search.keyword_search import append_missing_chunks_to_ranking
 
         found = self.keyword_search.rank_chunks_by_keywords(limit)
         self.exact_hit_count = len(found)
-        exact = self.keyword_search.select_chunks_with_words(found)
+        exact = self.keyword_search.select_chunks_with_query_words(found)
         if len(exact) >= FEW_KEYWORD_HITS:
             return found
         near = self.keyword_search.rank_chunks_with_near_spellings(limit)
         if not near:
             return found
-        return append_missing_chunks_below(exact, [(row.number, row.score) for row in near])
+        return append_missing_chunks_to_ranking(exact, [(row.number, row.score) for row in near])
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings by keywords and by meaning."""
@@ -348,7 +348,7 @@ class SearchRun:
                 for number in list(self.visible_chunks)[:RERANKED_PASSAGES]
                 if (loaded := self.load_entry_and_chunk(number))
             ]
-            self.bonuses = self.reranker.compute_bonuses(passages)
+            self.bonuses = self.bonus_calculator.compute_bonuses(passages)
             for number, bonuses in self.bonuses.items():
                 self.scores[number] = round(self.scores[number] + bonuses.total, SCORE_DIGITS)
             self.visible_chunks = self._sort_chunks_by_score(self.visible_chunks)
@@ -369,7 +369,7 @@ class SearchRun:
         return bool(self.request.tools or self.narrowing.args)
 
     @cached_property
-    def reranker(self) -> RankBonusCalculator:
+    def bonus_calculator(self) -> RankBonusCalculator:
         """The object that computes the bonuses of the best chunks."""
         side = self.keyword_search.sides[0]
         counted = self.statistics[False] if self.statistics else side.searcher
@@ -485,7 +485,7 @@ def add_context_to_hits(
     `requests` maps the chunk id of each hit on a request or on reasoning to the place of the chunk.
     `measure_match` returns how well a chunk matches the query.
     """
-    hits = _add_answers(run, hits, requests)
+    hits = _add_answers_to_hits(run, hits, requests)
     hits = _add_later_turns(run, hits, measure_match)
     return _add_outdated_subjects(run, hits)
 
@@ -498,7 +498,7 @@ LATER_MATCH_SHARE = 0.5
 """A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
 
 
-def _add_answers(
+def _add_answers_to_hits(
     run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestChunkPlace]
 ) -> list[Hit]:
     """Add the beginning of the final answer to each hit on a request or on reasoning.
@@ -560,7 +560,9 @@ def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     rows = run.reader.find_citations_of_subjects_by_turns(turns)
     if not rows:
         return hits
-    outdated = group_outdated_turns(run.workspace, run.reader, rows, hidden=run.request.hidden)
+    outdated = find_outdated_turns_in_rows(
+        run.workspace, run.reader, rows, hidden=run.request.hidden
+    )
     found = {(one.conversation, one.turn): one.subjects for one in outdated}
     return [
         hit._replace(outdated_subjects=found.get((hit.entry_id, hit.turn or 0), ())) for hit in hits
@@ -580,7 +582,7 @@ def make_search_hit(
     freshness, lines = state
     parent = entries_by_id.get(entry.parent or "")
     return Hit(
-        ref=str(entry.make_ref(chunk._replace(lines=lines))),
+        ref=str(entry.make_chunk_ref(chunk._replace(lines=lines))),
         kind=entry.kind,
         entry_id=entry.id,
         chunk_id=chunk.id,
@@ -761,7 +763,9 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
         return []
     # The index of hidden subjects is too small to tell which words are rare.
     side = run.keyword_search.sides[0]
-    words = [word for word in side.words if not word.tokens or list_content_tokens(word)]
+    words = [
+        word for word in side.words if not word.tokens or list_tokens_except_function_words(word)
+    ]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
     return [
         word for word in words if _count_passages_with_word(word, side.searcher) <= most
@@ -770,7 +774,10 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
     """Return how many passages contain a word. For a word with several tokens, count its rarest token."""
-    counts = [count_passages_with_token(token, searcher) for token in list_content_tokens(word)]
+    counts = [
+        count_passages_with_token(token, searcher)
+        for token in list_tokens_except_function_words(word)
+    ]
     return min(counts, default=0)
 
 
@@ -794,13 +801,13 @@ def find_excluding_filters(
     filters = _list_filters_in_effect(query, request)
     for one in filters:
         if count := count_matches(_remove_filters(query, request, [one])):
-            return _make_notice([one], count)
+            return _make_excluding_filters_notice([one], count)
     if len(filters) > 1 and (count := count_matches(_remove_filters(query, request, filters))):
-        return _make_notice(filters, count)
+        return _make_excluding_filters_notice(filters, count)
     return None
 
 
-def _make_notice(filters: Iterable[_LocatedFilter], count: int) -> Notice:
+def _make_excluding_filters_notice(filters: Iterable[_LocatedFilter], count: int) -> Notice:
     return Notice(
         "filters_leave_nothing", {"filters": [one.text for one in filters], "total": count}
     )

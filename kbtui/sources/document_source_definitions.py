@@ -18,7 +18,7 @@ from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,
     edit_toml_tables,
-    read_toml_text,
+    read_toml_file_as_text,
 )
 from kbtui.workspace.paths import SOURCES_FILE, find_local_time_zone
 
@@ -401,7 +401,7 @@ def _write_source_table(
 ) -> None:
     """Set and remove keys of a source in the file. If `changes` is None, remove the source."""
     path = get_sources_file_path(workspace)
-    old = read_toml_text(path)
+    old = read_toml_file_as_text(path)
     apply_toml_change(
         TomlFileChange(path, old, edit_toml_tables(old, ["source"], {name: changes}, path))
     )

@@ -113,7 +113,7 @@ def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
     heading = next((node.text_content() for node in tree.iter("title")), "")
     title = (about.title if about else None) or heading
     _drop_menus_and_buttons(tree)
-    codes = _replace_code_blocks_with_marks(tree)
+    codes = _replace_code_blocks_with_placeholders(tree)
     main = _find_main_content_element(tree)
     body = _convert_element_to_markdown(main) if main is not None else ""
     if body:
@@ -226,7 +226,7 @@ def _convert_element_to_markdown(element: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", found, flags=re.MULTILINE)).strip()
 
 
-def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
+def _replace_code_blocks_with_placeholders(tree: Any) -> list[str]:
     """Replace each code block with a placeholder, and return the code blocks.
 
     Placeholders prevent the converters from changing the code.
@@ -452,7 +452,7 @@ def _extract_docx_text(content: bytes) -> ExtractedText:
     if html:
         tree = lxml.html.document_fromstring(f"<body>{html}</body>")
         _drop_menus_and_buttons(tree)
-        codes = _replace_code_blocks_with_marks(tree)
+        codes = _replace_code_blocks_with_placeholders(tree)
         text = _restore_code_blocks(_convert_element_to_markdown(tree), codes)
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}

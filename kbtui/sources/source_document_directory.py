@@ -109,14 +109,14 @@ class SourceDocumentStore:
             raise KbtuiError(message, where=str(self.folder))
         paths = [Path(base, name) for base, _, names in os.walk(self.folder) for name in names]
         for path in sorted(paths):
-            self._names_in_use.add(self._make_name_key(path))
+            self._names_in_use.add(self._make_file_name_key(path))
             if path.suffix == ".md" and (stored := read_stored_document(path, source.name)):
                 # If two files contain the same document, use the unedited one.
                 other = self.documents.get(stored.url)
                 if other is None or (other.is_edited and not stored.is_edited):
                     self.documents[stored.url] = stored
 
-    def _make_name_key(self, path: Path) -> str:
+    def _make_file_name_key(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def is_stored_and_unedited(self, url: str) -> bool:
@@ -176,7 +176,7 @@ class SourceDocumentStore:
         path = self.folder / f"{name}.md"
         create_directory_inside_workspace(self._root, path.parent)
         write_new_file(path, content)
-        self._names_in_use.add(self._make_name_key(path))
+        self._names_in_use.add(self._make_file_name_key(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
         self.counts["added"] += 1
 

@@ -24,7 +24,7 @@ from kbtui.tui.framework.dialogs import (
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
-from kbtui.tui.framework.tui_command_definition import format_command_hints
+from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
 from kbtui.tui.tui_command_table import (
@@ -185,7 +185,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
         self.update_key_hints()
-        self.read_rows_after()
+        self.reload_rows_after_change()
 
     def update_key_hints(self, message: str = "") -> None:
         """Show the keys and a message below the list."""
@@ -195,14 +195,14 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         width = self._hints.content_size.width or self.app.size.width
         commands = list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
         met = {"removed"} if self._removed is not None else set()
-        hints = format_command_hints(commands, width, met)
+        hints = format_fitting_key_hints(commands, width, met)
         self._hints.set_edge_texts(hints, [(message, "strong")])
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the items have been read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
-    def read_rows_after(self, change: Callable[[], object] | None = None) -> None:
+    def reload_rows_after_change(self, change: Callable[[], object] | None = None) -> None:
         """Read the items in a background thread, and show them.
 
         If there is a `change`, the thread calls it before it reads the items.
@@ -234,13 +234,13 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         if row := self.list.selected_row:
             self._removed = row.data
             self.update_key_hints()
-            self.read_rows_after(partial(self._remove_item, row.data))
+            self.reload_rows_after_change(partial(self._remove_item, row.data))
 
     def action_undo_removal(self) -> None:
         item, self._removed = self._removed, None
         if item is not None:
             self.update_key_hints()
-            self.read_rows_after(partial(self._restore_item, item))
+            self.reload_rows_after_change(partial(self._restore_item, item))
 
 
 class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
@@ -287,7 +287,9 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
 
             def save_bookmark_note(note: str | None) -> None:
                 if note is not None:
-                    self.read_rows_after(partial(self._restore_item, bookmark._replace(note=note)))
+                    self.reload_rows_after_change(
+                        partial(self._restore_item, bookmark._replace(note=note))
+                    )
 
             title = f"Note on {self._contents.shorten_reference(bookmark.ref)}"
             self.app.push_screen(TextInputDialog(title, bookmark.note), save_bookmark_note)
@@ -379,4 +381,4 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
                 ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
 
     def _show_change(self, _: str) -> None:
-        self.read_rows_after()
+        self.reload_rows_after_change()

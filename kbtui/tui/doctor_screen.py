@@ -53,8 +53,8 @@ def offer_tool_update(
     `on_done` is called after the files have been written.
     """
 
-    def show_changes(changes: list[PlannedFileChange]) -> None:
-        def write_if_confirmed(is_yes: bool | None) -> None:
+    def show_tool_file_changes(changes: list[PlannedFileChange]) -> None:
+        def write_tool_files_if_confirmed(is_yes: bool | None) -> None:
             if is_yes:
                 run_in_thread(
                     lambda: _write_tool_file_changes(library, changes), report_written_files
@@ -62,13 +62,13 @@ def offer_tool_update(
 
         page = build_tool_update_page(changes)
         screen = DocumentOverlayScreen("Tools for JP", page, confirm_label="write it")
-        app.push_screen(screen, write_if_confirmed)
+        app.push_screen(screen, write_tool_files_if_confirmed)
 
     def report_written_files(count: int) -> None:
         show_message(f"updated the tools for JP: {format_counted_noun(count, 'file')} changed")
         on_done()
 
-    run_in_thread(lambda: plan_tool_update(library), show_changes)
+    run_in_thread(lambda: plan_tool_update(library), show_tool_file_changes)
 
 
 def plan_tool_update(library: Library) -> list[PlannedFileChange]:
@@ -83,7 +83,7 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
         raise NothingFound(
             "the tools for JP are not installed", hint="`kbtui tools install` installs them"
         )
-    todo = [change for change in changes if change.is_needed]
+    todo = [change for change in changes if change.is_change_needed]
     if not todo and any(change.is_outdated for change in changes):
         raise NothingFound(
             "a tool's file is out of date, and you have edited it",

@@ -303,7 +303,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     blocks.append(LeftAndRightLineBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
     for number, chunk in enumerate(chunks, 1):
         size = format_counted_noun(chunk["characters"], "character")
-        origin = _describe_passage_origin(chunk)
+        origin = _describe_passage_place(chunk)
         left: Spans = [(f"{number} ", "number"), (size, ""), (origin, "dim")]
         right = (chunk["model"], "dim") if chunk["model"] else ("no vector", "warning")
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
@@ -380,7 +380,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     return blocks
 
 
-def _describe_passage_origin(chunk: EntryChunkJson) -> str:
+def _describe_passage_place(chunk: EntryChunkJson) -> str:
     """Return a text that names a passage's line numbers or its turn, or "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
     if lines is not None:

@@ -149,7 +149,9 @@ def _make_news_blocks(
     """
     if left_off is not None:
         yield _make_heading("left", "Where you left off")
-        yield _make_link_row(f"left:{left_off}", _find_title(contents, left_off), "", left_off)
+        yield _make_link_row(
+            f"left:{left_off}", _find_title_of_reference(contents, left_off), "", left_off
+        )
     if running := list_running_conversations(contents, now):
         yield _make_heading("running", "Being written now")
         for info in running[:MAX_NEWS]:
@@ -183,7 +185,7 @@ def _make_link_row(key: str, name: str, said: str, ref: str) -> LeftAndRightLine
     return LeftAndRightLineBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
 
 
-def _find_title(contents: TopicsAndConversations, reference: str) -> str:
+def _find_title_of_reference(contents: TopicsAndConversations, reference: str) -> str:
     """Return the title of a conversation, with the turn if `reference` names one.
 
     For a subject, or an unknown conversation, return `reference`.

@@ -194,7 +194,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
         ("subjects", "Tokens by cited subject", tokens.subjects),
     ):
         if counts:
-            rows = [_make_token_block(f"tokens-{name}", count) for count in counts]
+            rows = [_make_token_count_block(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
@@ -203,7 +203,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_token_block(section: str, count: TokenCount) -> ReaderBlock:
+def _make_token_count_block(section: str, count: TokenCount) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
     left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
     left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
@@ -310,13 +310,13 @@ class InsightsScreen(SecondaryScreen):
         self.go_to_next_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
     def action_delete_logged_searches(self) -> None:
-        def delete_if_confirmed(answer: str | None) -> None:
+        def delete_searches_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 delete = UserData(self.library.workspace).query_log.delete_all_logged_searches
                 self.run_in_thread(delete, self._show_deleted_search_count, self._delete_worker)
 
         question = "Delete all logged searches of this workspace? Citations are kept, because they are stored in the conversations."
-        self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), delete_if_confirmed)
+        self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), delete_searches_if_confirmed)
 
     def _show_deleted_search_count(self, count: int) -> None:
         self.show_message(f"deleted {format_counted_noun(count, 'search', 'searches')}")

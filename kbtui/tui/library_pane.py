@@ -443,7 +443,7 @@ def _make_conversations_section(
 ) -> Iterator[ListRow]:
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""
     rows = _ConversationRowMaker(contents, state, present)
-    infos = [info for info in contents.main_conversations if rows.is_shown(info)]
+    infos = [info for info in contents.main_conversations if rows.is_conversation_shown(info)]
     infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
     yield make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     if contents.conversations_failure:
@@ -520,11 +520,11 @@ class _ConversationRowMaker:
         They are not marked if JP stores all conversations only in the workspace.
         """
 
-    def is_shown(self, info: ConversationInfo) -> bool:
+    def is_conversation_shown(self, info: ConversationInfo) -> bool:
         """Return whether the filter matches a conversation or any of its parts."""
         summary = self._contents.summaries.get(info.id)
         return self._state.filter.matches_conversation(info, summary) or any(
-            map(self.is_shown, self._parts.get(info.id, ()))
+            map(self.is_conversation_shown, self._parts.get(info.id, ()))
         )
 
     def make_conversation_rows(
@@ -537,7 +537,9 @@ class _ConversationRowMaker:
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)
-            parts = [part for part in self._parts.get(info.id, ()) if self.is_shown(part)]
+            parts = [
+                part for part in self._parts.get(info.id, ()) if self.is_conversation_shown(part)
+            ]
             is_open = bool(parts) and self._state.is_row_unfolded(info.ref)
             lead: Spans = [("  " * depth, "")] if depth else []
             if parts:

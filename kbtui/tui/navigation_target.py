@@ -111,9 +111,9 @@ def make_difference_target(key: CitationKey) -> NavigationTarget:
 def make_hit_target(hit: Hit) -> NavigationTarget:
     """Return the place in the reader that shows a hit; the matches of the hit are highlighted there."""
     target = make_navigation_target(hit.target)
-    return target._replace(words=list_words_of_hit(hit), text=hit.text)
+    return target._replace(words=list_matched_words_of_hit(hit), text=hit.text)
 
 
-def list_words_of_hit(hit: Hit) -> tuple[str, ...]:
+def list_matched_words_of_hit(hit: Hit) -> tuple[str, ...]:
     """Return the distinct words of a hit that match the query."""
     return tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))

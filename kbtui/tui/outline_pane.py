@@ -149,7 +149,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
             return
         self._document, self._activities = document, activities
         self._worker.submit_call(
-            lambda: make_document_outline(document), self._show_entries, self._show_error
+            lambda: make_document_outline(document), self._show_outline_entries, self._show_error
         )
 
     def show_turn_activities(self, activities: Mapping[int, TurnActivity]) -> None:
@@ -159,12 +159,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
             self._columns = self._make_columns()
             self._update_rows()
 
-    def _show_entries(self, entries: list[OutlineEntry]) -> None:
+    def _show_outline_entries(self, entries: list[OutlineEntry]) -> None:
         self._entries = entries
         self._columns = self._make_columns()
         self._update_rows(select_current=not self.input.value)
         if self.input.value:
-            self._filter_or_go(self.input.value)
+            self._filter_outline_or_go_to_turn(self.input.value)
 
     def _show_error(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {error}", "error")])
@@ -327,9 +327,9 @@ class OutlinePane(BorderDrawingPane, Vertical):
     @on(Input.Changed)
     def _on_filter_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._filter_or_go(event.value)
+        self._filter_outline_or_go_to_turn(event.value)
 
-    def _filter_or_go(self, text: str) -> None:
+    def _filter_outline_or_go_to_turn(self, text: str) -> None:
         entry = self._find_entry_of_number(text)
         self._update_rows()
         if entry is None:

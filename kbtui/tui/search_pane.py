@@ -24,9 +24,9 @@ from kbtui.terminal_text import (
     format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
+    remove_repeated_title,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
-    skip_repeated_title,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
@@ -254,7 +254,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self.list.set_rows([], [(reason, "dim")])
         self._summary.set_edge_texts([])
         self._remarks = []
-        self._show_remarks()
+        self._show_query_remarks()
 
     def show_suggestions(self, loaded: LoadedSuggestions) -> None:
         """Show earlier searches and other suggestions instead of hits.
@@ -297,15 +297,15 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         is_phrase_open = answer.query.count('"') % 2 and not answer.has_notice("regular_expression")
         if is_phrase_open and not refining:
             self._remarks.append(OPEN_PHRASE)
-        self._show_remarks()
+        self._show_query_remarks()
         self._show_hits(empty, select=answer.hits[0].chunk_id if select_first else None)
 
     def show_filter_remarks(self, notices: Sequence[Notice]) -> None:
         """Show what is wrong with the words of the query that look like filters."""
         self._filter_remarks = [format_notice(one) for one in notices]
-        self._show_remarks()
+        self._show_query_remarks()
 
-    def _show_remarks(self) -> None:
+    def _show_query_remarks(self) -> None:
         """Above the list, show the remarks on the query and on its answer."""
         remarks = [*self._filter_remarks, *self._remarks]
         self._notice.set_paragraphs(
@@ -327,7 +327,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         return answer is not None and (len(answer.hits) < answer.total or answer.has_more)
 
     @property
-    def hit_total(self) -> int:
+    def total_entries_with_hits(self) -> int:
         """The number of entries with hits, including hits beyond the limit of the search."""
         if self.answer is None:
             return 0
@@ -336,9 +336,9 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     @property
     def hit_total_text(self) -> str:
-        """`hit_total` as text, with a plus sign if there are further hits that are not ranked yet."""
+        """`total_entries_with_hits` as text, with a plus sign if there are further hits that are not ranked yet."""
         more = "+" if self.answer is not None and self.answer.has_more else ""
-        return f"{self.hit_total:,}{more}"
+        return f"{self.total_entries_with_hits:,}{more}"
 
     def _list_rows_of_hits(self) -> list[ListRow]:
         """Return the row of the best hit of each entry."""
@@ -429,7 +429,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self._unfolded.clear()
         self.border_title = make_label_without_markup(f"Similar to {name}")
         self._remarks, self._filter_remarks = [], []
-        self._show_remarks()
+        self._show_query_remarks()
         self._show_hits([("Nothing similar.", "dim")])
         self.list.action_top()
 
@@ -598,7 +598,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
         # Arguments are JSON: its line breaks become spaces, as those of other texts do.
         text = re.sub(r"\\[nrt]", "  ", text)
     text, matches = sanitize_text_and_move_ranges(text, sorted(hit.matches))
-    text, matches = skip_repeated_title(text, matches, hit.title)
+    text, matches = remove_repeated_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.
         reach = find_densest_match(text, matches, width * lines) + width * (lines + 4) + 400

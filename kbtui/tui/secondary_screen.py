@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_widget import (
 )
 from kbtui.tui.framework.tui_command_definition import (
     MOVE_BINDINGS,
-    format_command_hints,
+    format_fitting_key_hints,
     format_key_hints,
 )
 from kbtui.tui.home_and_help_pages import build_screen_help_document
@@ -76,7 +76,7 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
             facts = [
                 (name, value)
                 for name, value in block.facts
-                if _contains_all(f"{name} {join_span_texts(value)} {title}", wanted)
+                if _contains_all_words(f"{name} {join_span_texts(value)} {title}", wanted)
             ]
             if facts and heading is not None:
                 above = int(bool(blocks))
@@ -91,7 +91,7 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
     return ReaderDocument(f"help:{words}", page.title, blocks)
 
 
-def _contains_all(text: str, words: list[str]) -> bool:
+def _contains_all_words(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return all(word in folded for word in words)
 
@@ -261,7 +261,7 @@ class SecondaryScreen(StyledScreen):
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
         met = [need for need, is_met in self.command_conditions.items() if is_met]
-        bar.set_edge_texts(format_command_hints(commands, width, met))
+        bar.set_edge_texts(format_fitting_key_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
         self.show_key_hints()

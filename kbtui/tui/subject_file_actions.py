@@ -205,7 +205,7 @@ class SubjectFileActions:
         self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
 
     def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
-        def delete_if_confirmed(answer: str | None) -> None:
+        def delete_subject_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.delete_subject, subject),
@@ -218,7 +218,7 @@ class SubjectFileActions:
             return
         question = f"{error.message}. Delete {subject.path} permanently?"
         dialog = ConfirmDialog(question, {"D": "delete it permanently"})
-        self._screen.app.push_screen(dialog, delete_if_confirmed)
+        self._screen.app.push_screen(dialog, delete_subject_if_confirmed)
 
     def _report_trashed_file(
         self, subject: Subject, trashed: subject_editing.TrashedFile | None

@@ -160,14 +160,14 @@ def _compute_luminance(color: Color) -> float:
 def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
     """Blend a colour with black or white until it is readable on all backgrounds in `grounds`."""
 
-    def get_least_contrast(one: Color) -> float:
+    def get_lowest_contrast_ratio(one: Color) -> float:
         return min(compute_contrast_ratio(one, ground) for ground in grounds)
 
-    end = max((WHITE, BLACK), key=get_least_contrast)
+    end = max((WHITE, BLACK), key=get_lowest_contrast_ratio)
     blends = (color.blend(end, step / 20) for step in range(21))
     # Require slightly more contrast, because rounding to 8 bits may lower it.
     enough = READABLE_CONTRAST + 0.05
-    return next((blend for blend in blends if get_least_contrast(blend) >= enough), end)
+    return next((blend for blend in blends if get_lowest_contrast_ratio(blend) >= enough), end)
 
 
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:

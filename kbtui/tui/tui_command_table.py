@@ -39,7 +39,7 @@ SCOPES: dict[Scope, str] = {
 """The heading of each scope's commands on the help page of the main screen."""
 
 
-def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
+def copy_commands_with_scope(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
     """Copy commands, and set the scope of each copy to `scope`.
 
     Unless the scope is "everywhere", the id of each copy begins with the scope.
@@ -54,7 +54,7 @@ def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiComman
 
 
 MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "library",
         define_command("open", "enter", "open", "Open the selected item.", 9, about="item", action="open_selected_row"),
         define_command("unfold", "l,right", "unfold", "Unfold the topic, folder or conversation.", action="unfold_selected_row"),
@@ -64,7 +64,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("sort", "m", "sort", "Sort the conversations by activity, created, updated, title or turns (asks which).", 6, action="ask_for_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "reader",
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 9, needs="folds", action="toggle_fold_or_open_link"),
         define_command("next", "n", "next turn", "Go to the next turn or change, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
@@ -87,14 +87,14 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("code_left", "h,left", "scroll left", "Scroll wide code to the left.", action="scroll_code_sideways(-1)", palette=False),
         define_command("clear", "escape", "clear find", "Clear the highlighted matches.", palette=False, action="end_find_and_clear_matches"),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "citations",
         define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
         define_command("difference", "C", "what has changed", "Show what has changed in the cited subject since the turn.", 8, needs="difference", action="show_difference"),
         define_command("markdown", "ctrl+y", "copy as Markdown", "Copy the citations as Markdown.", 4, action="copy_citations_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 3, action="copy_citations_as('json')"),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "results",
         define_command("open", "enter", "open", "Open the hit in the reader.", 9, action="open_selected_row"),
         define_command("unfold", "space", "unfold", "In the hit's subject or conversation, switch between all passages found and only the best one.", 5, action="toggle_passages_of_entry"),
@@ -105,7 +105,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("close", "escape", "close", "Close the search results.", 8, action="screen.close_results"),
     ),
     *MOVE_COMMANDS,
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "everywhere",
         define_command("search", "slash", "search", "Search everything in this workspace.", 10, is_immediate=True),
         define_command("search_all", "asterisk,ctrl+t", "all projects", "Search all projects that you have opened; opening a hit goes to its workspace.", 1, is_immediate=True, action="search_all_projects"),
@@ -181,7 +181,7 @@ _RELOAD = define_command("reload", "ctrl+r", "reload", "Reload everything from d
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
 
 SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "workshop",
         define_command("learn", "space", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark_subject('learned')"),
         define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="mark_subject('disabled')"),
@@ -202,7 +202,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, close the screen.", 12),
         define_command("leave", "q", "leave", "Leave the prompt workshop (asks first if there are unwritten changes)."),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "doctor",
         define_command("open", "enter", "open", "Open the entry that the finding is about.", 10, action="open_entry_of_finding"),
         define_command("next", "n", "next", "Go to the next finding that is not OK.", 9, action="go_to_next_problem(1)"),
@@ -212,7 +212,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _THEME, _HELP,
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "insights",
         define_command("open", "enter", "open / create", "Open the entry, or create one for a gap.", 10, action="open_or_create_entry"),
         define_command("next", "n", "next section", "Go to the next section.", 7, action="go_to_next_section(1)"),
@@ -224,7 +224,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _THEME, _HELP,
         define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "entries",
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "2", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
@@ -244,7 +244,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("back", "escape", "back", "Close the details or the filter; if neither is open, close the screen.", 12),
         define_command("leave", "q,E", "leave", "Leave the entries."),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "sources",
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving", action="approve_shown_source"),
         define_command("run", "exclamation_mark", "run", "Run the source now.", 10, needs="source", action="run_source"),
@@ -258,7 +258,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("back", "escape", "back", "Go back to the list; in the list, close the screen.", 12),
         define_command("leave", "q,S", "leave", "Close the screen (asks first if a source is running)."),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "bookmarks",
         define_command("open", "enter", "open", "Open the bookmarked item.", 9, action="open_item"),
         define_command("edit", "e", "note", "Change the note of the bookmark.", 7, action="edit_item"),
@@ -266,7 +266,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("undo", "u", "undo", "Undo the last removal.", 10, needs="removed", action="undo_removal"),
         define_command("leave", "escape,q,apostrophe", "back", "Leave the bookmarks.", 12, action="dismiss"),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "marks",
         define_command("open", "enter", "open", "Open the marked turn.", 9, action="open_item"),
         define_command("edit", "e", "change", "Change the mark.", 7, action="edit_item"),
@@ -274,7 +274,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("undo", "u", "undo", "Undo the last removal.", 10, needs="removed", action="undo_removal"),
         define_command("leave", "escape,q,quotation_mark", "back", "Leave the marks.", 12, action="dismiss"),
     ),
-    *add_scope_to_commands(
+    *copy_commands_with_scope(
         "help",
         define_command("filter", "f,slash", "filter", "Show only the keys whose descriptions contain the typed words.", 9, action="filter"),
         define_command("back", "escape", "back", "Clear the filter; if there is none, close the help.", 12, action="go_back"),

@@ -9,7 +9,11 @@ import json
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.turn_marks import MarkAnchor, find_anchored_places, make_target_anchor
+from kbtui.conversations.turn_marks import (
+    MarkAnchor,
+    find_places_of_anchors,
+    make_turn_or_call_anchor,
+)
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref
@@ -86,7 +90,7 @@ class BookmarkAnchors:
             return False
         conversation = load_conversation(info)
         anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
-        places = find_anchored_places(conversation, anchors)
+        places = find_places_of_anchors(conversation, anchors)
         now: dict[str, _StoredBookmarkAnchor] = {}
         moves: dict[str, str] = {}
         for ref in refs:
@@ -99,7 +103,7 @@ class BookmarkAnchors:
                 ref = make_conversation_ref(conversation_id, place.turn, place.call)
             # Make a new anchor: JP may have added the event's id after the old anchor was made.
             now[str(ref)] = _StoredBookmarkAnchor(
-                info.signature, make_target_anchor(conversation, ref)
+                info.signature, make_turn_or_call_anchor(conversation, ref)
             )
             if str(ref) != name:
                 moves[name] = str(ref)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations.conversation_data_types import (
     ConversationUsage,
-    add_up_usage,
-    add_up_usage_by_model,
+    sum_token_usage,
+    sum_token_usage_by_model,
 )
 from kbtui.conversations.conversation_statistics import ModelPrices, format_cost
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
@@ -163,11 +163,11 @@ def collect_token_statistics(
         by_model=_sum_tokens_by_name(((one.model, one) for one in used), prices)[:limit],
         by_project=_sum_tokens_by_name(((one.project, one) for one in used), prices)[:limit],
         subjects=subjects,
-        day_before=None if used else _find_day_before(db, since),
+        day_before=None if used else _find_last_day_with_tokens_before(db, since),
     )
 
 
-def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
+def _find_last_day_with_tokens_before(db: sqlite3.Connection, since: float) -> str | None:
     """Return the last day on which tokens were used before `since`, or None.
 
     `since` is in Unix seconds.
@@ -214,9 +214,9 @@ def _sum_tokens_by_name(
         groups[name, one.usage.is_estimate].append(one)
     found = []
     for (name, _), members in groups.items():
-        by_model = add_up_usage_by_model((one.model, one.usage) for one in members)
+        by_model = sum_token_usage_by_model((one.model, one.usage) for one in members)
         cost, unpriced = prices.compute_cost(by_model)
-        total = add_up_usage(by_model.values()) or ConversationUsage()
+        total = sum_token_usage(by_model.values()) or ConversationUsage()
         turns = len({(one.conversation, one.turn) for one in members})
         is_partial = cost is not None and bool(unpriced)
         found.append(TokenCount(name, total, turns, cost, is_partial))

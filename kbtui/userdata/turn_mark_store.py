@@ -14,9 +14,9 @@ from kbtui.conversations.turn_marks import (
     MarkedTextPlace,
     PlacedMark,
     find_mark_places,
-    find_target_places,
+    find_superseding_target_places,
     make_mark,
-    make_target_anchor,
+    make_turn_or_call_anchor,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
@@ -107,7 +107,7 @@ class MarkStore:
             state,
             note=replace_surrogates(note.strip()),
             superseded_by=superseded_by,
-            target_anchor=self._make_target_anchor(superseded_by),
+            target_anchor=self._make_superseding_target_anchor(superseded_by),
             passage=passage,
             now=time.time(),
         )
@@ -134,7 +134,7 @@ class MarkStore:
             _write_mark(db, mark)
         return mark
 
-    def _make_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
+    def _make_superseding_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
         """Return the anchor of the turn or call that the reference `superseded_by` names.
 
         Returns None if there is no such turn or call.
@@ -143,7 +143,9 @@ class MarkStore:
             target = parse_conversation_ref(superseded_by or "")
             if target.turn is None:
                 return None
-            return make_target_anchor(self._load_conversation(target.conversation or ""), target)
+            return make_turn_or_call_anchor(
+                self._load_conversation(target.conversation or ""), target
+            )
         except KbtuiError:
             return None
 
@@ -220,11 +222,13 @@ class MarkStore:
                 problems[name] = "conversation"
         return [
             PlacedMark(mark, place, "" if place else problems[mark.conversation], target_problem)
-            for mark, target_problem in self._follow_targets(marks)
+            for mark, target_problem in self._resolve_superseding_targets(marks)
             for place in (places.get(mark.id),)
         ]
 
-    def _follow_targets(self, marks: Sequence[Mark]) -> list[tuple[Mark, TargetProblem]]:
+    def _resolve_superseding_targets(
+        self, marks: Sequence[Mark]
+    ) -> list[tuple[Mark, TargetProblem]]:
         """Return each mark with the current reference of its target, and the target's problem.
 
         The target is the text that supersedes the marked text. The problem is "" if the target has
@@ -335,7 +339,9 @@ class MarkStore:
         """Map the current number of each marked turn to the marks on this turn, oldest first."""
         placed = [one for one in marks if one.id in places]
         found: dict[int, list[PlacedMark]] = {}
-        for mark, problem in self._follow_targets(sorted(placed, key=lambda one: one.created)):
+        for mark, problem in self._resolve_superseding_targets(
+            sorted(placed, key=lambda one: one.created)
+        ):
             place = places[mark.id]
             found.setdefault(place.turn, []).append(PlacedMark(mark, place, "", problem))
         return found
@@ -367,7 +373,7 @@ def _find_places_in_files(
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     conversation = load_conversation(find_conversation(workspace, name))
-    find = find_target_places if of_targets else find_mark_places
+    find = find_superseding_target_places if of_targets else find_mark_places
     return find(conversation, marks), conversation.describe_problems() is None
 
 

@@ -105,7 +105,7 @@ class _ExportFileWriter:
         self._target, self.count, self.digest = target, 0, hashlib.sha256()
 
     def write_line(self, shape: dict[str, Any]) -> None:
-        line = _format_line(shape)
+        line = _format_export_line(shape)
         self._target.write(line)
         self.digest.update(line)
         self.count += 1
@@ -115,7 +115,7 @@ class _ExportFileWriter:
 _UNSAFE = re.compile(r"[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
-def _format_line(shape: dict[str, Any]) -> bytes:
+def _format_export_line(shape: dict[str, Any]) -> bytes:
     text = json.dumps(shape, ensure_ascii=False)
     return (_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n").encode()
 
@@ -172,7 +172,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
             message = f"the kept session {session.id} changed while it was being exported"
             raise WorkspaceError(message, hint="export the data again") from error
     end = {"kind": "end", "lines": writer.count, "sha256": writer.digest.hexdigest()}
-    target.write(_format_line(end))
+    target.write(_format_export_line(end))
     target.flush()
     return left_out
 
@@ -190,7 +190,7 @@ def _find_record_problem(record: UserDataRecord) -> str | None:
 
 def _format_record_line(record: UserDataRecord) -> bytes | None:
     try:
-        return _format_line(record.as_json())
+        return _format_export_line(record.as_json())
     except UnicodeEncodeError:
         return None
 
@@ -257,7 +257,7 @@ class _ExportFileReader:
             "bookmark_anchor": self._add_anchor,
             "kept_removal": self._add_kept_removal,
             "kept_session": self._add_kept_session,
-            "copy": self._add_copy,
+            "copy": self._add_session_copy,
         }
         while True:
             before = self._digest.hexdigest(), self._number
@@ -293,20 +293,20 @@ class _ExportFileReader:
                 raise ValueError("the line is not a JSON object")
         except ValueError as error:
             if self._number == 1:
-                raise self._make_header_error() from error
+                raise self._make_export_header_error() from error
             reason = "the line is not valid JSON" if "line 1" in str(error) else str(error)
             raise self._make_error(reason) from error
         self._digest.update(line)
         return shape
 
-    def _make_header_error(self) -> UsageError:
+    def _make_export_header_error(self) -> UsageError:
         hint = "name a file that `kbtui data export` wrote"
         return self._make_error("this is not exported user data", hint)
 
     def _check_header(self, shape: dict[str, Any]) -> None:
         version = shape.get("version")
         if shape.get("kind") != "kbtui_data" or type(version) is not int:
-            raise self._make_header_error()
+            raise self._make_export_header_error()
         if version != FORMAT_VERSION:
             reason = f"the file has format {version}, but this version of kbtui reads format {FORMAT_VERSION}"
             raise self._make_error(reason, "update kbtui on this machine")
@@ -387,7 +387,7 @@ class _ExportFileReader:
         self._data.kept.append(session)
         self._sizes_of_copies.setdefault(session.file_name, set()).add(session.size)
 
-    def _add_copy(self, shape: dict[str, Any]) -> None:
+    def _add_session_copy(self, shape: dict[str, Any]) -> None:
         name, size = shape.get("file_name"), shape.get("bytes")
         if shape.keys() != {"kind", "file_name", "bytes"} or type(size) is not int or size < 0:
             raise ValueError("the header of a copy has invalid values")
@@ -413,10 +413,10 @@ class _ExportFileReader:
                 if written > size:
                     raise ValueError("the parts of a copy have more bytes than its header says")
                 target.write(block)
-        self._check_copy(path, sizes)
+        self._check_session_copy(path, sizes)
         self._kept_sizes[name] = size
 
-    def _check_copy(self, path: Path, sizes: set[int]) -> None:
+    def _check_session_copy(self, path: Path, sizes: set[int]) -> None:
         """Raise `ValueError` if the copy of a session is damaged.
 
         The copy must match the SHA-256 in its name, and its size must be the one in its sessions'

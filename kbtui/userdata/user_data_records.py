@@ -174,10 +174,10 @@ def _is_count(value: object) -> bool:
 
 
 def _is_state(value: object) -> bool:
-    return isinstance(value, dict) and _is_plain_value(value, _MAX_DEPTH)
+    return isinstance(value, dict) and _is_json_value_within_limits(value, _MAX_DEPTH)
 
 
-def _is_plain_value(value: object, depth: int) -> bool:
+def _is_json_value_within_limits(value: object, depth: int) -> bool:
     """Return whether a front end can use a JSON value from a file.
 
     Its numbers must not be too large, and at most `depth` levels may be nested. The number under a
@@ -185,19 +185,19 @@ def _is_plain_value(value: object, depth: int) -> bool:
     """
     if isinstance(value, dict):
         return depth > 0 and all(
-            _is_plain_value(one, depth - 1) or (key == "at" and is_unix_time(one))
+            _is_json_value_within_limits(one, depth - 1) or (key == "at" and is_unix_time(one))
             for key, one in value.items()
         )
     if isinstance(value, list):
-        return depth > 0 and all(_is_plain_value(one, depth - 1) for one in value)
+        return depth > 0 and all(_is_json_value_within_limits(one, depth - 1) for one in value)
     return not isinstance(value, int | float) or abs(value) <= _SCREEN_NUMBERS
 
 
-def _is_one_of(*values: str) -> Callable[[object], bool]:
+def _make_membership_check(*values: str) -> Callable[[object], bool]:
     return lambda value: value in values
 
 
-_is_mode = _is_one_of("hybrid", "lexical", "semantic")
+_is_mode = _make_membership_check("hybrid", "lexical", "semantic")
 
 _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
     "bookmark": (
@@ -218,7 +218,7 @@ _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
         {
             "at": is_unix_time, "query": _is_text, "mode": is_record_identifier, "filters": _is_text,
             "result_count": _is_count, "is_gap": _is_flag,
-            "origin": _is_one_of("sdk", "dashboard", "cli", "mcp"),
+            "origin": _make_membership_check("sdk", "dashboard", "cli", "mcp"),
             "caller": lambda value: value is None or _is_text(value),
             "milliseconds": lambda value: value is None or type(value) in (int, float),
             "is_meaning_only": _is_flag,

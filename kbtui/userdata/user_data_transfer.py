@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 from kbtui.conversations.project_directories import (
     ProjectDirectories,
     format_remembered_worktrees,
-    get_worktrees_file,
+    get_remembered_worktrees_path,
     identify_project,
     read_remembered_worktrees,
 )
@@ -172,7 +172,7 @@ class ExportedAndLocalWorkspace(NamedTuple):
     candidates: Sequence[str] = ()
 
 
-def match_workspaces(
+def match_exported_workspaces(
     sections: Iterable[ExportedWorkspaceData],
     settings: Settings,
     here: Workspace,
@@ -314,7 +314,7 @@ def import_user_data(
 ) -> UserDataImportReport:
     """Merge an exported file into the user's data. If an error occurs, nothing is changed.
 
-    `where` names the file in errors. `match_workspaces` explains `chosen`. Files are backed up
+    `where` names the file in errors. `match_exported_workspaces` explains `chosen`. Files are backed up
     before they are changed. Raises `UsageError` if the exported file cannot be used, and
     `WorkspaceError` if the data on this machine cannot be changed.
     """
@@ -325,7 +325,7 @@ def import_user_data(
         with TemporaryDirectory(prefix=_STAGING_PREFIX, dir=home) as name:
             staging = Path(name)
             data = read_user_data_file(source, where, staging)
-            matches = match_workspaces(data.workspaces, settings, here, chosen)
+            matches = match_exported_workspaces(data.workspaces, settings, here, chosen)
             report = _UserDataImport(data, matches, options, staging).run()
             if not options.is_dry_run:
                 for match in matches:
@@ -378,10 +378,10 @@ class _UserDataImport:
         if self._options.is_dry_run:
             self._count_kept_sessions(self._plan_archive_merge())
             for _, file, added, counted in self._iterate_record_files():
-                self._merge(file.read_records(), added, counted)
+                self._merge_records(file.read_records(), added, counted)
             return self._report
         try:
-            self._change_files()
+            self._merge_data_into_files()
         except BaseException as error:
             shutil.rmtree(self._backup, ignore_errors=True)
             if isinstance(error, WorkspaceError):
@@ -394,7 +394,7 @@ class _UserDataImport:
                 shutil.rmtree(folder, ignore_errors=True)
         return self._report
 
-    def _change_files(self) -> None:
+    def _merge_data_into_files(self) -> None:
         """Merge all imported data into the files. If an error occurs, restore the files."""
         with ExitStack() as stack:
             stack.enter_context(lock_session_archive())
@@ -407,7 +407,7 @@ class _UserDataImport:
                     paths.make_private_directory(file.file.path.parent)
                     db = stack.enter_context(closing(file.file.connect_to_database()))
                     db.execute("BEGIN IMMEDIATE")
-                    changed = self._merge(file.read_records_in(db), added, counted)
+                    changed = self._merge_records(file.read_records_in(db), added, counted)
                     for record in changed:
                         write_user_record(db, record)
                 if changed:
@@ -419,7 +419,7 @@ class _UserDataImport:
                         )
                     file.file.copy_database_to(copy)
                     transactions.append((file.file, db, copy))
-            changes = [*self._change_archive(), *self._change_worktrees()]
+            changes = [*self._install_imported_copies(), *self._merge_remembered_worktrees()]
             self._back_up_files(changes)
             write_and_remove_files_atomically(changes)
             try:
@@ -451,7 +451,7 @@ class _UserDataImport:
                 if added := [record for record in records if record.kind in file.kinds]:
                     yield workspace, file, added, one
 
-    def _merge(
+    def _merge_records(
         self,
         known: list[UserDataRecord],
         added: list[UserDataRecord],
@@ -491,12 +491,12 @@ class _UserDataImport:
 
     def _plan_archive_merge(self) -> ArchiveMergeChanges:
         kept = list_kept_sessions()[0]
-        added = [self._move_session(one) for one in self._data.kept]
+        added = [self._map_session_directory(one) for one in self._data.kept]
         return plan_session_archive_merge(
             kept, read_session_removal_times(), added, self._data.kept_removals
         )
 
-    def _move_session(self, session: KeptSession) -> KeptSession:
+    def _map_session_directory(self, session: KeptSession) -> KeptSession:
         """Return a session whose directory is a path on this machine.
 
         If the session's directory begins with the path of an exported workspace, the path of the
@@ -518,7 +518,7 @@ class _UserDataImport:
         counts.removed = len(merge.removed)
         counts.unchanged = len({one.id for one in self._data.kept} - written)
 
-    def _change_archive(self) -> list[FileWriteOrRemoval]:
+    def _install_imported_copies(self) -> list[FileWriteOrRemoval]:
         """Install the imported copies of sessions in the archive.
 
         Returns the other files of the archive that must be written or removed.
@@ -538,7 +538,7 @@ class _UserDataImport:
             paths.make_private_directory(get_session_records_directory())
         return make_session_archive_changes(merge._replace(written=written))
 
-    def _change_worktrees(self) -> list[FileWriteOrRemoval]:
+    def _merge_remembered_worktrees(self) -> list[FileWriteOrRemoval]:
         changes = []
         for root, sections in self._matches.items():
             workspace = self._workspaces[root]
@@ -548,7 +548,7 @@ class _UserDataImport:
             data = format_remembered_worktrees(workspace, added) if added else None
             if data is not None:
                 paths.make_private_directory(workspace.data_dir)
-                path = get_worktrees_file(workspace)
+                path = get_remembered_worktrees_path(workspace)
                 old = path.read_bytes() if path.exists() else None
                 changes.append(FileWriteOrRemoval(path, old, data))
         return changes

@@ -141,7 +141,7 @@ class GitHistory:
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is not None:
             return path
         deleted = []
-        staged = self._list_output_words(
+        staged = self._list_git_output_words(
             "diff-index", "--cached", "-M", "--diff-filter=DR", "--name-status", "-z", "HEAD"
         )
         for word in staged:
@@ -150,7 +150,7 @@ class GitHistory:
                 deleted.append(old)
             elif next(staged, "") == path:
                 return old
-        deleted += self._list_output_words("ls-files", "--deleted", "-z")
+        deleted += self._list_git_output_words("ls-files", "--deleted", "-z")
         return self._find_most_similar_file(path, dict.fromkeys(deleted)) or path
 
     def _find_most_similar_file(self, path: str, deleted: Iterable[str]) -> str | None:
@@ -214,7 +214,7 @@ class GitHistory:
         commit = (output or b"").decode().strip()
         if not commit:
             return None
-        words = self._list_output_words(
+        words = self._list_git_output_words(
             "diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "--no-commit-id",
             "--no-ext-diff", "--no-textconv", "-z", commit,
         )  # fmt: skip
@@ -225,7 +225,7 @@ class GitHistory:
         """Return the new path of a committed file whose new name is not committed yet, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
-        staged = self._list_output_words(
+        staged = self._list_git_output_words(
             "diff-index",
             "--cached",
             "-M",
@@ -237,22 +237,22 @@ class GitHistory:
         )
         added = [
             *staged,
-            *self._list_output_words("ls-files", "--others", "--exclude-standard", "-z"),
+            *self._list_git_output_words("ls-files", "--others", "--exclude-standard", "-z"),
         ]
         return next(
             (one for one in added[:COMPARED_FILES_MAX] if self.find_committed_path(one) == path),
             None,
         )
 
-    def list_paths(self, directory: str) -> list[str]:
+    def list_paths_in_any_commit(self, directory: str) -> list[str]:
         """Return all files that a directory contained in any commit, most recently changed first."""
-        words = self._list_output_words(
+        words = self._list_git_output_words(
             "log", "--no-renames", "--name-only", "--no-ext-diff", "--no-textconv",
             "--no-show-signature", "-z", "--format=", "--", directory or ".",
         )  # fmt: skip
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
-    def _list_output_words(self, *arguments: str) -> Iterator[str]:
+    def _list_git_output_words(self, *arguments: str) -> Iterator[str]:
         """Run a `git` command that ends each output word with NUL; iterate over the words."""
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
@@ -275,7 +275,7 @@ class GitHistory:
                 commits.append(FileCommit(commit, int(time), author, summary, paths[-1]))
         return commits
 
-    def find_problem(self) -> str | None:
+    def find_history_problem(self) -> str | None:
         """Return the reason why the history cannot be read; None if it can be read, or has no commits yet."""
         try:
             done = self._start_git("log", "-1", "--no-show-signature", "--format=%H")
@@ -330,7 +330,7 @@ def find_git_problem(directory: str) -> str | None:
     Returns None if the history can be read or has no commits yet, or if there is no repository.
     """
     history = find_git_history(directory)
-    return None if history is None else history.find_problem()
+    return None if history is None else history.find_history_problem()
 
 
 def find_git_history(directory: str) -> GitHistory | None:

@@ -204,7 +204,7 @@ def get_kept_agents(settings: Settings) -> list[str]:
     return agents
 
 
-def locate_chosen_agents(key: str = "agents") -> str:
+def locate_agent_names_in_settings(key: str = "agents") -> str:
     """Return where the settings file sets `key` (`agents` or `keep`), as `path:line`; raises `ConfigError`."""
     from kbtui.workspace.jp_config import read_config_file_text
 

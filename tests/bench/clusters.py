@@ -104,7 +104,9 @@ class Near:
 
         def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
-            towards = self._store.get_first_chunk_vector(list(question.worded[:LEAN_CANDIDATES]))
+            towards = self._store.get_first_available_vector(
+                list(question.worded[:LEAN_CANDIDATES])
+            )
             vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)
             return SemanticRanking(
                 self._store.search_nearest_chunks(vector, make_vector_filter_sql(), question.depth)

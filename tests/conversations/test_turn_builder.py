@@ -55,7 +55,7 @@ def test_problems_are_compared_as_a_whole() -> None:
     """A problem stays listed even if its words are the beginning of another problem's."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     info = ConversationInfo("jp-c1", None, Path(), None, None, False, None, now)
-    info = info.with_added_problem("element 12: it has no name").with_added_problem(
+    info = info.copy_with_problem("element 12: it has no name").copy_with_problem(
         "there is no base_config.json"
     )
     problems = ["element 1", "element 12: it has no name", "there is no base_config.json"]

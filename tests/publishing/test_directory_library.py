@@ -31,8 +31,8 @@ from kbtui.publishing.published_part_format import (
     TextPartTableOfContents,
     check_entry_key,
     encode_text_part,
-    parse_contents,
-    read_entry,
+    parse_table_of_contents,
+    read_entry_from_part,
 )
 from kbtui.workspace.published_library_mirror import PublishedLibraryMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
@@ -220,7 +220,7 @@ def test_an_update_sends_and_fetches_only_what_changed(tmp_path: Path) -> None:
     files["note0.md"] = "Version 34.\n"
     pulled = pull(reader)
     assert mirrored_files(uri) == {f"notes/{name}": text for name, text in files.items()}
-    assert len(pulled.manifest.list_parts_of_kind("texts")) < 20
+    assert len(pulled.manifest.list_library_parts_of_kind("texts")) < 20
     assert pulled.fetched_bytes < first.sent_bytes, "what the member has is not fetched again"
 
 
@@ -308,11 +308,11 @@ def zlib_texts(path: Path) -> bytes:
     """All texts of a part."""
     data = path.read_bytes()
     packed, table = struct.unpack("<QQ", data[13:29])
-    contents = parse_contents(data)
+    contents = parse_table_of_contents(data)
     if not isinstance(contents, TextPartTableOfContents):
         return b""
     start = 29 + packed + table
-    return b"".join(read_entry(data, start, entry) for entry in contents.entries)
+    return b"".join(read_entry_from_part(data, start, entry) for entry in contents.entries)
 
 
 def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_path: Path) -> None:
@@ -474,10 +474,12 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
             check_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
     part = encode_text_part([EntryFileToPublish(("subject", "notes", "a.md"), b"0" * 50_000_000)])
-    contents = parse_contents(part.data)
+    contents = parse_table_of_contents(part.data)
     assert isinstance(contents, TextPartTableOfContents)
     with pytest.raises(DamagedLibraryPart, match="size"):
-        read_entry(part.data, part.contents_bytes, contents.entries[0]._replace(size=1000))
+        read_entry_from_part(
+            part.data, part.contents_bytes, contents.entries[0]._replace(size=1000)
+        )
 
 
 def test_dry_run_lists_what_would_leave_and_writes_nothing(
@@ -786,6 +788,6 @@ def test_entries_with_secrets_in_their_names_are_left_out(
     assert error.count("not published: its name contains GitHub token") == 3
     assert TOKEN not in out + error
     (part,) = (uri / "parts").iterdir()
-    contents = parse_contents(part.read_bytes())
+    contents = parse_table_of_contents(part.read_bytes())
     assert isinstance(contents, TextPartTableOfContents)
     assert [entry.key[2] for entry in contents.entries] == ["note0.md"]

@@ -244,7 +244,7 @@ def test_a_writer_killed_at_any_request_leaves_a_whole_version(
     assert (False in seen, seen[-1]) == (True, True)
     # The next publish uses what the killed ones sent, or deletes it.
     assert publish(ours, uri, grace_seconds=-10.0).is_unchanged
-    parts = LibraryStore(uri).list_parts("parts")
+    parts = LibraryStore(uri).list_objects("parts")
     manifest = pull(reader).manifest
     assert {part.name.rpartition("/")[2] for part in parts} == {
         part.name for part in manifest.parts
@@ -682,11 +682,11 @@ def test_a_publisher_with_a_wrong_clock_deletes_nothing_and_readers_follow(
                 return cls(year, 1, 1, tzinfo=tz)
 
         monkeypatch.setattr(library_publisher, "datetime", WrongClock)
-        parts = {part.name for part in store.list_parts("parts")}
+        parts = {part.name for part in store.list_objects("parts")}
         ours.subject("notes/note1.md", f"# Note 1\n\nThe plan of {year}, {at}.\n")
         result = publish(ours, uri, grace_seconds=3600.0)
         assert (result.version, result.deleted) == (at + 2, 0)
-        assert parts <= {part.name for part in store.list_parts("parts")}
+        assert parts <= {part.name for part in store.list_objects("parts")}
         manifest = pull(reader).manifest
         assert manifest.published_at.startswith(str(year))
         assert mirrored_files(uri)["notes/note1.md"].endswith(f"The plan of {year}, {at}.\n")

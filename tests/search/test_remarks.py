@@ -29,7 +29,7 @@ from kbtui.search.search_request_and_answer import (
 from kbtui.terminal_text import (
     find_densest_match,
     remove_heading_and_bold_marks,
-    skip_repeated_title,
+    remove_repeated_title,
 )
 from kbtui.workspace import Settings
 
@@ -185,7 +185,7 @@ def test_an_excerpt_begins_after_the_title_where_most_words_of_the_query_are() -
         (at, at + len(word)) for word in ("Otters", "sleeps", "holt") for at in [text.rfind(word)]
     ]
     hit = hit._replace(matches=[(2, 8), *sorted(words)])
-    left, matches = skip_repeated_title(hit.text, hit.matches, hit.title)
+    left, matches = remove_repeated_title(hit.text, hit.matches, hit.title)
     assert left.startswith("Otters swim.")
     assert [left[first:last] for first, last in matches] == ["Otters", "sleeps", "holt"]
     assert left[find_densest_match(left, matches, 100) :].startswith("sleeps in a holt")

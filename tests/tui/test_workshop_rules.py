@@ -153,7 +153,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     prompt_with_changes = load_prompt_with_changes(Files(), SubjectPromptSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_marked_state(knowledge, "project", slug)
-        marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
+        marks.toggle_preload_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
         prompt_with_changes = apply_preload_marks(
             prompt_with_changes, SubjectPromptSizes(), marks.unwritten_marks
         )

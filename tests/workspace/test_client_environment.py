@@ -277,13 +277,15 @@ def iterate_modules_with(*texts: str) -> Iterator[tuple[Path, ast.Module]]:
             yield path, ast.parse(code)
 
 
-def iterate_reads(tree: ast.AST, function: str = "<module>") -> Iterator[tuple[str, int]]:
+def iterate_learned_file_reads(
+    tree: ast.AST, function: str = "<module>"
+) -> Iterator[tuple[str, int]]:
     """Yield the function and the line of each use of the environment of the process."""
     for node in ast.iter_child_nodes(tree):
         inside = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
         if isinstance(node, ast.Attribute) and ast.unparse(node).endswith(PROCESS_READERS):
             yield function, node.lineno
-        yield from iterate_reads(node, inside)
+        yield from iterate_learned_file_reads(node, inside)
 
 
 def test_nothing_that_an_engine_runs_reads_the_environment_of_the_process() -> None:
@@ -293,7 +295,7 @@ def test_nothing_that_an_engine_runs_reads_the_environment_of_the_process() -> N
         if name.startswith(("cli/", "tui/", "serve/")):
             continue
         allowed = PROCESS_WIDE.get(name, set())
-        for function, line in iterate_reads(tree):
+        for function, line in iterate_learned_file_reads(tree):
             if not allowed & {function, "*"}:
                 found.append(f"{name}:{line} in {function}")
     assert not found, "read the variables with `paths.read_variable`"

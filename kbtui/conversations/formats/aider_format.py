@@ -122,7 +122,7 @@ class AiderFormat(ConversationFormat):
             known = self._histories.get(path)
             if known is not None and known.state == _get_file_state(state):
                 return known
-            history = _find_sessions(file, path, state, known)
+            history = _find_sessions_in_history_file(file, path, state, known)
         self._histories[path] = history
         return history
 
@@ -246,7 +246,7 @@ def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:
 # finding sessions
 
 
-def _find_sessions(
+def _find_sessions_in_history_file(
     file: int, path: str, status: os.stat_result, known: _HistoryFileSessions | None
 ) -> _HistoryFileSessions:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
@@ -367,13 +367,13 @@ def _read_aider_session_facts(
         if event.kind == "chat_request"
     ]
     return {
-        "title": _choose_title(requests),
+        "title": _choose_session_title(requests),
         "size": session.end - session.start,
         "last_event_at": last_at,
     }
 
 
-def _choose_title(requests: list[str]) -> str | None:
+def _choose_session_title(requests: list[str]) -> str | None:
     """Return a title taken from the first request that is not a command such as `/add`.
 
     If there are only commands, the title is taken from the first of them. If there are no requests,

@@ -730,7 +730,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             model = None  # the agent itself wrote the message
         else:
             self.builder.set_model(model)
-        self._add_usage(message, model)
+        self._add_token_usage(message, model)
         content = message.get("content")
         for block in [content] if type(content) is str else content or []:
             self._parse_answer_block(block, time)
@@ -766,7 +766,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif text.strip():
             self.builder.add_event("notice", _strip_notice_tags(text), time)
 
-    def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
+    def _add_token_usage(self, message: dict[str, Any], model: str | None) -> None:
         """Add the tokens of a message.
 
         The message can have several records. Tokens that an earlier record has reported are not

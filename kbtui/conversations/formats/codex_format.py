@@ -713,17 +713,19 @@ class CodexParser(JsonlConversationParser):
             name = payload["name"]
             if type(payload.get("namespace")) is str:
                 name = f"{payload['namespace']}{name}"
-            self._add_call(name, _parse_arguments(payload.get("arguments")), payload, time)
+            self._add_tool_call(name, _parse_arguments(payload.get("arguments")), payload, time)
         elif kind == "custom_tool_call":
-            self._add_call(payload["name"], payload.get("input"), payload, time)
+            self._add_tool_call(payload["name"], payload.get("input"), payload, time)
         elif kind == "local_shell_call":
-            self._add_call("local_shell", payload.get("action"), payload, time)
+            self._add_tool_call("local_shell", payload.get("action"), payload, time)
         elif kind == "tool_search_call":
-            self._add_call("tool_search", _parse_arguments(payload.get("arguments")), payload, time)
+            self._add_tool_call(
+                "tool_search", _parse_arguments(payload.get("arguments")), payload, time
+            )
         elif kind in {"function_call_output", "custom_tool_call_output"}:
-            self._add_result(payload, payload.get("output"), time)
+            self._add_tool_result(payload, payload.get("output"), time)
         elif kind == "tool_search_output":
-            self._add_result(payload, payload.get("tools"), time)
+            self._add_tool_result(payload, payload.get("tools"), time)
         elif kind == "web_search_call":
             self._add_web_search(payload, "item", time)
         elif kind == "image_generation_call":
@@ -813,7 +815,7 @@ class CodexParser(JsonlConversationParser):
         self._seen[kind, text, source] += 1
         return False
 
-    def _add_call(
+    def _add_tool_call(
         self, name: str, arguments: Any, payload: dict[str, Any], time: datetime | None
     ) -> ConversationEvent:
         call_id = get_text_or_none(payload.get("call_id")) or get_text_or_none(payload.get("id"))
@@ -822,7 +824,7 @@ class CodexParser(JsonlConversationParser):
         self._has_answer = True
         return self.builder.add_call(name, arguments, call_id, time)
 
-    def _add_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
+    def _add_tool_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
         text, is_error = read_tool_output(output)
         self.builder.add_result(
             get_text_or_none(payload.get("call_id")), text, time, is_error=is_error
@@ -843,7 +845,7 @@ class CodexParser(JsonlConversationParser):
         call_id = get_text_or_none(call_id)
         if call_id is None or call_id not in self._call_ids:
             arguments = {"prompt": payload.get("revised_prompt")}
-            self._add_call("image_generation", arguments, {"call_id": call_id}, time)
+            self._add_tool_call("image_generation", arguments, {"call_id": call_id}, time)
             if type(payload.get("result")) is str and call_id is not None:
                 size = count_base64_bytes(payload["result"])
                 line = f"[image: {call_id}, image/png, {size:,} bytes]"

@@ -232,10 +232,10 @@ class ConversationFormat(ABC):
 
         Never raises.
         """
-        from kbtui.conversations.conversation_data_types import add_up_usage
+        from kbtui.conversations.conversation_data_types import sum_token_usage
 
         turns = self.decode_turns(info).turns
-        return add_up_usage(usage for turn in turns for usage in turn.usage.values())
+        return sum_token_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a conversation in its agent; None if the agent has no such command."""

@@ -25,7 +25,7 @@ from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationCompaction,
     ConversationUsage,
-    add_up_usage,
+    sum_token_usage,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -154,7 +154,7 @@ class GeminiCliFormat(ConversationFormat):
             if one.kind == "message"
         }
         tokens = (one.record.get("tokens") for one in messages.values())
-        return add_up_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
+        return sum_token_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session.
@@ -515,7 +515,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
         value = parse_json_with_bad_encoding(data)
     except ValueError as error:
         replay.add_problem(f"it is not JSON: {error}")
-        value = _recover_session(data.decode("utf-8", "replace"))
+        value = _recover_damaged_session(data.decode("utf-8", "replace"))
     if type(value) is not dict:
         replay.add_problem("it is not an object")
         return replay
@@ -532,7 +532,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
     return replay
 
 
-def _recover_session(text: str) -> dict[str, Any]:
+def _recover_damaged_session(text: str) -> dict[str, Any]:
     """Return the readable part of a damaged session: its messages, and a part of its metadata.
 
     Of the metadata, only the text values stored before the messages are recovered.
@@ -639,7 +639,9 @@ class GeminiMessageParser:
             # The history repeats results that the calls already have.
             for response in parts.responses:
                 if response.get("id") in self.builder.unanswered_call_ids:
-                    self._add_result(response["id"], [{"functionResponse": response}], None, time)
+                    self._add_tool_result(
+                        response["id"], [{"functionResponse": response}], None, time
+                    )
                 elif response.get("id") not in self._call_ids:
                     self.builder.add_unknown_event("functionResponse", response, time)
             return
@@ -680,27 +682,29 @@ class GeminiMessageParser:
         ids = {call["id"] for call in calls if type(call.get("id")) is str}
         for call in parts.calls:
             if call.get("id") not in ids:
-                self._add_call(call.get("name"), call.get("args"), call.get("id"), time)
+                self._add_tool_call(call.get("name"), call.get("args"), call.get("id"), time)
         for number, call in enumerate(calls):
-            self._parse_call(call, f"{record['id']}.{number}", time)
+            self._parse_tool_call(call, f"{record['id']}.{number}", time)
 
-    def _parse_call(self, call: dict[str, Any], fallback: str, time: datetime | None) -> None:
+    def _parse_tool_call(self, call: dict[str, Any], fallback: str, time: datetime | None) -> None:
         call_id = call["id"] if type(call.get("id")) is str else fallback
         time = parse_timestamp(call.get("timestamp")) or time
-        self._add_call(call.get("name"), call.get("args"), call_id, time)
+        self._add_tool_call(call.get("name"), call.get("args"), call_id, time)
         if call.get("result") or call.get("resultDisplay") is not None:
             is_error = call.get("status") in {"error", "cancelled"}
             result = call.get("result") or call["resultDisplay"]
-            self._add_result(call_id, result, is_error, time)
+            self._add_tool_result(call_id, result, is_error, time)
 
-    def _add_call(self, name: Any, arguments: Any, call_id: Any, time: datetime | None) -> None:
+    def _add_tool_call(
+        self, name: Any, arguments: Any, call_id: Any, time: datetime | None
+    ) -> None:
         if type(call_id) is str:
             self._call_ids.add(call_id)
         name = name if type(name) is str else None
         call_id = call_id if type(call_id) is str else None
         self.builder.add_call(name, arguments, call_id, time)
 
-    def _add_result(
+    def _add_tool_result(
         self, call_id: str, result: Any, is_error: bool | None, time: datetime | None
     ) -> None:
         text, has_error = read_tool_result(result)

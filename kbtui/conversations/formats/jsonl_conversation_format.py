@@ -26,7 +26,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationSegment,
     ConversationUsage,
     ParsingResumePoint,
-    add_up_usage,
+    sum_token_usage,
 )
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
@@ -205,7 +205,9 @@ class JsonlConversationParser(ABC):
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens used so far; None if the records contain no token counts."""
-        return add_up_usage(usage for turn in self.builder.turns for usage in turn.usage.values())
+        return sum_token_usage(
+            usage for turn in self.builder.turns for usage in turn.usage.values()
+        )
 
 
 class JsonlConversationFormat(ConversationFormat):
@@ -255,7 +257,7 @@ class JsonlConversationFormat(ConversationFormat):
                     count += block.count(b"\n")
                     at, last = at + len(block), block
         except WorkspaceError as error:
-            return info.with_added_problem(error.message)
+            return info.copy_with_problem(error.message)
         return replace(info, events_count=count + (not last.endswith(b"\n")))
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:

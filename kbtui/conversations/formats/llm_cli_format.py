@@ -287,7 +287,7 @@ class _LlmConversationReader:
                 if is_turn:
                     self._read_response_with_history(row)
                 else:
-                    self._read_response(row)
+                    self._read_llm_response(row)
             except READ_ERRORS:
                 builder.add_unreadable_record("response", _convert_row_to_object(row))
             builder.count += 1
@@ -306,11 +306,11 @@ class _LlmConversationReader:
 
     # up to version 0.31
 
-    def _read_response(self, row: sqlite3.Row) -> None:
+    def _read_llm_response(self, row: sqlite3.Row) -> None:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         for result in self._list_tool_results(row["id"]):
-            self._add_result(
+            self._add_tool_result(
                 result["tool_call_id"],
                 result["name"],
                 result["output"],
@@ -329,7 +329,7 @@ class _LlmConversationReader:
             lines.append(str(row["prompt"]))
         self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
-        self._add_usage(row)
+        self._add_token_usage(row)
         if reasoning := get_text_or_none(row["reasoning"]):
             builder.add_event("reasoning", reasoning, time)
         if (response := row["response"]) is not None and response != "":
@@ -345,7 +345,7 @@ class _LlmConversationReader:
                 " ORDER BY id"
             )
             for call in self._fetch_rows(query, row["id"]):
-                self._add_call(
+                self._add_tool_call(
                     call["tool_call_id"],
                     call["name"],
                     _parse_json_or_keep_value(call["arguments"]),
@@ -397,27 +397,27 @@ class _LlmConversationReader:
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
         # Messages before the first turn, such as those of a fork's origin, are in no other turn.
-        asked = self._list_messages(parent, None, stop_at_answer=bool(builder.turns))
-        answered = self._list_messages(row["tip_message_hash"], parent)
+        asked = self._list_message_chain(parent, None, stop_at_answer=bool(builder.turns))
+        answered = self._list_message_chain(row["tip_message_hash"], parent)
         lines: list[str] = []
         for message in asked:
             if message["role"] == "assistant":
                 self._start_turn_if_needed(lines, row, time)
                 lines = []
-                self._read_answer(message, "message", time)
+                self._read_model_answer(message, "message", time)
             else:
                 lines += self._read_request_message(message, time)
         self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
-        self._add_usage(row)
+        self._add_token_usage(row)
         for message in answered:
-            self._read_answer(message, "structured" if row["schema_id"] else "message", time)
+            self._read_model_answer(message, "structured" if row["schema_id"] else "message", time)
 
-    def _read_answer(self, message: sqlite3.Row, kind: str, time: datetime | None) -> None:
-        for part in self._list_parts(message["hash"]):
+    def _read_model_answer(self, message: sqlite3.Row, kind: str, time: datetime | None) -> None:
+        for part in self._list_message_parts(message["hash"]):
             self._read_answer_part(part, kind, time)
 
-    def _list_messages(
+    def _list_message_chain(
         self, tip: Any, before_first: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
         """Return a chain of messages, oldest first.
@@ -440,7 +440,7 @@ class _LlmConversationReader:
             tip = rows[0]["parent_hash"]
         return messages[::-1]
 
-    def _list_parts(self, message_hash: str) -> list[dict[str, Any]]:
+    def _list_message_parts(self, message_hash: str) -> list[dict[str, Any]]:
         """Return the parts of a message as objects, with the columns `type` and `text` as keys."""
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
         parts = []
@@ -460,7 +460,7 @@ class _LlmConversationReader:
         If the message also contains tool results, they are added to the turn.
         """
         lines = []
-        for part in self._list_parts(message["hash"]):
+        for part in self._list_message_parts(message["hash"]):
             kind = part["type"]
             if kind == "text":
                 text = self._join_text_and_fragments(part)
@@ -484,7 +484,9 @@ class _LlmConversationReader:
             if text := self._join_text_and_fragments(part):
                 builder.add_event("reasoning", text, time)
         elif part["type"] == "tool_call":
-            self._add_call(part.get("tool_call_id"), part.get("name"), part.get("arguments"), time)
+            self._add_tool_call(
+                part.get("tool_call_id"), part.get("name"), part.get("arguments"), time
+            )
         elif part["type"] == "tool_result":
             self._read_result_part(part, time)
         elif part["type"] == "attachment":
@@ -496,7 +498,7 @@ class _LlmConversationReader:
     def _read_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
         attachments = part.get("attachments")
         references = attachments if type(attachments) is list else []
-        self._add_result(
+        self._add_tool_result(
             part.get("tool_call_id"),
             part.get("name"),
             part.get("output"),
@@ -541,7 +543,7 @@ class _LlmConversationReader:
         if lines:
             builder.add_event("chat_request", "\n".join(lines), time)
 
-    def _add_usage(self, row: sqlite3.Row) -> None:
+    def _add_token_usage(self, row: sqlite3.Row) -> None:
         if (used := _sum_tokens(iter([row]))) is not None:
             self._builder.add_usage(used)
 
@@ -549,13 +551,15 @@ class _LlmConversationReader:
         if model := get_text_or_none(row["resolved_model"]) or get_text_or_none(row["model"]):
             self._builder.set_model(model)
 
-    def _add_call(self, call_id: Any, name: Any, arguments: Any, time: datetime | None) -> None:
+    def _add_tool_call(
+        self, call_id: Any, name: Any, arguments: Any, time: datetime | None
+    ) -> None:
         builder = self._builder
         event = builder.add_call(get_text_or_none(name), arguments, get_text_or_none(call_id), time)
         if event.name is None:
             builder.add_event_problem(event, "the call has no name")
 
-    def _add_result(
+    def _add_tool_result(
         self,
         call_id: Any,
         name: Any,

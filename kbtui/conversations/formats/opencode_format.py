@@ -142,7 +142,7 @@ class OpencodeFormat(ConversationFormat):
             and projects.find_directory_of(row["directory"])
         ]
         if new := [row["id"] for row in rows if row["id"] not in listing.contents]:
-            listing.contents.update(_read_change_markers(path, new))
+            listing.contents.update(_read_session_change_markers(path, new))
         return [
             self._make_stored_session(
                 row,
@@ -378,7 +378,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
         ]
 
 
-def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+def _read_session_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
     """Map each session id to values that change when the session's messages or parts change."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
@@ -405,7 +405,7 @@ def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFact
                 query = f"SELECT sum(length(data)) FROM {table} WHERE session_id = ?"
                 size += database.execute(query, (row["id"],)).fetchone()[0] or 0
         messages = _iterate_database_messages(database, row["id"], with_parts=True)
-        return {"title": _choose_title(row, messages), "size": int(size)}
+        return {"title": _choose_session_title(row, messages), "size": int(size)}
 
 
 def _iterate_database_messages(
@@ -537,7 +537,7 @@ def _read_session_file_facts(
     files: _OpencodeSessionFiles, row: dict[str, Any]
 ) -> ConversationFileFacts:
     return {
-        "title": _choose_title(row, files.iterate_messages()),
+        "title": _choose_session_title(row, files.iterate_messages()),
         "size": files.measure_total_file_size(),
     }
 
@@ -555,7 +555,9 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
     return get_text_or_none(value.get("messageID")) if type(value) is dict else None
 
 
-def _choose_title(row: dict[str, Any], messages: Iterable[_OpencodeStoredMessage]) -> str | None:
+def _choose_session_title(
+    row: dict[str, Any], messages: Iterable[_OpencodeStoredMessage]
+) -> str | None:
     """Return a session's title, or a title taken from its first request if the session has none."""
     title = get_text_or_none(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
@@ -728,7 +730,7 @@ class OpencodeMessageParser:
         self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
     ) -> None:
         builder = self.builder
-        self._add_tokens(message.get("tokens"), _get_model(message))
+        self._add_token_usage(message.get("tokens"), _get_model(message))
         if message.get("summary") is True or message.get("type") == "compaction":
             texts = [part["text"] for part in parts if type(part.get("text")) is str]
             if builder.turns and texts:
@@ -744,14 +746,14 @@ class OpencodeMessageParser:
             builder.set_model(model, is_before_answer=not has_answer)
         for part in parts:
             try:
-                self._parse_part(part, time)
+                self._parse_message_part(part, time)
             except READ_ERRORS:
                 kind = part.get("type")
                 builder.add_unreadable_record(kind if type(kind) is str else "part", part, time)
         if (error_text := _describe_error(message.get("error"))) is not None:
             builder.add_event("message", f"[{error_text}]", time)
 
-    def _parse_part(self, part: dict[str, Any], time: datetime | None) -> None:
+    def _parse_message_part(self, part: dict[str, Any], time: datetime | None) -> None:
         builder = self.builder
         kind = part.get("type")
         time = _get_record_time(part, "start") or _get_record_time(part, "created") or time
@@ -811,7 +813,7 @@ class OpencodeMessageParser:
         kind = part.get("type")
         return self.builder.add_unknown_event(kind if type(kind) is str else "part", part, time)
 
-    def _add_tokens(self, tokens: Any, model: str | None) -> None:
+    def _add_token_usage(self, tokens: Any, model: str | None) -> None:
         if type(tokens) is not dict:
             return
         cache = tokens.get("cache")

@@ -153,7 +153,7 @@ class PublishedConversationFormat(ConversationFormat):
         for entry in list_directory(str(mirror.conversations_directory), unusable):
             id_ = unquote(entry.name.removesuffix(FILE_SUFFIX))
             if entry.name.endswith(FILE_SUFFIX) and only in (None, id_):
-                session = _make_session(id_, entry.path)
+                session = _make_published_session(id_, entry.path)
                 if session is not None:
                     found.append(session)
         return found, unusable
@@ -168,7 +168,7 @@ class PublishedConversationFormat(ConversationFormat):
         return replace(conversation, info=replace(info, events_count=count))
 
 
-def _make_session(id_: str, path: str) -> StoredSession | None:
+def _make_published_session(id_: str, path: str) -> StoredSession | None:
     status = stat_session_file(path)
     if status is None:
         return None
@@ -186,7 +186,7 @@ def _make_session(id_: str, path: str) -> StoredSession | None:
         make_change_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
         parse_timestamp(facts.get("created_at")) or modified,
         parse_timestamp(facts.get("updated_at")) or modified,
-        partial(_read_facts, path),
+        partial(_read_conversation_facts, path),
         is_archived=facts.get("archived") is True,
         parent=_get_text(facts.get("parent")),
         last_event_at=parse_timestamp(facts.get("last_event_at")),
@@ -198,7 +198,7 @@ def _get_text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _read_facts(path: str) -> ConversationFileFacts:
+def _read_conversation_facts(path: str) -> ConversationFileFacts:
     facts = read_published_facts(path)
     labels = facts.get("labels")
     return {

@@ -14,7 +14,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationEvent,
     ConversationUsage,
     Turn,
-    add_up_usage,
+    sum_token_usage,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.terminal_text import format_json, format_json_unless_text
@@ -166,7 +166,7 @@ class TurnBuilder(ConversationProblemCollector):
         _check_value_type("the model", model, str | None)
         if self.turns:
             known = self.turns[-1].usage.get(model or self.model)
-            total = add_up_usage([known, usage] if known else [usage])
+            total = sum_token_usage([known, usage] if known else [usage])
             self.turns[-1].usage[model or self.model] = total or usage
         else:
             self._early_usage.append((usage, model or self.model))

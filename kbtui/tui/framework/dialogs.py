@@ -254,7 +254,7 @@ class ChoiceField(StyledWidget, can_focus=True):
         self._index, self._typed = at, ""
         self.refresh()
         if isinstance(self.screen, FormDialog):
-            self.screen.update_shown_fields()
+            self.screen.update_shown_form_fields()
 
     def on_key(self, event: events.Key) -> None:
         """Select the next choice that starts with all letters typed so far.
@@ -341,7 +341,7 @@ class FormDialog(StyledScreen):
             yield keys
 
     def on_mount(self) -> None:
-        self.update_shown_fields()
+        self.update_shown_form_fields()
         shown = self._list_shown_fields()
         texts = [name for name in shown if not self._fields[name].choices]
         self._focus_field((texts or shown)[0])
@@ -354,7 +354,7 @@ class FormDialog(StyledScreen):
         everything = {name: self._get_field_value(name) for name in self._fields}
         return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
-    def update_shown_fields(self) -> None:
+    def update_shown_form_fields(self) -> None:
         """Show only the fields that apply to the current choices."""
         shown = self._list_shown_fields()
         for name in self._fields:

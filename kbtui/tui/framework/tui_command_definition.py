@@ -114,7 +114,7 @@ def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
     ]
 
 
-def format_command_hints(
+def format_fitting_key_hints(
     commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
     """Return the key hints of commands, as many as fit into `width` cells.

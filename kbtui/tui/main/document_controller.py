@@ -22,7 +22,7 @@ from kbtui.tui.home_and_help_pages import (
 from kbtui.tui.navigation_target import (
     HOME,
     NavigationTarget,
-    list_words_of_hit,
+    list_matched_words_of_hit,
     looks_like_reference,
     make_navigation_target,
 )
@@ -162,7 +162,7 @@ class DocumentController:
 
         The whole document can be opened only in that workspace.
         """
-        target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_words_of_hit(hit))
+        target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_matched_words_of_hit(hit))
         if target != self.shown:
             self.save_reading_position_in_history()
             self._is_previewing = True
@@ -565,7 +565,7 @@ def _make_difference_document(
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = (
         f"given to turn {found.turn}{when}",
-        _name_current_text(texts),
+        _make_name_of_current_text(texts),
     )
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
@@ -587,7 +587,7 @@ def _make_difference_document(
     return document
 
 
-def _name_current_text(texts: GivenAndCurrentText) -> str:
+def _make_name_of_current_text(texts: GivenAndCurrentText) -> str:
     if texts.now is None:
         return "disabled" if texts.is_disabled else "no longer exists"
     return f"current text of {texts.renamed_to}" if texts.renamed_to else "current text"

@@ -522,7 +522,9 @@ class MainScreen(StyledScreen):
     def action_ask_where_to_go(self) -> None:
         from kbtui.tui.framework.dialogs import TextInputDialog
 
-        is_typing_query = isinstance(self.focused, SearchInput) and self.results_pane.hit_total
+        is_typing_query = (
+            isinstance(self.focused, SearchInput) and self.results_pane.total_entries_with_hits
+        )
         if self.panes.focused_pane_id == "results" or is_typing_query:
             self.search.ask_for_hit_number()
             return

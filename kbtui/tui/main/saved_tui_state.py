@@ -221,7 +221,7 @@ class SavedTuiStateManager:
 
     def _save_session_in_thread(self) -> None:
         self._save_timer = None
-        library, session = self._main.library, self._capture_session()
+        library, session = self._main.library, self._collect_session_to_save()
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
@@ -233,7 +233,7 @@ class SavedTuiStateManager:
         if not self._is_on or not self._main.document_controller.history.targets:
             return
         self._save_visit()
-        session = self._capture_session()
+        session = self._collect_session_to_save()
         is_changed = session.folded or session.widths or session.theme
         if is_changed or self._is_restored or len(session.history.targets) > 1:
             save_session(self._main.library, session)
@@ -250,7 +250,7 @@ class SavedTuiStateManager:
                 self._main.library, document_controller.clock(), document_controller.contents
             )
 
-    def _capture_session(self) -> SavedTuiState:
+    def _collect_session_to_save(self) -> SavedTuiState:
         main = self._main
         main.document_controller.save_reading_position_in_history()
         theme = main.screen.app.theme

@@ -15,7 +15,7 @@ from kbtui.search.search_request_and_answer import (
     SearchAnswer,
     SearchRequest,
 )
-from kbtui.terminal_text import extract_line_expression, sanitize_to_one_line
+from kbtui.terminal_text import extract_regex_between_slashes, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
@@ -224,7 +224,7 @@ class SearchController:
         if self._preview_timer:
             self._preview_timer.stop()
         self._must_open_first = self._is_opening_hit = False
-        self._wait_for_hit(0)
+        self._select_hit_when_loaded(0)
         self._main.panes.update_layout_classes({"searching": False})
 
     # searching
@@ -262,7 +262,7 @@ class SearchController:
 
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
-        if self._expression is not None:
+        if self._query_regex is not None:
             self._main.status.show_unavailable_key_message(
                 "Search modes do not apply to a regular expression, which only finds lines."
             )
@@ -296,18 +296,18 @@ class SearchController:
             can_load = self._pane.can_load_more and self._limit < MAX_HITS
             if can_load and self.query and self._answered_query == self.query:
                 self._limit = MAX_HITS
-                self._wait_for_hit(number)
+                self._select_hit_when_loaded(number)
                 self.repeat_search()
             else:
                 self._select_last_hit(number)
 
-    def _wait_for_hit(self, number: int) -> None:
+    def _select_hit_when_loaded(self, number: int) -> None:
         """Select the hit with this number when it is loaded. If the number is 0, stop waiting."""
         self._wanted_hit = number
         self._main.status.set_activity_text("hits", "loading all hits …" if number else None)
 
     def _select_last_hit(self, wanted: int) -> None:
-        last, total = self._pane.select_last_hit(), self._pane.hit_total
+        last, total = self._pane.select_last_hit(), self._pane.total_entries_with_hits
         show = self._main.status.show_unavailable_key_message
         if last < total:
             total_text = self._pane.hit_total_text
@@ -329,7 +329,7 @@ class SearchController:
                     f"{text} is not the number of a hit."
                 )
 
-        total = self._pane.hit_total
+        total = self._pane.total_entries_with_hits
         if not total or self._pane.is_showing_suggestions:
             self._main.status.show_unavailable_key_message("There are no hits to go to.")
             return
@@ -353,14 +353,14 @@ class SearchController:
         self._stop_search()
         self._must_open_first = self._has_failed = False
         self._limit, self._per_entry = FIRST_HITS, 1
-        self._wait_for_hit(0)
+        self._select_hit_when_loaded(0)
         if not self.query:
             self._answered_query = ""
             self._load_suggestions()
             return
         if not self._pane.list.rows:
             self.show_search_wait_reason()
-        if self.mode != "semantic" and self._expression is None:
+        if self.mode != "semantic" and self._query_regex is None:
             request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit_call(
                 lambda: self._library.search_by_keywords(request),
@@ -396,13 +396,13 @@ class SearchController:
         )
 
     @property
-    def _expression(self) -> str | None:
+    def _query_regex(self) -> str | None:
         """The regular expression in a query between slashes; None for any other query."""
-        return extract_line_expression(self.query)
+        return extract_regex_between_slashes(self.query)
 
     def _start_full_search(self) -> None:
         self._timer = None
-        query, expression = self.query, self._expression
+        query, expression = self.query, self._query_regex
         if expression is not None:
             hidden = self._main.panes.library.state.hidden
             self._full_worker.submit_call(
@@ -457,11 +457,11 @@ class SearchController:
         self._answered_query = self.query
         self.mark_unknown_filters(self._search_input)
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
-        if self._expression is not None:
+        if self._query_regex is not None:
             self._answered_request = None  # a matching line has no rank to explain
         if self._wanted_hit and not refining:
             wanted = self._wanted_hit
-            self._wait_for_hit(0)
+            self._select_hit_when_loaded(0)
             if not self._pane.select_hit(wanted):
                 self._select_last_hit(wanted)
         if self._must_open_first and answer.hits:
@@ -469,7 +469,7 @@ class SearchController:
 
     def _report_search_failure(self, error: Exception) -> None:
         self._answered_query = ""
-        self._wait_for_hit(0)
+        self._select_hit_when_loaded(0)
         self._has_failed = True
         self._must_open_first = False
         self._pane.show_text_instead_of_hits(
@@ -632,9 +632,11 @@ class SearchController:
 
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
-        self._main.document_controller.open_text_if_reference(text, self._open_best_hit)
+        self._main.document_controller.open_text_if_reference(
+            text, self._open_selected_or_first_hit
+        )
 
-    def _open_best_hit(self) -> None:
+    def _open_selected_or_first_hit(self) -> None:
         """Open the selected hit. If the search is still running, open the first hit that it finds."""
         if not self.query:
             if self._pane.is_showing_suggestions:
@@ -674,7 +676,11 @@ class SearchController:
     def _log_opened_hit(self, hit: Hit) -> None:
         answer = self._pane.answer
         # A line that matches a regular expression says nothing about how good a ranking is.
-        if answer is not None and answer.query and extract_line_expression(answer.query) is None:
+        if (
+            answer is not None
+            and answer.query
+            and extract_regex_between_slashes(answer.query) is None
+        ):
             self._opened_hit_worker.submit_call(lambda: self._library.log_opened_hit(answer, hit))
 
     def preview_selected_hit(self) -> None:
@@ -820,7 +826,7 @@ class SearchController:
             return
         if request is None:
             reason = "Search first: only search results can be explained."
-            if self._expression is not None:
+            if self._query_regex is not None:
                 reason = "The lines that match a regular expression have no rank to explain."
             status.show_unavailable_key_message(reason)
             return

@@ -385,7 +385,7 @@ class SelectedItemActions:
         if ref.kind == "conversation" and ref.turn is not None:
             from kbtui.tui.main.touched_file_actions import TouchedFileActions
 
-            TouchedFileActions(main, self.run_with_activity_shown).edit_file_of_call(ref)
+            TouchedFileActions(main, self.run_with_activity_shown).edit_file_used_by_call(ref)
             return
         if ref.kind == "conversation":
             main.status.show_unavailable_key_message(
@@ -451,7 +451,7 @@ class SelectedItemActions:
             path, text, masked = export
             secrets = f"; {format_counted_noun(masked, 'secret')} masked" if masked else ""
 
-            def write_if_confirmed(answer: str | None) -> None:
+            def write_export_if_confirmed(answer: str | None) -> None:
                 if answer == "y":
                     self.run_with_activity_shown(
                         "exporting …",
@@ -461,9 +461,11 @@ class SelectedItemActions:
 
             if path.exists():
                 question = f"{path} already exists. Overwrite it?"
-                app.push_screen(ConfirmDialog(question, {"y": "overwrite"}), write_if_confirmed)
+                app.push_screen(
+                    ConfirmDialog(question, {"y": "overwrite"}), write_export_if_confirmed
+                )
             else:
-                write_if_confirmed("y")
+                write_export_if_confirmed("y")
 
         included = "What to include (citations are always included)."
         default_path = str(Path.cwd() / f"{conversation}.md")
@@ -516,7 +518,7 @@ class SelectedItemActions:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_with_activity_shown(
-                        "writing …", proposal.write_topic, report_written_topic
+                        "writing …", proposal.write_proposed_topic, report_written_topic
                     )
 
             page = make_first_topic_page(proposal, main.library.workspace.root)
@@ -599,7 +601,7 @@ class FirstTopicProposal(NamedTuple):
     text_files: int
     """The number of text files that were found in the directory."""
 
-    def write_topic(self) -> str:
+    def write_proposed_topic(self) -> str:
         """Create the directory if it is missing, and write the change.
 
         Return the name of the changed file. Raises `KbtuiError` on failure.
@@ -621,7 +623,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     from kbtui.knowledge.toml_config_editor import plan_toml_change_for_topic
 
     root = library.workspace.root
-    candidates = _find_text_directories(root)
+    candidates = _find_directories_with_text_files(root)
     directory, text_files = max(candidates, key=lambda pair: pair[1], default=(root / "docs", 0))
     topic = Topic(
         id="project",
@@ -633,7 +635,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     return FirstTopicProposal(change, directory, text_files)
 
 
-def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
+def _find_directories_with_text_files(root: Path) -> list[tuple[Path, int]]:
     """Return directories in `root`, each with its number of text files.
 
     If any directory whose name is in `LIKELY_NAMES` has a text file, all such directories are
@@ -721,12 +723,12 @@ class AgentCommandActions:
             return
         self._run_with_activity_shown(
             "looking for the agent's commands …",
-            partial(self._find_commands, ref),
-            partial(self._show_commands, ref),
+            partial(self._find_agent_commands, ref),
+            partial(self._show_agent_commands, ref),
             holds_keys=True,
         )
 
-    def _find_commands(self, ref: Ref) -> list[OfferedAgentCommand]:
+    def _find_agent_commands(self, ref: Ref) -> list[OfferedAgentCommand]:
         from kbtui.conversations.agent_commands import find_agent_command, list_agent_commands
         from kbtui.conversations.conversation_repository import find_conversation
 
@@ -737,7 +739,7 @@ class AgentCommandActions:
             find_agent_command(workspace, info, ref.turn, "resume")
         ]
 
-    def _show_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
+    def _show_agent_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         names = [_format_command_name(command, ref) for command in commands]
@@ -755,9 +757,11 @@ class AgentCommandActions:
             for key, name, one in choices
         ]
         title = f"Continue {sanitize_to_one_line(str(ref))}"
-        self._main.screen.app.push_screen(OptionsDialog(title, options), self._copy_or_ask)
+        self._main.screen.app.push_screen(
+            OptionsDialog(title, options), self._copy_or_confirm_agent_command
+        )
 
-    def _copy_or_ask(self, choice: _ChosenAgentCommand | None) -> None:
+    def _copy_or_confirm_agent_command(self, choice: _ChosenAgentCommand | None) -> None:
         if choice is None:
             return
         command = choice.command
@@ -770,10 +774,13 @@ class AgentCommandActions:
 
         question = f"Run `{join(command.words)}` in {command.directory}?"
         self._main.screen.app.push_screen(
-            ConfirmDialog(question, {"y": "run it"}), partial(self._run_if_confirmed, command)
+            ConfirmDialog(question, {"y": "run it"}),
+            partial(self._run_agent_command_if_confirmed, command),
         )
 
-    def _run_if_confirmed(self, command: OfferedAgentCommand, answer: str | None) -> None:
+    def _run_agent_command_if_confirmed(
+        self, command: OfferedAgentCommand, answer: str | None
+    ) -> None:
         """Run the command in the terminal if the answer is "y". The TUI returns when the agent exits."""
         if answer != "y":
             return

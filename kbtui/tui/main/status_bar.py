@@ -16,7 +16,7 @@ from kbtui.tui.framework.styled_text import (
 )
 from kbtui.tui.framework.styled_widget import StyledWidget, press_hinted_key
 from kbtui.tui.framework.tui_command_definition import (
-    format_command_hints,
+    format_fitting_key_hints,
     format_key_hints,
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEW_NAMES
@@ -387,11 +387,11 @@ class KeyHintLine(StyledWidget):
             if command.id == "return" and self.offers & STEP_LABELS.keys():
                 label = next(STEP_LABELS[name] for name in STEP_LABELS if name in self.offers)
                 commands[number] = command._replace(label=label, needs="")
-            if state := self._get_state_of_command(command.id):
+            if state := self._get_state_shown_in_hint(command.id):
                 commands[number] = commands[number]._replace(label=f"{command.label}: {state}")
-        return format_command_hints(commands, width, self.offers)
+        return format_fitting_key_hints(commands, width, self.offers)
 
-    def _get_state_of_command(self, command_id: str) -> str:
+    def _get_state_shown_in_hint(self, command_id: str) -> str:
         """Return the state that the hint of a command shows, or "" if it shows none.
 
         For the command that switches the view, this is the next view. For the command that switches

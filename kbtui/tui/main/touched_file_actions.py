@@ -56,7 +56,7 @@ class TouchedFileActions:
         self._main = main
         self._run_with_activity_shown = run_with_activity_shown
 
-    def edit_file_of_call(self, ref: Ref) -> None:
+    def edit_file_used_by_call(self, ref: Ref) -> None:
         """Start the editor with a file that a call or a turn used.
 
         If there are several files, ask which one to open.
@@ -108,7 +108,7 @@ class TouchedFileActions:
     def _choose_file_to_edit(self, ref: Ref, files: list[FileUsedByCall]) -> None:
         is_whole_turn = ref.call is None and self._get_file_at_cursor() is None
         if len(files) == 1:
-            self._edit_file(
+            self._open_touched_file_in_editor(
                 files[0], f", the only file of turn {ref.turn}" if is_whole_turn else ""
             )
             return
@@ -120,9 +120,11 @@ class TouchedFileActions:
             for letter, file in zip(LETTERS, files, strict=False)
         ]
         title = f"Edit which file of turn {ref.turn}?" if is_whole_turn else "Edit which file?"
-        self._main.screen.app.push_screen(OptionsDialog(title, options), self._edit_file)
+        self._main.screen.app.push_screen(
+            OptionsDialog(title, options), self._open_touched_file_in_editor
+        )
 
-    def _edit_file(self, file: FileUsedByCall | None, why: str = "") -> None:
+    def _open_touched_file_in_editor(self, file: FileUsedByCall | None, why: str = "") -> None:
         """Open a file in the editor. Afterwards, name it, and say `why` it was opened."""
         if file is None:
             return
@@ -212,7 +214,7 @@ class TouchedFileActions:
         self._run_with_activity_shown(
             "reading conversations …",
             lambda: self._add_marks_of_turns(blame_file(self._main.library.workspace, path), line),
-            self._choose_turn,
+            self._ask_which_turn_to_open,
             holds_keys=True,
         )
 
@@ -220,7 +222,7 @@ class TouchedFileActions:
         marks = self._main.library.find_marks_of_turns(turn.ref for turn in found.turns)
         return _TurnsOfFile(found, line, marks)
 
-    def _choose_turn(self, turns: _TurnsOfFile) -> None:
+    def _ask_which_turn_to_open(self, turns: _TurnsOfFile) -> None:
         """Show the turns, and open the turn that the user chooses.
 
         With the option `:`, the user can ask which turns wrote certain lines.
@@ -262,7 +264,7 @@ class TouchedFileActions:
 
         def open_turn_or_ask_for_lines(chosen: str | None) -> None:
             if chosen == ":":
-                self._ask_for_lines(found.path, line)
+                self._ask_which_lines_to_blame(found.path, line)
             elif chosen is not None:
                 self._main.open_target_in_reader(make_navigation_target(parse_ref(chosen)))
 
@@ -273,7 +275,7 @@ class TouchedFileActions:
             OptionsDialog(title, options, notes), open_turn_or_ask_for_lines
         )
 
-    def _ask_for_lines(self, path: str, line: int) -> None:
+    def _ask_which_lines_to_blame(self, path: str, line: int) -> None:
         """Ask for lines of a file, and show the turns that wrote these lines.
 
         The input proposes the number `line`, unless `line` is 0.
@@ -288,7 +290,7 @@ class TouchedFileActions:
                 self._run_with_activity_shown(
                     "reading conversations …",
                     partial(find_turns_that_wrote_lines, lines),
-                    self._choose_turn,
+                    self._ask_which_turn_to_open,
                     holds_keys=True,
                 )
 

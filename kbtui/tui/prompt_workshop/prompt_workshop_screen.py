@@ -648,7 +648,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_mark_subject(self, state: Literal["learned", "disabled"]) -> None:
         node = self.list.selected_tree_node
         if node.kind == "subject":
-            self._toggle_mark(PreloadOrDisableMark(node.topic, node.name, state))
+            self._toggle_preload_mark(PreloadOrDisableMark(node.topic, node.name, state))
             return
         switch = self.get_key_label("switch")
         reasons = {
@@ -666,12 +666,12 @@ class PromptWorkshopScreen(ListDetailScreen):
             is_on = (
                 self.marks.find_marked_state(self.prompt_with_changes.written, topic, None) == "on"
             )
-            self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
+            self._toggle_preload_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
 
-    def _toggle_mark(self, mark: PreloadOrDisableMark) -> None:
+    def _toggle_preload_mark(self, mark: PreloadOrDisableMark) -> None:
         written = self.prompt_with_changes.written if self.prompt_with_changes else None
         if written is not None and mark.topic in written.topics and not self._is_writing:
-            self.marks.toggle_mark(mark, written)
+            self.marks.toggle_preload_mark(mark, written)
             self._show_changed_marks()
 
     def action_discard_marks(self) -> None:

@@ -230,7 +230,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
-    def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
+    def toggle_preload_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
 
         After a reset, a subject or topic has the state that the files define (see `knowledge`). If

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.files_read_by_tool_calls import find_path_of_content
-from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_proposed_changes
+from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_requested_file_changes
 from kbtui.conversations.conversation_data_types import (
     CONTENT_STATE_LABELS,
     describe_content_block,
@@ -25,8 +25,8 @@ from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     cut_to_width,
     format_counted_noun,
-    format_knowledge_changes,
     format_outdated_subject,
+    format_outdated_subjects_of_turn,
     is_terminal_text_stripped,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
@@ -554,15 +554,19 @@ class _ConversationReaderDocumentBuilder:
         changes = [(cite.target, cite.state) for cite in cites]
         key = f"outdated:{self.turn}"
         if len(cites) == 1:
-            self._add_warning(key, f"≠ {format_knowledge_changes(changes)}", cites[0])
+            self._add_outdated_citation_warning(
+                key, f"≠ {format_outdated_subjects_of_turn(changes)}", cites[0]
+            )
             return
-        self._add_warning(key, f"≠ {KNOWLEDGE_CHANGED}:", cites[0])
+        self._add_outdated_citation_warning(key, f"≠ {KNOWLEDGE_CHANGED}:", cites[0])
         self.lead = [("    ", "")]
         for number, cite in enumerate(cites):
-            self._add_warning(f"{key}:{number}", format_outdated_subject(*changes[number]), cite)
+            self._add_outdated_citation_warning(
+                f"{key}:{number}", format_outdated_subject(*changes[number]), cite
+            )
         self.lead = []
 
-    def _add_warning(self, key: str, text: str, cite: Citation) -> None:
+    def _add_outdated_citation_warning(self, key: str, text: str, cite: Citation) -> None:
         """Add a line with a warning. Enter on the line shows how the cited subject has changed."""
         spans: Spans = [(sanitize_to_one_line(text), "warning")]
         self._append_blocks(ParagraphBlock(key, spans, cite=cite.key))
@@ -768,7 +772,7 @@ class _ConversationReaderDocumentBuilder:
             ("  ", ""),
         ]
         directory = self.conversation.info.working_directory
-        changes = list_proposed_changes(event)
+        changes = list_requested_file_changes(event)
         if event.name:
             self.changes_by_tool[event.name] = (event.call, changes)
         summary = (

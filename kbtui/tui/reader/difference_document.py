@@ -296,14 +296,14 @@ def _iterate_paragraph_blocks(
             left_out += 1
             continue
         if left_out:
-            yield _make_left_out_block(f"{key}unchanged:{index}", left_out)
+            yield _make_omitted_paragraphs_block(f"{key}unchanged:{index}", left_out)
             left_out = 0
         yield ComparedParagraphBlock(f"{key}paragraph:{index}", one, width, above=1)
     if left_out and changed:
-        yield _make_left_out_block(f"{key}unchanged:end", left_out)
+        yield _make_omitted_paragraphs_block(f"{key}unchanged:end", left_out)
 
 
-def _make_left_out_block(key: str, count: int) -> ReaderBlock:
+def _make_omitted_paragraphs_block(key: str, count: int) -> ReaderBlock:
     text = f"⋯ {format_counted_noun(count, 'unchanged paragraph')}"
     return LeftAndRightLineBlock(key, [(text, "dim")], above=1)
 

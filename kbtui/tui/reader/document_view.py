@@ -531,7 +531,7 @@ class DocumentViewport:
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
-        self.want_source_line(line)
+        self.choose_source_line_at_cursor(line)
         block = self.document.find_block_index_of_line(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
@@ -541,7 +541,7 @@ class DocumentViewport:
                 row, before = number, min(last, line)
         self.go_to_block_line(block, row, lead=0)
 
-    def want_source_line(self, line: int) -> None:
+    def choose_source_line_at_cursor(self, line: int) -> None:
         """Where the line at the cursor shows several source lines, refer to source line `line`."""
         self._wanted_source_line = line
 

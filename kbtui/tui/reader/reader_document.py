@@ -322,7 +322,7 @@ def find_start_block_and_match(
     if ref is None or not blocks:
         return None
     if document.view in CHANGES_VIEWS:
-        start = _find_change_of_turn(document, ref)
+        start = _find_change_block_of_turn(document, ref)
         return None if start is None else (start, -1)
     if ref.turn is not None:
         turn = min(max(1, ref.turn), document.turns_total)
@@ -349,7 +349,7 @@ def find_start_block_and_match(
     return best or (first, -1)
 
 
-def _find_change_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
+def _find_change_block_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
     """Return the index of the first block with a change in or after the turn or call of `ref`.
 
     If there is no such change, return None. If `ref` names no turn, return the index of the block
@@ -543,13 +543,13 @@ def find_outline_entry_at(
 
 
 def _make_turn_entry(turn: Turn) -> OutlineEntry:
-    from kbtui.conversations.conversation_data_types import add_up_usage
+    from kbtui.conversations.conversation_data_types import sum_token_usage
     from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
     calls = [event for event in turn.events if event.kind == "tool_call_request"]
     failed = sum(bool(call.result and call.result.is_error) for call in calls)
     tools = tuple(dict.fromkeys(call.name or "a tool" for call in calls))
-    usage = add_up_usage(turn.usage.values())
+    usage = sum_token_usage(turn.usage.values())
     times = [event.timestamp for event in turn.events[-3:] if event.timestamp is not None]
     seconds = None
     if times and turn.started_at is not None:

@@ -318,7 +318,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
             if match >= 0:
                 is_visible = viewport.go_to_match_in_block(index, match)
                 if ref and ref.lines and is_visible:
-                    viewport.want_source_line(ref.lines[0])
+                    viewport.choose_source_line_at_cursor(ref.lines[0])
                 elif ref and ref.lines:
                     viewport.go_to_source_line(ref.lines[0])
                 if block.key in document.fold_kinds and not viewport.is_fold_open(block.key):
@@ -377,14 +377,14 @@ class ReaderPane(BorderDrawingPane, Vertical):
         if reference and document.ref and document.short_ref:
             reference = reference.replace(document.ref, document.short_ref, 1)
         header = self.query_one("#where", ReaderHeader)
-        header.set_header_texts(left, self._make_right_header_versions())
+        header.set_header_texts(left, self._make_right_header_variants())
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_next_change_hint(self, space: str = "") -> Spans:
         key = find_key_label_of_command("reader.next", get_configured_keys(self))
         return [(space, ""), (key, "key"), (" next change", "dim")]
 
-    def _make_right_header_versions(self) -> list[Spans]:
+    def _make_right_header_variants(self) -> list[Spans]:
         """Return the versions of the header's right side, the longest first.
 
         They differ only in how they show the size of the document.
@@ -538,10 +538,10 @@ class ReaderPane(BorderDrawingPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         else:
-            self._post_status_message(self._explain_missing_numbers())
+            self._post_status_message(self._explain_why_no_numbers())
         return True
 
-    def _explain_missing_numbers(self) -> str:
+    def _explain_why_no_numbers(self) -> str:
         """Return the reason why the user cannot go to a turn or line of this page by its number."""
         document = self.viewport.document
         if not document.block_indices_by_kind.get("change"):

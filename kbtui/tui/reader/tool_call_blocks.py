@@ -128,7 +128,9 @@ def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_ToolTextPart]:
         if opening:
             closing = re.search(rf"^ {{0,3}}{opening[1]}[ \t]*\s*\Z", text, re.MULTILINE)
         if opening and closing and closing.start() > opening.end():
-            yield _ToolTextPart(opening.end() + 1, closing.start(), _get_language(opening), True)
+            yield _ToolTextPart(
+                opening.end() + 1, closing.start(), _get_fence_language(opening), True
+            )
         else:
             yield _ToolTextPart(0, len(text))
         return
@@ -138,13 +140,13 @@ def _split_at_fences(text: str, is_one_file: bool) -> Iterator[_ToolTextPart]:
             yield _ToolTextPart(position, fence.start())
             opened, position = fence, min(fence.end() + 1, len(text))
         elif fence[1].startswith(opened[1]) and not fence[2].strip():
-            yield _ToolTextPart(position, fence.start(), _get_language(opened), True)
+            yield _ToolTextPart(position, fence.start(), _get_fence_language(opened), True)
             opened, position = None, min(fence.end() + 1, len(text))
-    language = _get_language(opened) if opened else ""
+    language = _get_fence_language(opened) if opened else ""
     yield _ToolTextPart(position, len(text), language, opened is not None)
 
 
-def _get_language(opening: re.Match[str]) -> str:
+def _get_fence_language(opening: re.Match[str]) -> str:
     return (opening[2].split() or [""])[0].lower()
 
 
@@ -303,7 +305,7 @@ def make_tool_text_blocks(
             continue
         language = part.language
         if not part.is_fenced:
-            language = find_language_of_path(path) if path else _guess_language(content)
+            language = find_language_of_path(path) if path else _guess_code_language(content)
         elif path and find_language_of_path(path):
             language = find_language_of_path(path)
         name = f"{key}:{number}" if number else key
@@ -330,7 +332,7 @@ def _strip_blank_lines(text: str, part: _ToolTextPart) -> tuple[int, int]:
     return start, end
 
 
-def _guess_language(text: str) -> str:
+def _guess_code_language(text: str) -> str:
     stripped = text.strip()
     return "xml" if re.match(r"<[A-Za-z_?]", stripped) and stripped.endswith(">") else ""
 
@@ -516,7 +518,7 @@ class DiffBlock(ReaderBlock):
         made: StyledLines = [StyledLine([("⋯", "dim")])] if self.continues else []
         for index, (mark, text) in enumerate(zip(marks, texts, strict=True)):
             role = _ROLES.get(mark, "")
-            spans: Spans = [(mark, role), *_mark_ranges(text, ranges.get(index, []), role)]
+            spans: Spans = [(mark, role), *_mark_changed_words(text, ranges.get(index, []), role)]
             numbers = (old if mark != "+" else None, new if mark != "-" else None)
             shown = highlight_matches(spans, found)
             for part, line in enumerate(wrap_code_line(shown, room, new, self.code_offset)):
@@ -589,7 +591,7 @@ def _pair_similar_lines(
                 news = news[news.index(best[0]) + 1 :]
 
 
-def _mark_ranges(text: str, ranges: Sequence[TextRange], role: str) -> Spans:
+def _mark_changed_words(text: str, ranges: Sequence[TextRange], role: str) -> Spans:
     """Return `text` as spans with the role `role`, and mark the words in `ranges` as changed."""
     spans: Spans = [(text, role)] if text else []
     if not ranges:

@@ -193,7 +193,7 @@ class JpContentDecoder:
         self._blobs = blobs or JpBlobReader()
         self.problems: list[str] = []
 
-    def decode_blocks(self, value: Any) -> list[ContentBlock] | None:
+    def decode_content_blocks(self, value: Any) -> list[ContentBlock] | None:
         """Return the blocks of typed content; None for any other value.
 
         Typed content is a block, a list of blocks, or a reference (`$blob`) to a text in a blob. A
@@ -204,7 +204,7 @@ class JpContentDecoder:
         for item in items:
             if type(item) is not dict or not (type(item.get("type")) is str or "$blob" in item):
                 return None
-        return [self._decode_block(item) for item in items]
+        return [self._decode_content_block(item) for item in items]
 
     def decode_resource(self, resource: Any, kind: str = "resource") -> ContentBlock:
         """Return a resource as a block.
@@ -222,7 +222,7 @@ class JpContentDecoder:
             media_type=_find_first_text(resource, _MEDIA_TYPE_KEYS),
         )
         known = _DESCRIPTION_KEYS
-        if self._add_content(block, resource):
+        if self._add_content_to_block(block, resource):
             known |= _CONTENT_KEYS
         else:
             block.state = _find_state_of_uri(block.name)
@@ -232,11 +232,11 @@ class JpContentDecoder:
         block.text = "\n".join(part for part in (said, block.text, more) if part)
         return block
 
-    def _decode_block(self, block: dict[str, Any]) -> ContentBlock:
+    def _decode_content_block(self, block: dict[str, Any]) -> ContentBlock:
         kind = block.get("type", "text")
         if "$blob" in block:
             result = ContentBlock(kind, media_type=_find_first_text(block, _MEDIA_TYPE_KEYS))
-            self._add_blob(result, block)
+            self._add_blob_to_block(result, block)
             return result
         if kind in ("resource", "resource_link"):
             return self.decode_resource(block.get("resource", block))
@@ -248,11 +248,11 @@ class JpContentDecoder:
                 name=_find_first_text(block, _NAME_KEYS),
                 media_type=_find_first_text(block, _MEDIA_TYPE_KEYS),
             )
-            if self._add_content(result, block):
+            if self._add_content_to_block(result, block):
                 return result
         return ContentBlock(kind, format_json(decode_base64_strings(block)))
 
-    def _add_content(self, block: ContentBlock, value: dict[str, Any]) -> bool:
+    def _add_content_to_block(self, block: ContentBlock, value: dict[str, Any]) -> bool:
         """Add the content of an object to a block: a text, base64 data, or the content of a blob.
 
         Returns whether the object has content.
@@ -264,33 +264,33 @@ class JpContentDecoder:
         if holder is None:
             holder = content if type(content) is dict else value
         if "$blob" in holder:
-            self._add_blob(block, holder)
+            self._add_blob_to_block(block, holder)
         elif type(text := holder.get("text")) is str:
             block.text = decode_tool_result_text(text)
         elif type(data := holder.get("blob", holder.get("data"))) is str:
-            self._add_base64_data(block, data)
+            self._add_base64_data_to_block(block, data)
         elif type(content) is str:
             block.text = decode_tool_result_text(content)
         else:
             return False
         return True
 
-    def _add_base64_data(self, block: ContentBlock, data: str) -> None:
+    def _add_base64_data_to_block(self, block: ContentBlock, data: str) -> None:
         try:
-            self._add_bytes(block, b64decode(data, None, True))
+            self._add_bytes_to_block(block, b64decode(data, None, True))
         except ValueError:
             block.size = count_base64_bytes(data)
 
-    def _add_blob(self, block: ContentBlock, reference: dict[str, Any]) -> None:
+    def _add_blob_to_block(self, block: ContentBlock, reference: dict[str, Any]) -> None:
         """Add the content of a blob, or the reason why it cannot be read."""
         block.size = get_count_or_none(reference.get("size"))
         name = reference["$blob"]
         if "encryption" in reference:
             block.state = "encrypted"
-            block.recipients = _list_recipients(reference["encryption"])
+            block.recipients = _list_encryption_recipients(reference["encryption"])
             return
         try:
-            self._add_bytes(block, self._blobs.read_blob(name))
+            self._add_bytes_to_block(block, self._blobs.read_blob(name))
         except UnreadableBlob as error:
             block.state = error.state
             block.name = block.name or get_text_or_none(name)
@@ -298,7 +298,7 @@ class JpContentDecoder:
                 beginning = str(name).removeprefix("sha256:")[:12]
                 self.problems.append(f"the blob {beginning}… {_BLOB_PROBLEMS[error.state]}")
 
-    def _add_bytes(self, block: ContentBlock, data: bytes) -> None:
+    def _add_bytes_to_block(self, block: ContentBlock, data: bytes) -> None:
         """Add bytes to a block as text, if they are UTF-8 without NUL characters.
 
         Otherwise, only the number of bytes is added.
@@ -348,7 +348,7 @@ def _decode_question(question: dict[str, Any]) -> ContentBlock:
     return ContentBlock("question", "\n".join(lines), name=get_text_or_none(question.get("id")))
 
 
-def _list_recipients(encryption: Any) -> tuple[str, ...]:
+def _list_encryption_recipients(encryption: Any) -> tuple[str, ...]:
     recipients = encryption.get("recipients") if type(encryption) is dict else None
     found = recipients if type(recipients) is list else []
     return tuple(recipient for recipient in found if type(recipient) is str)

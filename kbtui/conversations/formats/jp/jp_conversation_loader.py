@@ -169,7 +169,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     try:
         element = _read_last_element(str(info.events_path))
     except WorkspaceError as error:
-        return info.with_added_problem(f"{EVENTS}: {error.message}")
+        return info.copy_with_problem(f"{EVENTS}: {error.message}")
     if element is None:
         return add_event_count(info)
     return replace(info, last_event_at=parse_timestamp(element.get("timestamp")))
@@ -186,10 +186,10 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
             count += len(batch)
             last = batch[-1] if batch else last
     except WorkspaceError as error:
-        return info.with_added_problem(f"{EVENTS}: {error.message}")
+        return info.copy_with_problem(f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
     info = replace(info, events_count=count, last_event_at=time)
-    return info.with_added_problem(f"{EVENTS}: {'; '.join(problems)}") if problems else info
+    return info.copy_with_problem(f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:

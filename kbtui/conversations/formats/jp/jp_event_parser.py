@@ -251,7 +251,9 @@ class JpEventParser(ConversationProblemCollector):
             return
         text, message = element[kind], self._open_message
         author = (
-            _get_participant(element) if kind == "message" and "participant" in element else None
+            _get_answering_assistant(element)
+            if kind == "message" and "participant" in element
+            else None
         )
         if (
             message is not None
@@ -277,7 +279,7 @@ class JpEventParser(ConversationProblemCollector):
             text = format_json_unless_text(data)
             event = self._append_event("structured", index, element, text, "data")
             event.data = data
-            event.author = _get_participant(element)
+            event.author = _get_answering_assistant(element)
         else:
             event = self._append_event("message", index, element, "", "message")
             self.add_event_problem(event, "the response has neither message nor reasoning nor data")
@@ -410,7 +412,7 @@ class JpEventParser(ConversationProblemCollector):
         and is reported as a problem.
         """
         try:
-            blocks = self._decoder.decode_blocks(value)
+            blocks = self._decoder.decode_content_blocks(value)
         except RecursionError:
             blocks = None
         if blocks is None:
@@ -527,7 +529,7 @@ def _describe_unanswered_inquiry(element: _Element) -> str | None:
     return "Redacted" if outcome == "redacted" else None
 
 
-def _get_participant(element: _Element) -> str | None:
+def _get_answering_assistant(element: _Element) -> str | None:
     """Return the name of the assistant that answered, in a conversation with several assistants.
 
     Returns None if there is only one assistant. JP's draft D58 describes such conversations.
