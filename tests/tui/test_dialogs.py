@@ -73,8 +73,12 @@ async def test_a_form_shows_the_field_its_help_and_its_keys_in_any_terminal(
             ("file name", "Separate folders"),
         ):
             await tui.until(words)
-            labels = [row.strip(" │").split("  ")[0] for row in tui.text.split("\n")]
-            assert name in labels
+            # The field is scrolled into view after its help.
+            await tui.until(
+                lambda name=name: (
+                    name in [row.strip(" │").split("  ")[0] for row in tui.text.split("\n")]
+                )
+            )
             assert "Enter next" in tui.text
             focused = tui.app.focused
             assert focused is not None

@@ -287,6 +287,14 @@ class ChoiceField(StyledWidget, can_focus=True):
         return self.render_spans(spans, self.content_size.width)
 
 
+class _FormFieldList(VerticalScroll):
+    """The fields of a form. It keeps the focused field visible when its height changes."""
+
+    def on_resize(self) -> None:
+        if self.has_focus_within and self.screen.focused:
+            self.scroll_to_widget(self.screen.focused, animate=False)
+
+
 class FormDialog(StyledScreen):
     """A form; its result is the return value of `save`, or None if the user cancels the form.
 
@@ -324,7 +332,7 @@ class FormDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         with Vertical(id="form", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
-            with VerticalScroll(id="fields", can_focus=False):
+            with _FormFieldList(id="fields", can_focus=False):
                 for name, field in self._fields.items():
                     with Horizontal(id=f"line-{name}", classes="field"):
                         label = LeftAndRightTextLine(classes="field-label")
