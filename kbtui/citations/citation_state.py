@@ -137,7 +137,7 @@ class ComparableSubjectText:
         return " ".join(dict.fromkeys(map(_hash_text, (self.plain, learned))))
 
     @property
-    def is_prose(self) -> bool:
+    def is_learned_without_fence(self) -> bool:
         """Whether `learn` returns the text as it is, without a code fence."""
         return " " not in self.digests
 

@@ -342,7 +342,7 @@ def _extract_text_of_read_file(text: str) -> FileTextInToolResult | None:
     return _extract_fenced_text(text) or FileTextInToolResult(text)
 
 
-def _extract_text_of_one_of_many_files(text: str) -> FileTextInToolResult | None:
+def _extract_text_of_read_many_files(text: str) -> FileTextInToolResult | None:
     match = _ONE_OF_MANY_FILES.fullmatch(text)
     return FileTextInToolResult(match["text"]) if match else None
 
@@ -393,6 +393,6 @@ _FORMS: dict[str, Callable[[str], FileTextInToolResult | None]] = {
     "fs_read_file": _extract_fenced_text,
     "read": _extract_opencode_text,
     "read_file": _extract_text_of_read_file,
-    "read_many_files": _extract_text_of_one_of_many_files,
+    "read_many_files": _extract_text_of_read_many_files,
 }
 """Maps the name of each tool that reads files to the function that extracts a file's text from the result."""

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("knowledge_commands", "list topics and their subjects"),
     "learn": ("knowledge_commands", "print exactly what the tool `learn` returns"),
     "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
-    "conversation": ("conversation_command", "list, grep, read and export conversations"),
+    "conversation": ("conversation_commands", "list, grep, read and export conversations"),
     "export": (
         "conversation_export_command",
         "write a conversation as HTML, Markdown or JSON for other people",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         problem: str | None
         kept_from: str | None
 
-    class UnfinishedTurnState(TypedDict):
+    class ResumableTurnJson(TypedDict):
         """The state of an unfinished turn, as JSON.
 
         A `TurnBuilder` can continue the turn from this state.
@@ -554,7 +554,7 @@ class ParsingResumePoint(NamedTuple):
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
     """Further values, as JSON, that the format needs to resume reading at this position."""
-    open_turn: UnfinishedTurnState | None = None
+    open_turn: ResumableTurnJson | None = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 

@@ -127,7 +127,9 @@ def read_given_and_current_text(
         subject = renamed and make_lazy_cited_subject_text(knowledge, str(renamed))
     if subject is None:
         return GivenAndCurrentText(cite, given.text_without_fence, None)
-    text = normalize_text(given.text) if subject.is_prose else given.text_without_fence
+    text = (
+        normalize_text(given.text) if subject.is_learned_without_fence else given.text_without_fence
+    )
     now = find_current_part_of_given_text(text, given.extent, subject.plain)
     return GivenAndCurrentText(cite, text, now, renamed)
 
@@ -271,7 +273,7 @@ class _SubjectVersionCollector:
         """Return the text that a turn was given, without additions of the tool `learn`."""
         is_prose = (
             self._relative is not None
-            and ComparableSubjectText(given.text, self._relative).is_prose
+            and ComparableSubjectText(given.text, self._relative).is_learned_without_fence
         )
         return normalize_text(given.text) if is_prose else given.text_without_fence
 

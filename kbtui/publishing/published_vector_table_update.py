@@ -71,7 +71,7 @@ class PassageToPublish(NamedTuple):
         return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
 
-class PublishedTableUpdate(NamedTuple):
+class UpdatedPublishedTable(NamedTuple):
     """The table version that a new manifest will use.
 
     `lacking` lists the passages whose vectors this version lacks.
@@ -89,7 +89,7 @@ def update_published_table(
     old: VectorTableVersion | None,
     needed_versions: Sequence[int],
     now: float,
-) -> PublishedTableUpdate:
+) -> UpdatedPublishedTable:
     """Update the table of vectors of the library at `uri` if it lacks many passages, or much of it is obsolete.
 
     `passages` are the passages of the new version of the library, and `dimension` is the length of
@@ -114,10 +114,10 @@ def update_published_table(
         )
         is_known = old is not None and old.version == store.version
         if is_good and old is not None and is_known:
-            return PublishedTableUpdate(old, lacking)
+            return UpdatedPublishedTable(old, lacking)
         if is_good and not rows:
             version = store.version
-            return PublishedTableUpdate(
+            return UpdatedPublishedTable(
                 VectorTableVersion(version, dimension, now, whole_version=version), lacking
             )
         if old is not None and is_known and old.whole_version != old.version:
@@ -132,7 +132,7 @@ def update_published_table(
         store.compact_vector_table(force=True, keep_versions=store.get_age_of_versions(versions))
         whole_version = store.version
         store.remove_rows(_find_current_rows(store, wanted)[1])
-        return PublishedTableUpdate(
+        return UpdatedPublishedTable(
             VectorTableVersion(store.version, dimension, now, whole_version=whole_version), []
         )
 

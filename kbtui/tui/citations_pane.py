@@ -86,7 +86,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
-    class CitedLineChanged(Message):
+    class TurnCitationsLineChanged(Message):
         """The line that names the citations of the turn at the cursor has changed.
 
         `forms` are forms of the line, the longest first. There is none while the pane is visible,
@@ -322,7 +322,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             forms = self._make_cited_line_forms(self._conversation)
         if forms != self._cited_line_forms:
             self._cited_line_forms = forms
-            self.post_message(self.CitedLineChanged(forms))
+            self.post_message(self.TurnCitationsLineChanged(forms))
 
     def _make_cited_line_forms(self, conversation: Conversation) -> list[Spans]:
         """Return forms of a line such as "cited: learned api/errors", the longest first.

@@ -22,7 +22,7 @@ from kbtui.terminal_text import format_json, format_json_unless_text
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtui.conversations.conversation_data_types import ConversationInfo, UnfinishedTurnState
+    from kbtui.conversations.conversation_data_types import ConversationInfo, ResumableTurnJson
 
 READ_ERRORS = (
     TypeError,
@@ -125,7 +125,7 @@ class TurnBuilder(ConversationProblemCollector):
             self.add_usage(usage, model)
         return turn
 
-    def make_current_turn_state(self) -> UnfinishedTurnState:
+    def make_current_turn_state(self) -> ResumableTurnJson:
         """Return the state of the current turn as JSON.
 
         Another builder can continue the turn from this state.
@@ -139,7 +139,7 @@ class TurnBuilder(ConversationProblemCollector):
             "calls": self._calls,
         }
 
-    def resume_turn(self, state: UnfinishedTurnState) -> None:
+    def resume_turn(self, state: ResumableTurnJson) -> None:
         """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]

@@ -549,9 +549,9 @@ class MainScreen(StyledScreen):
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
         self.items.copy_text(event.text, event.name)
 
-    @on(CitationsPane.CitedLineChanged)
-    def _show_cited_line_in_reader(self, event: CitationsPane.CitedLineChanged) -> None:
-        self.reader_pane.show_cited_line(event.forms)
+    @on(CitationsPane.TurnCitationsLineChanged)
+    def _show_turn_citations_in_reader(self, event: CitationsPane.TurnCitationsLineChanged) -> None:
+        self.reader_pane.show_turn_citations_line(event.forms)
 
     # searching
 

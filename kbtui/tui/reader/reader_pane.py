@@ -102,7 +102,7 @@ class ReaderHeader(LeftAndRightTextLine):
                 return
 
 
-class CitedLine(LeftAndRightTextLine):
+class TurnCitationsLine(LeftAndRightTextLine):
     """The line about what the turn at the cursor cites."""
 
     def __init__(self, id: str) -> None:  # noqa: A002
@@ -191,7 +191,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self.loss_bar = WrappedParagraphs(self.document_view)
-        self._cited_line = CitedLine("cited")
+        self._cited_line = TurnCitationsLine("cited")
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
@@ -272,7 +272,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.loss_bar.set_paragraphs([[(loss, "warning"), (rest, "dim")]] if loss else [])
         self.document_view.refresh()
 
-    def show_cited_line(self, forms: list[Spans]) -> None:
+    def show_turn_citations_line(self, forms: list[Spans]) -> None:
         """Show a line below the header about what the turn at the cursor cites.
 
         `forms` are forms of the line, the longest first. Without any, the line is hidden.

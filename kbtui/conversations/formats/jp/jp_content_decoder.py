@@ -38,7 +38,7 @@ _GZIP_SIGNATURE = b"\x1f\x8b"
 _GZIP_FORMAT = zlib.MAX_WBITS | 16
 
 
-class UnreadableBlob(Exception):
+class UnreadableJpBlobError(Exception):
     """A blob cannot be read; `state` is the reason."""
 
     def __init__(self, state: ContentState) -> None:
@@ -57,7 +57,7 @@ class JpBlobReader:
         self._bytes_left = MAX_TOTAL_BYTES
 
     def read_blob(self, name: object) -> bytes:
-        """Return the content of a blob. Raises `UnreadableBlob`.
+        """Return the content of a blob. Raises `UnreadableJpBlobError`.
 
         `name` is the value of `$blob`. The content is returned only if it has the SHA-256 in
         `name`.
@@ -65,22 +65,22 @@ class JpBlobReader:
         found = _DIGEST.fullmatch(name) if type(name) is str else None
         if found is None:
             # Only hexadecimal digits may become a part of a path.
-            raise UnreadableBlob("elsewhere")
-        digest, state = found[1].lower(), UnreadableBlob("missing")
+            raise UnreadableJpBlobError("elsewhere")
+        digest, state = found[1].lower(), UnreadableJpBlobError("missing")
         for path in self._list_possible_paths(digest):
             try:
                 content = _read_and_decompress(path, min(MAX_BLOB_BYTES, self._bytes_left))
             except FileNotFoundError:
                 continue
             except (OSError, zlib.error, EOFError):
-                state = UnreadableBlob("damaged")
-            except UnreadableBlob as error:
+                state = UnreadableJpBlobError("damaged")
+            except UnreadableJpBlobError as error:
                 state = error
             else:
                 if hashlib.sha256(content).hexdigest() == digest:
                     self._bytes_left -= len(content)
                     return content
-                state = UnreadableBlob("damaged")
+                state = UnreadableJpBlobError("damaged")
         raise state
 
     def _list_possible_paths(self, digest: str) -> Iterator[str]:
@@ -101,7 +101,7 @@ class JpBlobReader:
 def _read_and_decompress(path: str, max_bytes: int) -> bytes:
     """Return the decompressed content of a gzip file.
 
-    Raises `OSError`, `zlib.error` or `EOFError` if the file cannot be read, and `UnreadableBlob` if
+    Raises `OSError`, `zlib.error` or `EOFError` if the file cannot be read, and `UnreadableJpBlobError` if
     the content has more than `max_bytes` bytes.
     """
     file = os.open(path, _FLAGS)
@@ -110,7 +110,7 @@ def _read_and_decompress(path: str, max_bytes: int) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         if status.st_size > max_bytes:
-            raise UnreadableBlob("too-large")
+            raise UnreadableJpBlobError("too-large")
         with os.fdopen(file, "rb", closefd=False) as opened:
             data = opened.read(max_bytes + 1)
     finally:
@@ -121,7 +121,7 @@ def _read_and_decompress(path: str, max_bytes: int) -> bytes:
     stream = zlib.decompressobj(_GZIP_FORMAT)
     content = stream.decompress(data, max_bytes + 1)
     if len(content) > max_bytes:
-        raise UnreadableBlob("too-large")
+        raise UnreadableJpBlobError("too-large")
     if not stream.eof:
         raise EOFError
     return content
@@ -291,7 +291,7 @@ class JpContentDecoder:
             return
         try:
             self._add_bytes_to_block(block, self._blobs.read_blob(name))
-        except UnreadableBlob as error:
+        except UnreadableJpBlobError as error:
             block.state = error.state
             block.name = block.name or get_text_or_none(name)
             if error.state in _BLOB_PROBLEMS:

@@ -17,7 +17,7 @@ import pytest
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_tool_answers import ConversationListPage, format_answer_as_xml
-from kbtui.cli.conversation_command import ConversationFormatter, format_age_or_date
+from kbtui.cli.conversation_commands import ConversationFormatter, format_age_or_date
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_at_root
 
