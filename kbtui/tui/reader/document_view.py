@@ -796,9 +796,14 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Scroll the document after the user has moved the scroll bar."""
         super().watch_scroll_y(old_value, new_value)
-        if not self._is_syncing and round(old_value) != round(new_value):
+        if self._is_syncing or round(old_value) == round(new_value):
+            return
+        if self.scrollable_content_region.height == self.viewport.height:
             self.viewport.scroll_to_document_line(round(new_value))
-            self.redraw_after_viewport_change()
+        else:
+            # Nobody scrolled. Textual limits the offset when the height changes, before `on_resize` is called.
+            self._fit_viewport_to_widget()
+        self.redraw_after_viewport_change()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit_viewport_to_widget()
