@@ -325,7 +325,7 @@ def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not reads_ids:
         return text.removesuffix("\n").removesuffix("\r"), ids
-    # Each line begins with an id. If `conversation ls` or `grep` printed it, the other words are not ids.
+    # A line has ids only, or an id and other words, as `conversation ls` and `grep` print it.
     lines = (line.replace(",", " ").split() for line in text.splitlines())
     read = [
         word

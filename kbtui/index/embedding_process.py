@@ -350,7 +350,7 @@ def serve_embedding_requests() -> None:
         for line in sys.stdin.buffer:
             request = json.loads(line)
             (queries if request["kind"] == "query" else passages).put(request)
-        # The engine has exited. Nobody waits for an answer.
+        # The engine has exited, so nobody is waiting for an answer.
         os._exit(0)
 
     def answer_passage_requests() -> None:

@@ -249,7 +249,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving", action="approve_shown_source"),
         define_command("run", "exclamation_mark", "run", "Run the source now.", 10, needs="source", action="run_source"),
         define_command("stop", "x", "stop", "Stop the run; the documents fetched so far are kept.", 11, needs="running", action="stop_source"),
-        define_command("approve", "v", "review, approve", "Before you approve a source, review exactly what it will do.", 10, needs="unapproved", action="review_source"),
+        define_command("approve", "v", "review, approve", "Review exactly what a source will do, then approve it.", 10, needs="unapproved", action="review_source"),
         define_command("new", "plus", "add", "Add a source.", 8, action="add_source"),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source", action="edit_source"),
         define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),

@@ -647,7 +647,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark as rewound the last `count` turns that have not been rewound yet."""
+        """Mark the last `count` turns as rewound. Turns that are rewound already do not count."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True

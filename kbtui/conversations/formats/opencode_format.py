@@ -461,7 +461,7 @@ class _OpencodeSessionFiles:
         self.parts = f"{root}/part"
 
     def list_change_markers(self) -> list[str]:
-        """Return a list of strings that changes if a message or a part changes.
+        """Return strings that change whenever a message or a part changes.
 
         Each part of the last message is checked. For an earlier message, only the directory that
         contains its parts is checked.
