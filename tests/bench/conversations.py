@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 
+from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.workspace import open_workspace_at_root
 from tests.bench import workspaces
@@ -36,7 +37,9 @@ def surveyed(root: Path, count: int) -> None:
     for number in range(count):
         identity = 17_500_000_000 + number * 1000
         stamp = datetime.fromtimestamp(identity / 10, UTC).strftime("%Y-%m-%d %H:%M:%S.123456")
-        events = [{"type": "config_delta", "delta": {"assistant": {"instructions": text(30_000)}}}]
+        events: list[dict[str, object]] = [
+            {"type": "config_delta", "delta": {"assistant": {"instructions": text(30_000)}}}
+        ]
         for turn in range(3):
             events += [
                 {"type": "turn_start"},
@@ -65,10 +68,10 @@ def decode(base: Path, times: int) -> Iterator[Row]:
         infos = list_conversations(open_workspace_at_root(base / name), counts=False)
         paths = [info.events_path for info in infos if info.events_path]
 
-        def ours(infos: list = infos) -> object:
+        def ours(infos: list[ConversationInfo] = infos) -> object:
             return [load_conversation(info) for info in infos]
 
-        def parse(paths: list = paths) -> object:
+        def parse(paths: list[Path] = paths) -> object:
             return [orjson.loads(path.read_bytes()) for path in paths]
 
         taken, parsed = side_by_side(ours, parse, times)

@@ -164,13 +164,13 @@ def screen(root: Path, times: int) -> Iterator[Row]:
             page = EntriesScreen(app.library, app.clock)
             began = time.perf_counter()
             await app.push_screen(page)
-            while not page.table.rows:
+            while not page.list.rows:
                 await pilot.pause(0.005)
             opened = time.perf_counter() - began
             few = [await pressed(pilot) for _ in range(times)]
             began = time.perf_counter()
             await pilot.press("G")
-            while len(page.table.rows) < ENTRIES or page.table.index < ENTRIES - 1:
+            while len(page.list.rows) < ENTRIES or page.list.index < ENTRIES - 1:
                 await pilot.pause(0.005)
             end = time.perf_counter() - began
             await pilot.press("g")

@@ -4,7 +4,7 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -60,10 +60,10 @@ def side_by_side(
 
 
 def process(
-    words: Sequence[str], ok: Sequence[int] = (0,), **environment: str
+    words: Sequence[str], environment: Mapping[str, str] | None = None, *, ok: Sequence[int] = (0,)
 ) -> Callable[[], object]:
     """A whole process as a call; its output goes nowhere."""
-    env = {**os.environ, **environment}
+    env = {**os.environ, **(environment or {})}
 
     def call() -> object:
         done = subprocess.run(

@@ -9,7 +9,7 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tantivy
@@ -54,8 +54,10 @@ def search(base: Path, times: int) -> Iterator[Row]:
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [str(Path(sys.executable).with_name("kbtui")), "search", "-w", str(base)]
 
-    def compare(what: str, target: str, *options: str, **environment: str) -> Row:
-        call = process([*command, *options, *words], ok=(0, 1), **environment)
+    def compare(
+        what: str, target: str, *options: str, environment: Mapping[str, str] | None = None
+    ) -> Row:
+        call = process([*command, *options, *words], environment, ok=(0, 1))
         ours, theirs = side_by_side(call, bare, times)
         name = f"kbtui search {' '.join(options)}{what}, whole process"
         return Row(name, ours, "bare tantivy process", theirs, target)
@@ -64,7 +66,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     yield from saved(library, base, times)
     engine.send_request("stop")
     off = {"KBTUI_MODEL": "off"}
-    process([*command, *words], **off)()
+    process([*command, *words], off)()
     for options in (
         [],
         ["--mode", "lexical"],
@@ -73,10 +75,10 @@ def search(base: Path, times: int) -> Iterator[Row]:
         ["--explain"],
         ["--json"],
     ):
-        yield compare(", model off", "<= 2", *options, **off)
-    process([*command[:1], "engine", "stop", "-w", str(base)], **off)()
+        yield compare(", model off", "<= 2", *options, environment=off)
+    process([*command[:1], "engine", "stop", "-w", str(base)], off)()
     # No engine can start where its log cannot be written.
-    yield compare(", no engine", "<= 4", **off, XDG_STATE_HOME="/dev/null")
+    yield compare(", no engine", "<= 4", environment=off | {"XDG_STATE_HOME": "/dev/null"})
 
 
 def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
@@ -182,7 +184,7 @@ def painted(words: Sequence[str], sign: str, spent: list[float]) -> Callable[[],
         child, terminal = pty.fork()
         if child == 0:
             os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-            os.execv(words[0], words)
+            os.execv(words[0], list(words))
         try:
             fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
             seen = b""

@@ -6,6 +6,7 @@ and requests. Subjects are real files; their vectors are made up, so no figure i
 many updates; `--beside 10000` lets it write the table when 10,000 passages lack in it.
 """
 
+import contextlib
 import os
 import random
 import resource
@@ -48,12 +49,25 @@ updates = 20
 """The number of updates of a series."""
 
 
-def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
-    """Publish, subscribe over a link of 20 ms with remote and with mirrored vectors, and update 1,000 passages."""
+@contextlib.contextmanager
+def _serve_empty_bucket(base: Path) -> Iterator[Proxy]:
+    """Run an S3 server, and give the proxy in front of it. Mirrors are below `base`, so each benchmark has its own."""
     with serve_s3() as port:
         create_bucket(port, "team-bench")
         proxy = Proxy(port, keeps_objects=True)
-        os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+        endpoint = f"http://127.0.0.1:{proxy.port}"
+        os.environ |= {
+            **VARIABLES,
+            "AWS_ENDPOINT_URL": endpoint,
+            "XDG_DATA_HOME": str(base / "data"),
+        }
+        yield proxy
+        proxy.close()
+
+
+def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
+    """Publish, subscribe over a link of 20 ms with remote and with mirrored vectors, and update 1,000 passages."""
+    with _serve_empty_bucket(base) as proxy:
         author, member = base / "author", base / "member"
         scale.write_subjects(author, passages // scale.SECTIONS)
         what = "publish, with a table of vectors"
@@ -72,16 +86,12 @@ def publish_and_subscribe(base: Path, times: int) -> Iterator[Row]:
         if passages <= MOST_INDEXED_PASSAGES:
             proxy.delay = LINK_SECONDS
             _measure_indexes(proxy, member)
-        proxy.close()
     yield from ()
 
 
 def publish_series(base: Path, times: int) -> Iterator[Row]:
     """Publish many updates of 1,000 passages each, and print what each moves, and the mean."""
-    with serve_s3() as port:
-        create_bucket(port, "team-bench")
-        proxy = Proxy(port, keeps_objects=True)
-        os.environ |= {**VARIABLES, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{proxy.port}"}
+    with _serve_empty_bucket(base) as proxy:
         author, member = base / "author", base / "member"
         scale.write_subjects(author, passages // scale.SECTIONS)
         _report(proxy, "publish, with a table of vectors", lambda: _publish(author))
@@ -98,7 +108,6 @@ def publish_series(base: Path, times: int) -> Iterator[Row]:
         )
         proxy.delay = LINK_SECONDS
         _measure_queries_by_uri(proxy, "by URI, after them", workspace)
-        proxy.close()
     yield from ()
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kbtui.index.index_reader import IndexReader
 from tests.bench import workspaces
@@ -22,6 +23,7 @@ SESSIONS, MESSAGES = 1000, 50
 INDEX = """
 import sys
 from pathlib import Path
+from typing import Any
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 root, cache = map(Path, sys.argv[1:])
@@ -86,7 +88,7 @@ def _write_sessions(folder: Path, root: Path) -> None:
     random_ = random.Random(4)
     for session in range(SESSIONS):
         name = f"{session:08x}-0000-4000-8000-000000000000"
-        lines = []
+        lines: list[dict[str, Any]] = []
         for number in range(MESSAGES):
             role = ("user", "assistant")[number % 2]
             text = workspaces.prose(random_, 40 + 60 * (number % 2))

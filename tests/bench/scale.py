@@ -185,7 +185,7 @@ def memory(base: Path) -> None:
     del os.environ["KBTUI_MODEL"]
     engine, watch = started(base)
     load_model(engine)
-    while not engine.send_request("settle", wait=5.0, timeout=60)["done"]:
+    while not engine.send_request("settle", wait=5.0)["done"]:
         pass
     for _ in range(20):
         subprocess.run([*search, "hybrid", "subject"], stdout=subprocess.DEVNULL, check=True)
