@@ -29,7 +29,15 @@ def serve_s3() -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.publishing.moto_server",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 60
