@@ -78,14 +78,15 @@ def parse_timestamp(text: object) -> datetime | None:
     """
     if type(text) is not str:
         return None
-    # RFC 3339 also allows lower-case letters and leap seconds, which `fromisoformat` rejects.
-    for form in (text, text.upper().replace(":60", ":59", 1)):
+    try:
         try:
-            time = datetime.fromisoformat(form)
-            return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-        except (ValueError, OverflowError):
-            continue
-    return None
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            # RFC 3339 also allows lower-case letters and leap seconds.
+            time = datetime.fromisoformat(text.upper().replace(":60", ":59", 1))
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def format_timestamp(time: datetime | None) -> str | None:

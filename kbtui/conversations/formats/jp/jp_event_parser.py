@@ -192,8 +192,7 @@ class JpEventParser(ConversationProblemCollector):
         else:
             # A newer version of JP wrote this element. It is shown as JSON, and neither starts a turn
             # nor ends a message that is split into several elements.
-            self._check_timestamp(index, kind, element)
-            time = parse_timestamp(element.get("timestamp"))
+            time = self._parse_element_timestamp(index, kind, element)
             event = ConversationEvent("unknown", time, format_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
 
@@ -208,9 +207,9 @@ class JpEventParser(ConversationProblemCollector):
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
         self._open_message = None
-        self._check_timestamp(index, "turn_start", element)
+        time = self._parse_element_timestamp(index, "turn_start", element)
         turn = self._start_turn()
-        turn.started_at = parse_timestamp(element.get("timestamp"))
+        turn.started_at = time
         turn.event_id = get_text_or_none(element.get("event_id"))
 
     def _parse_chat_request(self, index: int, element: _Element) -> None:
@@ -343,7 +342,7 @@ class JpEventParser(ConversationProblemCollector):
     def _parse_config_delta(self, index: int, element: _Element) -> None:
         if index == 0:
             self.is_configured = True
-        self._check_timestamp(index, "config_delta", element)
+        self._parse_element_timestamp(index, "config_delta", element)
         # In the oldest files the configuration's keys are in the element itself.
         delta = element.get("delta", element)
         if type(delta) is not dict:
@@ -355,14 +354,14 @@ class JpEventParser(ConversationProblemCollector):
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
             self.add_problem(f"element {index} (compaction): from_turn or to_turn is invalid")
             return
-        self._check_timestamp(index, "compaction", element)
+        time = self._parse_element_timestamp(index, "compaction", element)
         summary = element.get("summary")
         text = summary.get("summary") if type(summary) is dict else None
         self.compactions.append(
             ConversationCompaction(
                 first + 1,
                 last + 1,
-                parse_timestamp(element.get("timestamp")),
+                time,
                 summary=text if type(text) is str else None,
                 reasoning=element.get("reasoning") == "strip",
                 tool_calls=_parse_compaction_tool_policy(element.get("tool_calls")),
@@ -431,10 +430,14 @@ class JpEventParser(ConversationProblemCollector):
             self.add_event_problem(event, problem)
         self._decoder.problems.clear()
 
-    def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
-        """Report an element whose time is missing or invalid."""
-        if parse_timestamp(element.get("timestamp")) is None:
+    def _parse_element_timestamp(
+        self, index: int, kind: str, element: _Element
+    ) -> datetime | None:
+        """Return the time of an element. Report an element whose time is missing or invalid."""
+        time = parse_timestamp(element.get("timestamp"))
+        if time is None:
             self.add_problem(f"element {index} ({kind}): the timestamp cannot be read")
+        return time
 
     def _start_turn(self) -> Turn:
         self._turn = turn = Turn(self.turns_before + len(self._turns) + 1, [], self.config.model)
