@@ -669,14 +669,24 @@ class CatalogDatabase:
             CitationWithGivenText(*row) for turn in turns for row in self._db.execute(query, turn)
         ]
 
-    def list_citations_of_subjects(self) -> list[CitationWithGivenText]:
-        """Return all citations of subjects, newest first."""
+    def list_citations_of_distinct_given_texts(self) -> list[CitationWithGivenText]:
+        """Return one citation for each text that turns were given of each subject."""
         query = (
-            f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' ORDER BY coalesce("
+            f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
+            "GROUP BY target, extent, given"
+        )
+        return [CitationWithGivenText(*row) for row in self._db.execute(query)]
+
+    def list_citations_of_targets(self, targets: Iterable[str]) -> list[CitationWithGivenText]:
+        """Return all citations of the subjects with these targets, newest first."""
+        query = (
+            f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
+            "AND target IN (SELECT value FROM json_each(?)) ORDER BY coalesce("
             "timestamp, (SELECT created FROM entries WHERE id = conversation)) DESC, "
             "conversation DESC, turn DESC, call"
         )
-        return [CitationWithGivenText(*row) for row in self._db.execute(query)]
+        rows = self._db.execute(query, [json.dumps(list(targets))])
+        return [CitationWithGivenText(*row) for row in rows]
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""

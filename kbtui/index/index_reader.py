@@ -149,8 +149,11 @@ class IndexReader:
     find_citations_of_subjects_by_turns = _make_locked_catalog_method(
         CatalogDatabase.find_citations_of_subjects_by_turns
     )
-    list_citations_of_subjects = _make_locked_catalog_method(
-        CatalogDatabase.list_citations_of_subjects
+    list_citations_of_distinct_given_texts = _make_locked_catalog_method(
+        CatalogDatabase.list_citations_of_distinct_given_texts
+    )
+    list_citations_of_targets = _make_locked_catalog_method(
+        CatalogDatabase.list_citations_of_targets
     )
 
 

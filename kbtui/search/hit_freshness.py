@@ -192,7 +192,10 @@ def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
 ) -> list[TurnWithOutdatedCitations]:
     """Return all outdated turns, newest first."""
-    rows = reader.list_citations_of_subjects()
+    given = reader.list_citations_of_distinct_given_texts()
+    outdated = find_outdated_turns_in_rows(workspace, reader, given, hidden=hidden)
+    targets = {subject.ref for turn in outdated for subject in turn.subjects}
+    rows = reader.list_citations_of_targets(targets)
     return find_outdated_turns_in_rows(workspace, reader, rows, hidden=hidden)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -144,7 +145,9 @@ def collect_token_statistics(
         turns[one.conversation, one.turn].append(one)
     given: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for conversation, turn, target in db.execute(
-        "SELECT DISTINCT conversation, turn, target FROM citations"
+        "SELECT DISTINCT conversation, turn, target FROM citations "
+        "WHERE conversation IN (SELECT value FROM json_each(?))",
+        [json.dumps(list({one.conversation for one in used}))],
     ):
         subject = subjects_by_target.get(target)
         if subject is not None and (conversation, turn) in turns:

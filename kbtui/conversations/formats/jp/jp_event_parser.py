@@ -430,9 +430,7 @@ class JpEventParser(ConversationProblemCollector):
             self.add_event_problem(event, problem)
         self._decoder.problems.clear()
 
-    def _parse_element_timestamp(
-        self, index: int, kind: str, element: _Element
-    ) -> datetime | None:
+    def _parse_element_timestamp(self, index: int, kind: str, element: _Element) -> datetime | None:
         """Return the time of an element. Report an element whose time is missing or invalid."""
         time = parse_timestamp(element.get("timestamp"))
         if time is None:
