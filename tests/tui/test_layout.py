@@ -128,6 +128,32 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
         await tui.until(lambda: shown(tui) == ["results"])
 
 
+async def test_the_reader_is_alone_also_after_the_citations_or_the_outline(book: Builder) -> None:
+    async with running(book.root, size=(80, 30)) as tui:
+        for width in WIDTHS:
+            await tui.pilot.resize_terminal(width, 30)
+            for keys in (("3", "escape"), ("O", "enter", "3", "escape")):
+                await tui.press("2", *keys)
+                await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
+                before = shown(tui)
+                await tui.press("z")
+                await tui.until(lambda: shown(tui) == ["reader"])
+                assert not any(outline.region.width for outline in tui.main.query("#outline"))
+                await tui.press("z")
+                await tui.until(lambda before=before: shown(tui) == before)
+
+
+async def test_what_an_empty_search_offers_is_shown_also_during_a_zoom(book: Builder) -> None:
+    async with running(book.root, size=(80, 30)) as tui:
+        for width in WIDTHS:
+            await tui.pilot.resize_terminal(width, 30)
+            await tui.press("2", "z", "slash")
+            await tui.until(lambda: shown(tui) == ["results"])
+            await tui.press("escape")
+            await tui.until(lambda: shown(tui) == ["reader"])
+            await tui.press("z")
+
+
 async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         places = {

@@ -162,6 +162,7 @@ class SearchController:
             screen.set_focus(self._search_input)
             self._search_input.action_select_all()
         self._main.panes.update_layout_classes({"searching": True})
+        self._main.panes.show_pane("results")
         if not self.query:
             self._load_suggestions()
 
