@@ -42,16 +42,12 @@ class ComparedParagraph(NamedTuple):
     * `old` is None for a paragraph that was added, and `new` is None for one that was removed.
     * `old_ranges` and `new_ranges` are the ranges of the words that differ in a changed paragraph;
       otherwise, both are empty.
-    * `old_line` and `new_line` are the numbers of the paragraph's first line in the old and in the
-      new text, counted from 1.
     """
 
     old: str | None
     new: str | None
     old_ranges: list[TextRange]
     new_ranges: list[TextRange]
-    old_line: int
-    new_line: int
 
     @property
     def is_changed(self) -> bool:
@@ -93,16 +89,10 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
     Paragraphs are separated by empty lines. A different number of empty lines is not a change.
     """
     before, after = _split_paragraphs(old), _split_paragraphs(new)
-    first, end, new_end = _find_differing_part(
-        [text for text, _ in before], [text for text, _ in after]
-    )
+    first, end, new_end = _find_differing_part(before, after)
     from difflib import SequenceMatcher
 
-    matcher = SequenceMatcher(
-        None,
-        [text for text, _ in before[first:end]],
-        [text for text, _ in after[first:new_end]],
-    )
+    matcher = SequenceMatcher(None, before[first:end], after[first:new_end])
     compared = _pair_equal_paragraphs(before[:first], after[:first])
     for kind, at, until, new_at, new_until in matcher.get_opcodes():
         removed = before[first + at : first + until]
@@ -110,27 +100,20 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
         if kind == "equal":
             compared += _pair_equal_paragraphs(removed, added)
         else:
-            old_line = _get_first_line_of_paragraph(before, first + at)
-            new_line = _get_first_line_of_paragraph(after, first + new_at)
-            compared += _pair_similar_paragraphs(removed, added, old_line, new_line)
+            compared += _pair_similar_paragraphs(removed, added)
     return compared + _pair_equal_paragraphs(before[end:], after[new_end:])
 
 
-def format_unified_difference(
-    old: str, new: str, old_name: str, new_name: str, *, context: int = 3
-) -> str:
+def format_unified_difference(old: str, new: str, old_name: str, new_name: str) -> str:
     """Return the difference of two texts in the format of `diff -u`; "" if they are equal.
 
-    A missing newline at the end of a text is not a difference. `context` is the number of unchanged
-    lines around each change.
+    A missing newline at the end of a text is not a difference.
     """
     if old.removesuffix("\n") == new.removesuffix("\n"):
         return ""
     from difflib import unified_diff
 
-    lines = unified_diff(
-        _split_lines(old), _split_lines(new), old_name, new_name, lineterm="", n=context
-    )
+    lines = unified_diff(_split_lines(old), _split_lines(new), old_name, new_name, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -138,22 +121,8 @@ def _split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _split_paragraphs(text: str) -> list[tuple[str, int]]:
-    """Return the paragraphs of a text, each with the number of its first line."""
-    paragraphs = []
-    start, line = 0, 1
-    for end, following in [
-        *((match.start(), match.end()) for match in _PARAGRAPH_BREAK.finditer(text)),
-        (len(text), len(text)),
-    ]:
-        paragraph = text[start:end]
-        content = paragraph.strip("\n")
-        if content.strip():
-            skipped = len(paragraph) - len(paragraph.lstrip("\n"))
-            paragraphs.append((content, line + skipped))
-        line += text.count("\n", start, following)
-        start = following
-    return paragraphs
+def _split_paragraphs(text: str) -> list[str]:
+    return [part.strip("\n") for part in _PARAGRAPH_BREAK.split(text) if part.strip()]
 
 
 def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
@@ -169,64 +138,37 @@ def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]
     return first, end, new_end
 
 
-def _pair_equal_paragraphs(
-    old: list[tuple[str, int]], new: list[tuple[str, int]]
-) -> list[ComparedParagraph]:
-    return [
-        ComparedParagraph(text, new_text, [], [], line, new_line)
-        for (text, line), (new_text, new_line) in zip(old, new, strict=True)
-    ]
+def _pair_equal_paragraphs(old: list[str], new: list[str]) -> list[ComparedParagraph]:
+    return [ComparedParagraph(*pair, [], []) for pair in zip(old, new, strict=True)]
 
 
-def _get_first_line_of_paragraph(paragraphs: list[tuple[str, int]], position: int) -> int:
-    """Return the number of the first line of the paragraph at the index `position`.
-
-    If there is no such paragraph, return the number of the line after the last paragraph.
-    """
-    if position < len(paragraphs):
-        return paragraphs[position][1]
-    if not paragraphs:
-        return 1
-    text, line = paragraphs[-1]
-    return line + text.count("\n") + 1
-
-
-def _pair_similar_paragraphs(
-    old: list[tuple[str, int]], new: list[tuple[str, int]], old_line: int, new_line: int
-) -> list[ComparedParagraph]:
+def _pair_similar_paragraphs(old: list[str], new: list[str]) -> list[ComparedParagraph]:
     """Pair old paragraphs with similar new ones. The result keeps the order of both texts.
 
-    An old paragraph without a partner counts as removed, and a new one as added. `old_line` and
-    `new_line` are the numbers of the lines at which `old` and `new` begin.
+    An old paragraph without a partner counts as removed, and a new one as added.
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0
     for pair in [*_find_most_similar_pairs(old, new), (len(old), len(new))]:
-        for text, old_line in old[at : pair[0]]:
-            compared.append(ComparedParagraph(text, None, [], [], old_line, new_line))
-        for text, new_line in new[new_at : pair[1]]:
-            compared.append(ComparedParagraph(None, text, [], [], old_line, new_line))
+        compared += [ComparedParagraph(text, None, [], []) for text in old[at : pair[0]]]
+        compared += [ComparedParagraph(None, text, [], []) for text in new[new_at : pair[1]]]
         if pair[0] < len(old) and pair[1] < len(new):
-            (text, old_line), (new_text, new_line) = old[pair[0]], new[pair[1]]
+            text, new_text = old[pair[0]], new[pair[1]]
             words = find_changed_words(text, new_text)
-            compared.append(
-                ComparedParagraph(text, new_text, words.old, words.new, old_line, new_line)
-            )
+            compared.append(ComparedParagraph(text, new_text, words.old, words.new))
         at, new_at = pair[0] + 1, pair[1] + 1
     return compared
 
 
-def _find_most_similar_pairs(
-    old: list[tuple[str, int]], new: list[tuple[str, int]]
-) -> list[tuple[int, int]]:
+def _find_most_similar_pairs(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """Pair old with new paragraphs so that the sum of their similarities is as large as possible.
 
     Each pair has a position in `old` and one in `new`. Both positions increase from pair to pair.
     """
     if not old or not new or len(old) * len(new) > _PAIRS_MAX:
         return []
-    before = [Counter(_WORD.findall(text)) for text, _ in old]
-    after = [Counter(_WORD.findall(text)) for text, _ in new]
+    before = [Counter(_WORD.findall(text)) for text in old]
+    after = [Counter(_WORD.findall(text)) for text in new]
     sizes = [words.total() for words in before], [words.total() for words in after]
     # `best[i][j]` is the largest sum for the old paragraphs from `i` on and the new ones from `j` on.
     best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
