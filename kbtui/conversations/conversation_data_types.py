@@ -30,29 +30,6 @@ if TYPE_CHECKING:
         problem: str | None
         kept_from: str | None
 
-    class ResumableTurnJson(TypedDict):
-        """The state of an unfinished turn, as JSON.
-
-        A `TurnBuilder` can continue the turn from this state.
-        """
-
-        started_at: str | None
-        model: str | None
-        is_rewound: bool
-        usage: list[list[Any]]
-        calls: int
-
-    class ContentBlockJson(TypedDict, total=False):
-        """A block of an event's content as JSON. Its text is in the event's key `content`."""
-
-        kind: Required[str]
-        name: str
-        title: str
-        media_type: str
-        bytes: int
-        state: ContentState
-        recipients: list[str]
-
     class EventJson(TypedDict, total=False):
         """An event of a turn as JSON, with the documented keys.
 
@@ -71,7 +48,7 @@ if TYPE_CHECKING:
         outcome: str | None
         subagent: str | None
         problem: str | None
-        blocks: list[ContentBlockJson] | None
+        blocks: list[dict[str, Any]] | None
         content: Required[str | None]
 
 
@@ -370,14 +347,8 @@ def sum_token_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | 
         known = [value for value in values if value is not None]
         return sum(known) if known else None
 
-    return ConversationUsage(
-        sum_known_counts(one.input_tokens for one in found),
-        sum_known_counts(one.output_tokens for one in found),
-        sum_known_counts(one.cache_read_tokens for one in found),
-        sum_known_counts(one.cache_write_tokens for one in found),
-        sum_known_counts(one.total_tokens for one in found),
-        any(one.is_estimate for one in found),
-    )
+    *counts, are_estimates = zip(*found, strict=True)
+    return ConversationUsage._make([*map(sum_known_counts, counts), any(are_estimates)])
 
 
 def sum_token_usage_by_model(
@@ -554,7 +525,7 @@ class ParsingResumePoint(NamedTuple):
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
     """Further values, as JSON, that the format needs to resume reading at this position."""
-    open_turn: ResumableTurnJson | None = None
+    open_turn: Mapping[str, Any] | None = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 
@@ -609,7 +580,8 @@ def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
     return cast("EventJson", kept)
 
 
-def _make_block_json(block: ContentBlock) -> ContentBlockJson:
+def _make_block_json(block: ContentBlock) -> dict[str, Any]:
+    """Return a block of an event's content as JSON. Its text is in the event's key `content`."""
     shape = {
         "kind": block.kind,
         "name": block.name,
@@ -619,5 +591,4 @@ def _make_block_json(block: ContentBlock) -> ContentBlockJson:
         "state": block.state,
         "recipients": list(block.recipients) or None,
     }
-    kept = {name: value for name, value in shape.items() if value is not None}
-    return cast("ContentBlockJson", kept)
+    return {name: value for name, value in shape.items() if value is not None}

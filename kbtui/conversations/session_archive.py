@@ -21,10 +21,10 @@ import orjson
 
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
+    KEPT_FILE_SUFFIX,
     compress_file,
     is_kept_file,
     iterate_kept_file_blocks,
-    make_kept_file_name,
 )
 from kbtui.conversations.formats.stored_session import StoredSession, make_change_signature
 from kbtui.conversations.project_directories import ProjectDirectories
@@ -234,15 +234,15 @@ def keep_conversation(
         if earlier is not None and size < earlier.size:
             return "shrunk"
         status = os.fstat(file)
-        compressed = compress_file(file, size)
+        compressed, sha256 = compress_file(file, size)
     session = KeptSession(
         id=info.id,
         agent=info.agent,
         original=str(path),
         original_state=_format_file_state(status),
-        file_name=make_kept_file_name(compressed.sha256, path.suffix),
+        file_name=f"{sha256}{path.suffix}{KEPT_FILE_SUFFIX}",
         size=size,
-        kept_size=len(compressed.data),
+        kept_size=len(compressed),
         modified=status.st_mtime,
         kept_at=max(
             datetime.now(UTC).timestamp(), read_session_removal_times().get(info.id, 0.0) + 1e-6
@@ -257,7 +257,7 @@ def keep_conversation(
     )
     with lock_session_archive():
         try:
-            _write_session_copy(session, compressed.data)
+            _write_session_copy(session, compressed)
             write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
         except (OSError, TypeError) as error:
             reason = getattr(error, "strerror", None) or str(error)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
-from kbtui.conversations.formats.aider_format import AiderFormat, parse_session, sum_reported_tokens
+from kbtui.conversations.formats.aider_format import AiderFormat, parse_session
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.workspace import Workspace, open_workspace_at_root
 
@@ -182,7 +182,9 @@ def test_the_rounded_tokens_are_added_up(workspace: Workspace, history: Path) ->
 
 
 def test_without_a_report_there_is_no_usage() -> None:
-    assert sum_reported_tokens("#### hello  \n\nTokens: 5 sent, 6 received.\n") is None
+    builder = TurnBuilder()
+    parse_session("#### hello  \n\nTokens: 5 sent, 6 received.\n", builder, None)
+    assert [turn.usage for turn in builder.turns] == [{}]
 
 
 def test_a_later_session_does_not_change_the_earlier_ones(
@@ -407,7 +409,6 @@ def test_any_text_is_read(lines: list[str]) -> None:
     text = "\n".join(lines)
     builder = TurnBuilder()
     parse_session(text, builder, None)
-    sum_reported_tokens(text)
     assert builder.problems == []
     shown = "".join(event.text for turn in builder.turns for event in turn.events)
     assert [word for word in ("hello", "out", "text") if word in text and word not in shown] == []

@@ -696,7 +696,7 @@ def test_usage_of_a_fork_excludes_what_was_copied(codex: Path, workspace: Worksp
 
 
 def test_usage_of_single_calls(codex: Path, workspace: Workspace) -> None:
-    session = Session(workspace.root)
+    session = Session(workspace.root).ask("q")
     count(session, 100, 40, 10, 110, last=True)
     count(session, 10, 0, 1, 11, last=True)
     conversation = read(session, codex, workspace)

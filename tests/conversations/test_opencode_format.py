@@ -651,4 +651,3 @@ def test_any_json_is_read(talk: list[tuple[Any, list[Any]]]) -> None:
         "1",
     )
     assert builder.count == len(talk)
-    assert parser.usage is None or parser.usage.total_tokens is not None

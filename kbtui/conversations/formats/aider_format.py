@@ -42,7 +42,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import expand_user, find_local_time_zone, read_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from kbtui.conversations.conversation_data_types import ConversationEvent, ConversationFileFacts
     from kbtui.conversations.formats.conversation_format import StoredConversation
@@ -142,27 +142,17 @@ class AiderFormat(ConversationFormat):
         builder = TurnBuilder()
         problems: list[str] = []
         try:
-            text = self._read_text_of_session(info, MAX_SESSION_BYTES)
+            text = self._read_text_of_session(info)
             if info.size > MAX_SESSION_BYTES:
                 problems.append(f"only its first {MAX_SESSION_BYTES >> 20} MB are read")
             parse_session(text, builder, info.created_at)
         except WorkspaceError as error:
             problems.append(error.message)
-        return builder.make_conversation_with_event_count(info, problems)
+        return builder.make_conversation(info, problems)
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
         """Return the files that, according to a message of aider, were added to the chat."""
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
-
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Add up the token counts that aider reported. Never raises.
-
-        aider rounds these counts.
-        """
-        try:
-            return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
-        except WorkspaceError:
-            return None
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that starts aider with its history.
@@ -171,7 +161,7 @@ class AiderFormat(ConversationFormat):
         """
         return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
-    def _read_text_of_session(self, info: ConversationInfo, size: int) -> str:
+    def _read_text_of_session(self, info: ConversationInfo) -> str:
         """Read the text of a session without its first line. Raises `WorkspaceError`."""
         path = str(info.events_path)
         history = self._find_sessions_of_file(path)
@@ -182,7 +172,7 @@ class AiderFormat(ConversationFormat):
             sessions = sessions[number - 1 : number]
         for session in sessions:
             if start in (None, session.start):
-                return _read_session_text(path, session, size)
+                return _read_session_text(path, session, MAX_SESSION_BYTES)
         raise WorkspaceError("the session is no longer in this file", where=path)
 
 
@@ -470,7 +460,7 @@ def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderHistorySe
             builder.add_event("message", "\n".join(section.lines).strip("\n"))
             builder.count += 1
             continue
-        if (used := _sum_tokens_of_sections([section])) is not None:
+        if (used := _sum_reported_tokens(section.lines)) is not None:
             builder.add_usage(used)
         pending: list[str] = []
         for line in section.lines:
@@ -502,23 +492,15 @@ def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -
     request.result, response.request = response, request
 
 
-def sum_reported_tokens(text: str) -> ConversationUsage | None:
+def _sum_reported_tokens(lines: list[str]) -> ConversationUsage | None:
     """Add up the tokens in aider's reports, such as `Tokens: 2.1k sent, 300 received`.
 
     Returns None if there are no reports.
     """
-    return _sum_tokens_of_sections(_split_into_sections(text))
-
-
-def _sum_tokens_of_sections(sections: Iterable[_AiderHistorySection]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
-    for section in sections:
-        if section.kind != "aider":
-            continue
-        for line in section.lines:
-            report = _TOKENS.match(line)
-            for number, unit, name in _TOKEN_COUNT.findall(report[1]) if report else ():
-                totals[name] = totals.get(name, 0) + _parse_token_count(number, unit)
+    for report in filter(None, map(_TOKENS.match, lines)):
+        for number, unit, name in _TOKEN_COUNT.findall(report[1]):
+            totals[name] = totals.get(name, 0) + _parse_token_count(number, unit)
     if not totals:
         return None
     sent, received = totals.get("sent", 0), totals.get("received", 0)

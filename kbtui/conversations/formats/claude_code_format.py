@@ -28,6 +28,7 @@ from kbtui.conversations.formats.jsonl_conversation_format import (
     get_last_added_items,
 )
 from kbtui.conversations.formats.stored_session import (
+    SessionFileCache,
     StoredSession,
     find_last_record_time,
     iterate_first_records,
@@ -46,26 +47,13 @@ from kbtui.terminal_text import format_counted_noun, format_json
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
-    from typing import TypedDict
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.formats.turn_builder import TurnBuilder
     from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
-
-    class ClaudeCodeParserState(TypedDict, total=False):
-        """The state, as JSON, from which a `ClaudeCodeParser` can resume in the middle of a file.
-
-        It describes the last records and messages before this position.
-        """
-
-        model: str | None
-        turn_of_record: dict[str, int]
-        written: list[tuple[str, int]]
-        usage: dict[str, dict[str, int]]
-
 
 _HEAD_BYTES = 256 << 10
 """The number of bytes at the beginning of a file that are read to find a value in the first records."""
@@ -144,16 +132,17 @@ _USAGE_KEYS = (
 """The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
 
 
-class _FileWithoutWorkingDirectory(NamedTuple):
-    """A file whose records do not name the working directory of the session.
+class _SessionFile(NamedTuple):
+    """A file of a session or subagent.
 
-    `name` is the session's id without its prefix; None if the file does not contain the id.
+    `name` is the session's id without its prefix; None if the file does not contain the id. `parent`
+    is the id of the session that started a subagent.
     """
 
     path: str
     status: os.stat_result
-    name: str | None = None
-    parent: str | None = None
+    name: str | None
+    parent: str | None
 
 
 class ClaudeCodeFormat(JsonlConversationFormat):
@@ -169,16 +158,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     id_prefix = "claude-"
 
     def __init__(self) -> None:
-        self._working_directories: dict[tuple[str, int], str] = {}
-        """Maps the path and inode of a file to the working directory that the file names.
-
-        The working directory of a file never changes.
-        """
-        self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
-        """Maps the path and inode of a file without a working directory to its size and modification time.
-
-        If the size or the time has changed, the file is read again.
-        """
+        self._working_directories = SessionFileCache(
+            _read_working_directory, lambda directory, _: directory is not None
+        )
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
         """Maps the path, inode, size and modification time of a file to whether the file contains a request.
 
@@ -196,23 +178,17 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         unusable: list[UnlistedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
         for folder in _list_project_directories(projects, unusable):
+            count, without = len(found), list[_SessionFile]()
             names = [entry.name for entry in list_directory(folder, unusable)]
-            count, without = len(found), list[_FileWithoutWorkingDirectory]()
-            subagents_of = [name for name in names if "." not in name]
-            for name in names:
-                stem, end = os.path.splitext(name)  # noqa: PTH122
-                if end != ".jsonl" or not (session in (None, stem) or stem.startswith("agent-")):
+            for path, name, parent in self._iterate_session_paths(folder, names, session):
+                if (status := stat_session_file(path)) is None:
                     continue
-                if match := _SUBAGENT_NAME.fullmatch(stem):
-                    # Older versions stored subagents beside the sessions.
-                    path = f"{folder}/{name}"
-                    self._add_subagent(found, without, projects, path, match[1], None)
-                elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
-                    self._add_session(found, without, projects, f"{folder}/{name}", stem, None)
-            for name in subagents_of:
-                if session is None or name == session:
-                    for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
-                        self._add_subagent(found, without, projects, path, agent, name)
+                file = _SessionFile(path, status, name, parent)
+                directory = name and self._working_directories.read_file_facts(path, status)
+                if not directory:
+                    without.append(file)
+                elif project := projects.find_directory_of(directory):
+                    found.append(self._make_session(file, project, directory))
             project = own.get(os.path.basename(folder))  # noqa: PTH119
             # A folder without sessions of this project may belong to a project with the same folder name.
             if only is None and (len(found) > count or project):
@@ -221,58 +197,61 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 )
             if project:
                 # If no record names a directory, the name of the folder decides.
-                for one in without:
-                    if one.name is not None and self._contains_request(one):
-                        self._append_session_file(found, one, project, project.path)
+                found += [
+                    self._make_session(one, project, project.path)
+                    for one in without
+                    if one.name is not None and self._contains_request(one)
+                ]
         if only is not None:
             found = [one for one in found if one.id == only]
         return _keep_newest_file_of_each_session(found, unusable), unusable
 
-    def _add_session(
-        self,
-        found: list[StoredSession],
-        without: list[_FileWithoutWorkingDirectory],
-        projects: ProjectDirectories,
-        path: str,
-        name: str,
-        parent: str | None,
-    ) -> None:
-        """Add a session to `found` if it belongs to the workspace.
+    def _iterate_session_paths(
+        self, folder: str, names: list[str], session: str | None
+    ) -> Iterator[tuple[str, str | None, str | None]]:
+        """Yield the path, the name and the parent of each session and subagent in a folder.
 
-        If no record names the session's working directory, the session's file is added to
-        `without`.
+        If `session` is not None, the files of other sessions are left out.
         """
-        status = stat_session_file(path)
-        if status is None:
-            return
-        directory = self._read_working_directory(path, status)
-        file = _FileWithoutWorkingDirectory(path, status, name, parent)
-        if directory is None:
-            without.append(file)
-        elif project := projects.find_directory_of(directory):
-            self._append_session_file(found, file, project, directory)
+        for name in names:
+            stem, end = os.path.splitext(name)  # noqa: PTH122
+            if end != ".jsonl" or not (session in (None, stem) or stem.startswith("agent-")):
+                continue
+            path = f"{folder}/{name}"
+            if match := _SUBAGENT_NAME.fullmatch(stem):
+                # Older versions stored subagents beside the sessions.
+                yield (
+                    path,
+                    *self._name_subagent(_read_first_text_value(path, "sessionId"), match[1]),
+                )
+            elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
+                yield path, stem, None
+        for name in names:
+            if "." not in name and session in (None, name):
+                for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
+                    yield path, *self._name_subagent(name, agent)
 
-    def _append_session_file(
-        self,
-        found: list[StoredSession],
-        file: _FileWithoutWorkingDirectory,
-        project: ProjectDirectory,
-        directory: str,
-    ) -> None:
-        found.append(
-            make_session_of_file(
-                f"{self.id_prefix}{file.name}",
-                self.name,
-                file.path,
-                file.status,
-                project,
-                directory,
-                partial(_read_session_facts, file.path),
-                parent=file.parent,
-            )
+    def _name_subagent(self, session: str | None, agent: str) -> tuple[str | None, str | None]:
+        """Return the name and the parent of a subagent, or twice None if its session is unknown."""
+        if session is None or not _SESSION_NAME.fullmatch(session):
+            return None, None
+        return f"{session}~{agent}", f"{self.id_prefix}{session}"
+
+    def _make_session(
+        self, file: _SessionFile, project: ProjectDirectory, directory: str
+    ) -> StoredSession:
+        return make_session_of_file(
+            f"{self.id_prefix}{file.name}",
+            self.name,
+            file.path,
+            file.status,
+            project,
+            directory,
+            partial(_read_session_facts, file.path),
+            parent=file.parent,
         )
 
-    def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
+    def _contains_request(self, file: _SessionFile) -> bool:
         """Return whether a file without a working directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
@@ -282,23 +261,6 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 for record in iterate_first_records(file.path, _LONG_HEAD_BYTES)
             )
         return self._with_turn[state]
-
-    def _add_subagent(
-        self,
-        found: list[StoredSession],
-        without: list[_FileWithoutWorkingDirectory],
-        projects: ProjectDirectories,
-        path: str,
-        agent: str,
-        session: str | None,
-    ) -> None:
-        if session is None:
-            session = _read_session_id(path)
-        if session is not None and _SESSION_NAME.fullmatch(session):
-            parent = f"{self.id_prefix}{session}"
-            self._add_session(found, without, projects, path, f"{session}~{agent}", parent)
-        elif status := stat_session_file(path):
-            without.append(_FileWithoutWorkingDirectory(path, status))
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the folders that may contain sessions of the project."""
@@ -324,7 +286,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         return count
 
     def make_parser(
-        self, builder: TurnBuilder, state: ClaudeCodeParserState | None
+        self, builder: TurnBuilder, state: Mapping[str, Any] | None
     ) -> JsonlConversationParser:
         """Return a parser that continues from `state`, or from the beginning if `state` is None."""
         return ClaudeCodeParser(builder, state)
@@ -340,19 +302,6 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Return the command that continues a copy of a session. The copy has all turns."""
         resume = self.make_resume_command(info)
         return resume and resume._replace(words=(*resume.words, "--fork-session"))
-
-    def _read_working_directory(self, path: str, status: os.stat_result) -> str | None:
-        key = (path, status.st_ino)
-        if key not in self._working_directories:
-            state = (status.st_size, status.st_mtime_ns)
-            if self._without_directory.get(key) == state:
-                return None
-            directory = _read_first_text_value(path, status.st_size, "cwd")
-            if directory is None or not directory.startswith("/"):
-                self._without_directory[key] = state
-                return None
-            self._working_directories[key] = directory
-        return self._working_directories[key]
 
 
 def get_claude_directory() -> str:
@@ -399,7 +348,7 @@ def _keep_newest_file_of_each_session(
 
 
 def _describe_files_without_working_directory(
-    files: list[_FileWithoutWorkingDirectory],
+    files: list[_SessionFile],
 ) -> Iterator[UnlistedConversationPath]:
     """Yield each file with the reason why no session is read from it."""
     for path, status, _, _ in files:
@@ -441,23 +390,24 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
                 yield f"{folder}/{name}", match[1]
 
 
-def _read_session_id(path: str) -> str | None:
-    """Return the session id that the records of a subagent's file contain, or None."""
-    status = stat_session_file(path)
-    return _read_first_text_value(path, status.st_size, "sessionId") if status is not None else None
+def _read_working_directory(path: str) -> str | None:
+    directory = _read_first_text_value(path, "cwd")
+    return directory if directory is not None and directory.startswith("/") else None
 
 
-def _read_first_text_value(path: str, size: int, key: str) -> str | None:
+def _read_first_text_value(path: str, key: str) -> str | None:
     """Return the first text that a record of a file has under `key`.
 
     Reads as little of the file as possible.
     """
     text = next(_iterate_text_values(path, _HEAD_BYTES, key), None)
-    if text is not None or size <= _HEAD_BYTES:
+    if text is not None:
         return text
     with suppress(WorkspaceError):
-        cut = read_file_head(path, _HEAD_BYTES).rpartition(b"\n")[2]
-        if match := re.match(_LEADING_VALUE % key.encode(), cut, re.DOTALL):
+        head = read_file_head(path, _HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
+            return None
+        if match := re.match(_LEADING_VALUE % key.encode(), head.rpartition(b"\n")[2], re.DOTALL):
             with suppress(ValueError):
                 return str(orjson.loads(match[1]))
     return next(_iterate_text_values(path, _LONG_HEAD_BYTES, key), None)
@@ -590,7 +540,7 @@ class ClaudeCodeParser(JsonlConversationParser):
     there. The turns that are left behind keep their numbers, so that references stay valid.
     """
 
-    def __init__(self, builder: TurnBuilder, state: ClaudeCodeParserState | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: Mapping[str, Any] | None = None) -> None:
         super().__init__(builder)
         self._is_resumed = state is not None
         state = state or {}
@@ -612,7 +562,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         Each count is the highest that the records of the message have reported so far.
         """
 
-    def make_parser_state(self) -> ClaudeCodeParserState:
+    def make_parser_state(self) -> dict[str, object]:
         """Return the state, as JSON, from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older

@@ -36,7 +36,8 @@ from kbtui.conversations.formats.jsonl_conversation_format import (
     iterate_jsonl_records,
 )
 from kbtui.conversations.formats.stored_session import (
-    SessionHeadCache,
+    SessionFileCache,
+    StoredSession,
     describe_conversation_reading_error,
     find_last_record_time,
     list_directory,
@@ -59,30 +60,12 @@ from kbtui.terminal_text import format_json
 from kbtui.workspace.paths import get_user_home, read_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
-    from typing import TypedDict
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.formats.conversation_format import StoredConversation
     from kbtui.workspace import Workspace
-
-    class CodexParserState(TypedDict, total=False):
-        """The state, as JSON, from which a `CodexParser` can resume."""
-
-        model: str | None
-        counters: dict[str, int]
-        has_user_events: bool
-        unclear: list[list[Any]]
-        has_meta: bool
-        forked_at: str | None
-        echo: str | None
-        seen: list[list[Any]]
-        call_ids: list[str]
-        replies: list[str]
-        has_answer: bool
-        compaction_event_expected: bool
-
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
@@ -167,9 +150,8 @@ class CodexFormat(JsonlConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads = SessionHeadCache(_read_session_head, _is_session_head_complete)
-        self._names: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}
-        """Maps the path of an index of sessions to the state of this file and the session names in it."""
+        self._heads = SessionFileCache(_read_session_head, _is_session_head_complete)
+        self._names = SessionFileCache(_read_thread_names)
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -177,8 +159,10 @@ class CodexFormat(JsonlConversationFormat):
         """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
         home = find_codex_directory()
-        names = self._read_thread_names(f"{home}/session_index.jsonl")
-        found: dict[str, StoredConversation] = {}
+        index = f"{home}/session_index.jsonl"
+        status = stat_session_file(index)
+        names = self._names.read_file_facts(index, status) if status is not None else {}
+        found: dict[str, StoredSession] = {}
         unusable: list[UnlistedConversationPath] = []
         paths = list(_iterate_session_files(home, unusable))
         if only is not None:
@@ -204,7 +188,7 @@ class CodexFormat(JsonlConversationFormat):
         if status is None:
             return False
         try:
-            directory = self._heads.read_session_head(path, status).working_directory
+            directory = self._heads.read_file_facts(path, status).working_directory
         except (WorkspaceError, ValueError):
             return False
         if directory is None:
@@ -219,7 +203,7 @@ class CodexFormat(JsonlConversationFormat):
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
 
     def make_parser(
-        self, builder: TurnBuilder, state: CodexParserState | None
+        self, builder: TurnBuilder, state: Mapping[str, Any] | None
     ) -> JsonlConversationParser:
         """Return a parser that continues from `state`, or from the beginning if `state` is None."""
         return CodexParser(builder, state)
@@ -246,7 +230,7 @@ class CodexFormat(JsonlConversationFormat):
         projects: ProjectDirectories,
         names: dict[str, str],
         only: str | None,
-        found: dict[str, StoredConversation],
+        found: dict[str, StoredSession],
         unusable: list[UnlistedConversationPath],
     ) -> None:
         """Add the project's sessions to `found`, and unusable files to `unusable`.
@@ -256,13 +240,12 @@ class CodexFormat(JsonlConversationFormat):
         titles. If `only` is a conversation id, all other sessions and all unreadable files are
         ignored.
         """
-        seen: dict[str, str] = {}
         for path, is_archived in paths:
             status = stat_session_file(path)
             if status is None:
                 continue
             try:
-                head = self._heads.read_session_head(path, status)
+                head = self._heads.read_file_facts(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_conversation_reading_error(error)
@@ -274,11 +257,10 @@ class CodexFormat(JsonlConversationFormat):
             conversation_id = f"{ID_PREFIX}{head.id}"
             if project is None or (only is not None and conversation_id != only):
                 continue
-            if conversation_id in seen:
-                reason = f"{seen[conversation_id]} contains a conversation with the same id"
+            if earlier := found.get(conversation_id):
+                reason = f"{earlier.path} contains a conversation with the same id"
                 unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
-            seen[conversation_id] = path
             title = names.get(head.id)
             session = make_session_of_file(
                 conversation_id,
@@ -294,28 +276,6 @@ class CodexFormat(JsonlConversationFormat):
             if title is not None:
                 session.signature = make_change_signature(session.signature, title)
             found[conversation_id] = session
-
-    def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Map each session id to the last name that a person gave to the session."""
-        status = stat_session_file(path)
-        if status is None:
-            return {}
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
-        known = self._names.get(path)
-        if known is not None and known[0] == state:
-            return known[1]
-        names: dict[str, str] = {}
-        try:
-            with open_regular_file(path) as (file, _):
-                for record in iterate_jsonl_records(file):
-                    value = record.value if type(record.value) is dict else {}
-                    uuid, name = value.get("id"), value.get("thread_name")
-                    if type(uuid) is str and type(name) is str and name.strip():
-                        names[uuid] = name.strip()
-        except WorkspaceError:
-            return {}
-        self._names[path] = (state, names)
-        return names
 
 
 class _CodexSessionHead(NamedTuple):
@@ -336,6 +296,18 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 def find_codex_directory() -> str:
     """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
     return read_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
+
+
+def _read_thread_names(path: str) -> dict[str, str]:
+    """Map each session id in an index of sessions to the last name that a person gave to the session."""
+    names: dict[str, str] = {}
+    with suppress(WorkspaceError), open_regular_file(path) as (file, _):
+        for record in iterate_jsonl_records(file):
+            value = record.value if type(record.value) is dict else {}
+            uuid, name = value.get("id"), value.get("thread_name")
+            if type(uuid) is str and type(name) is str and name.strip():
+                names[uuid] = name.strip()
+    return names
 
 
 def _read_codex_session_facts(
@@ -492,7 +464,7 @@ class _UnattributedMessage(NamedTuple):
 class CodexParser(JsonlConversationParser):
     """Parses the records of one session, from all versions of Codex."""
 
-    def __init__(self, builder: TurnBuilder, state: CodexParserState | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: Mapping[str, Any] | None = None) -> None:
         super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
@@ -505,7 +477,6 @@ class CodexParser(JsonlConversationParser):
         self._replies: list[str] = [*state.get("replies", ())]
         self._has_answer: bool = state.get("has_answer", False)
         self._compaction_event_expected: bool = state.get("compaction_event_expected", False)
-        self._used: Counter[str] = Counter()
         self._counters: dict[str, int] = state.get("counters", {})
         self._has_meta: bool = state.get("has_meta", False)
         self._forked_at = parse_timestamp(state.get("forked_at"))
@@ -521,7 +492,7 @@ class CodexParser(JsonlConversationParser):
             return False
         return _is_request_text(_read_text_and_images(payload.get("content"))[0])
 
-    def make_parser_state(self) -> CodexParserState:
+    def make_parser_state(self) -> dict[str, object]:
         """Return the state, as JSON, from which another parser can resume.
 
         The file can repeat a text or a call. The state contains the last texts and calls, so that
@@ -549,11 +520,6 @@ class CodexParser(JsonlConversationParser):
         Reading cannot resume while it is unknown whether a person or Codex wrote a message.
         """
         return not self._unclear
-
-    @property
-    def usage(self) -> ConversationUsage | None:
-        """The tokens used so far; None if the records contain no token counts."""
-        return _make_usage(self._used) if self._used else None
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record.
@@ -691,10 +657,8 @@ class CodexParser(JsonlConversationParser):
             used = Counter(_keep_integer_values(last))
         else:
             return
-        if not is_copied:
-            self._used.update(used)
-            if used["total_tokens"]:
-                self.builder.add_usage(_make_usage(used))
+        if not is_copied and used["total_tokens"]:
+            self.builder.add_usage(_make_usage(used))
 
     # Items of the model's history.
 
@@ -817,12 +781,12 @@ class CodexParser(JsonlConversationParser):
 
     def _add_tool_call(
         self, name: str, arguments: Any, payload: dict[str, Any], time: datetime | None
-    ) -> ConversationEvent:
+    ) -> None:
         call_id = get_text_or_none(payload.get("call_id")) or get_text_or_none(payload.get("id"))
         if call_id is not None:
             self._call_ids[call_id] = None
         self._has_answer = True
-        return self.builder.add_call(name, arguments, call_id, time)
+        self.builder.add_call(name, arguments, call_id, time)
 
     def _add_tool_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
         text, is_error = read_tool_output(output)

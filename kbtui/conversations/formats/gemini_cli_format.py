@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,6 @@ from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationCompaction,
     ConversationUsage,
-    sum_token_usage,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -40,9 +39,9 @@ from kbtui.conversations.formats.jsonl_conversation_format import (
     iterate_jsonl_records,
     parse_json_with_bad_encoding,
 )
-from kbtui.conversations.formats.kept_session_file import remove_kept_file_suffix
+from kbtui.conversations.formats.kept_session_file import KEPT_FILE_SUFFIX
 from kbtui.conversations.formats.stored_session import (
-    SessionHeadCache,
+    SessionFileCache,
     StoredSession,
     describe_conversation_reading_error,
     list_directory,
@@ -105,22 +104,23 @@ class GeminiCliFormat(ConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads = SessionHeadCache(_read_session_head, lambda head, _: bool(head.project_hash))
+        self._heads = SessionFileCache(_read_session_head, lambda head, _: bool(head.project_hash))
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         unusable: list[UnlistedConversationPath] = []
-        files = list(_iterate_session_files(ProjectDirectories(workspace), unusable))
+        projects = ProjectDirectories(workspace)
+        owners = _map_project_hashes(projects)
+        files = list(_iterate_session_files(projects, owners, unusable))
         if only is not None:
             # The name of a file contains at least the first 8 characters of the id.
             start = only.removeprefix(ID_PREFIX)[:8]
             named = [one for one in files if start in os.path.basename(one.path)]  # noqa: PTH119
-            found = self._collect_sessions(named, only, unusable)
-            if found:
-                return list(found.values()), unusable
-        return list(self._collect_sessions(files, only, unusable).values()), unusable
+            if found := self._collect_sessions(named, owners, only, unusable):
+                return found, unusable
+        return self._collect_sessions(files, owners, only, unusable), unusable
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directory that contains the sessions of all projects, if it exists."""
@@ -143,18 +143,7 @@ class GeminiCliFormat(ConversationFormat):
         """Load a conversation. Never raises; errors are in `problems` of the result."""
         replay = _replay_session_file(info)
         builder, compactions = _build_turns(replay)
-        info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
-        return builder.make_conversation(info, replay.problems, compactions=compactions)
-
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used, including its rewound turns. Never raises."""
-        messages = {
-            one.record["id"]: one
-            for one in _replay_session_file(info).messages
-            if one.kind == "message"
-        }
-        tokens = (one.record.get("tokens") for one in messages.values())
-        return sum_token_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
+        return builder.make_conversation(info, replay.problems, compactions, builder.count)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a session.
@@ -168,24 +157,28 @@ class GeminiCliFormat(ConversationFormat):
 
     def _collect_sessions(
         self,
-        files: list[_GeminiSessionFileAndOwner],
+        files: list[_GeminiSessionFile],
+        owners: dict[str, tuple[str, ProjectDirectory]],
         only: str | None,
         unusable: list[UnlistedConversationPath],
-    ) -> dict[str, StoredSession]:
-        """Map each conversation id to its session. Unusable files are added to `unusable`."""
+    ) -> list[StoredSession]:
+        """Return the sessions in `files`. Unusable files are added to `unusable`.
+
+        `owners` maps the hash of each project to a directory and its project.
+        """
         found: dict[str, StoredSession] = {}
-        for path, project, directory, parent in files:
+        for path, known_owner, parent in files:
             status = stat_session_file(path)
             if status is None:
                 continue
             try:
-                head = self._heads.read_session_head(path, status)
+                head = self._heads.read_file_facts(path, status)
             except (WorkspaceError, ValueError) as error:
-                if only is None and project is not None:
+                if only is None and known_owner is not None:
                     reason = describe_conversation_reading_error(error)
                     unusable.append(UnlistedConversationPath(Path(path), reason))
                 continue
-            owner = project or directory.get(head.project_hash)
+            owner = known_owner or owners.get(head.project_hash)
             conversation_id = _make_gemini_conversation_id(head.id)
             if owner is None or (only is not None and conversation_id != only):
                 continue
@@ -194,8 +187,8 @@ class GeminiCliFormat(ConversationFormat):
                 self.name,
                 path,
                 status,
-                owner.project,
-                owner.path,
+                owner[1],
+                owner[0],
                 partial(_read_gemini_session_facts, path),
                 parent=_make_gemini_conversation_id(parent) if parent else None,
             )
@@ -208,7 +201,7 @@ class GeminiCliFormat(ConversationFormat):
                     reason = f"the newer file {newer.path} contains a conversation with the same id"
                     unusable.append(UnlistedConversationPath(Path(older.path), reason))
             found[conversation_id] = session
-        return found
+        return list(found.values())
 
 
 class _GeminiSessionHead(NamedTuple):
@@ -218,23 +211,15 @@ class _GeminiSessionHead(NamedTuple):
     project_hash: str
 
 
-class _ProjectOfDirectory(NamedTuple):
-    """A directory in which Gemini CLI ran, and the project to which the directory belongs."""
+class _GeminiSessionFile(NamedTuple):
+    """A file of a session, and the id of the session that started it if it is a subagent.
 
-    path: str
-    project: ProjectDirectory
-
-
-class _GeminiSessionFileAndOwner(NamedTuple):
-    """A file of a session.
-
-    `owner` is the project to which the file belongs. If the project is not known yet, `owner` is
-    None; the file then contains the hash of its project, and `owners` maps hashes to projects.
+    `owner` is the directory in which Gemini CLI ran, and the project to which it belongs. If the
+    owner is not known yet, it is None; the file then contains the hash of its project.
     """
 
     path: str
-    owner: _ProjectOfDirectory | None
-    owners: dict[str, _ProjectOfDirectory]
+    owner: tuple[str, ProjectDirectory] | None
     parent: str | None
 
 
@@ -265,15 +250,23 @@ def hash_project_path(path: str) -> str:
     return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _iterate_session_files(
-    projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
-) -> Iterator[_GeminiSessionFileAndOwner]:
-    home = find_gemini_directory()
-    owners: dict[str, _ProjectOfDirectory] = {}
+def _map_project_hashes(
+    projects: ProjectDirectories,
+) -> dict[str, tuple[str, ProjectDirectory]]:
+    owners: dict[str, tuple[str, ProjectDirectory]] = {}
     for project in projects.directories:
         # Gemini CLI follows links before it hashes a path.
         for path in (project.path, os.path.realpath(project.path)):
-            owners.setdefault(hash_project_path(path), _ProjectOfDirectory(project.path, project))
+            owners.setdefault(hash_project_path(path), (project.path, project))
+    return owners
+
+
+def _iterate_session_files(
+    projects: ProjectDirectories,
+    owners: dict[str, tuple[str, ProjectDirectory]],
+    unusable: list[UnlistedConversationPath],
+) -> Iterator[_GeminiSessionFile]:
+    home = find_gemini_directory()
     paths_by_name = _read_project_registry(f"{home}/projects.json")
     for directory in list_directory(f"{home}/tmp", unusable):
         name = directory.name
@@ -282,17 +275,17 @@ def _iterate_session_files(
             root = _read_project_root(directory.path) or paths_by_name.get(name)
             found = projects.find_directory_of(root) if root else None
             if root and found:
-                owner = _ProjectOfDirectory(root, found)
+                owner = (root, found)
             elif root or _HASH.fullmatch(name):
                 continue
         for entry in list_directory(f"{directory.path}/chats", unusable):
             if entry.name.endswith((".json", ".jsonl")):
-                yield _GeminiSessionFileAndOwner(entry.path, owner, owners, None)
+                yield _GeminiSessionFile(entry.path, owner, None)
             elif entry.is_dir():
                 # A subagent's session is in a directory with the id of the session that started it.
                 for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
-                        yield _GeminiSessionFileAndOwner(one.path, owner, owners, entry.name)
+                        yield _GeminiSessionFile(one.path, owner, entry.name)
 
 
 def _read_project_root(directory: str) -> str | None:
@@ -500,7 +493,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
     Raises `WorkspaceError` if the file cannot be opened.
     """
     replay = _ReplayedSession()
-    if remove_kept_file_suffix(path).endswith(".jsonl"):
+    if path.removesuffix(KEPT_FILE_SUFFIX).endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
             number = 0
             for record in iterate_jsonl_records(file):

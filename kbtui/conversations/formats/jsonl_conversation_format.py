@@ -24,9 +24,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationCompaction,
     ConversationInfo,
     ConversationSegment,
-    ConversationUsage,
     ParsingResumePoint,
-    sum_token_usage,
 )
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
@@ -202,13 +200,6 @@ class JsonlConversationParser(ABC):
         """
         return False
 
-    @property
-    def usage(self) -> ConversationUsage | None:
-        """The tokens used so far; None if the records contain no token counts."""
-        return sum_token_usage(
-            usage for turn in self.builder.turns for usage in turn.usage.values()
-        )
-
 
 class JsonlConversationFormat(ConversationFormat):
     """A format in which each conversation has its own JSON Lines file.
@@ -266,13 +257,6 @@ class JsonlConversationFormat(ConversationFormat):
         builder = parser.builder
         problem = problem or next(iter(builder.problems), None)
         return DecodedTurns(builder.turns, builder.last_time, problem)
-
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used. Never raises.
-
-        Returns None if the conversation's file has no token counts.
-        """
-        return self._parse_conversation_file(info)[0].usage
 
     def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is large enough to be loaded in segments."""
@@ -437,8 +421,7 @@ def _make_conversation(
 ) -> Conversation:
     """Return a conversation with everything that `parser` has parsed so far."""
     builder = parser.builder
-    info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
-    return builder.make_conversation(info, problems, compactions=parser.compactions)
+    return builder.make_conversation(info, problems, parser.compactions, builder.count)
 
 
 def _get_file_state(file: int) -> tuple[int, ...]:

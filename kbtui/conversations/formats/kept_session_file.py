@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
-from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -28,16 +27,8 @@ _NAME = re.compile(r"([0-9a-f]{64})\.jsonl?\.gz")
 _BLOCK_BYTES = 1 << 20
 
 
-class CompressedFile(NamedTuple):
-    """The compressed bytes of a file; `size` and `sha256` describe the bytes before compression."""
-
-    data: bytes
-    size: int
-    sha256: str
-
-
-def compress_file(file: int, size: int) -> CompressedFile:
-    """Compress the first `size` bytes of an open file.
+def compress_file(file: int, size: int) -> tuple[bytes, str]:
+    """Compress the first `size` bytes of an open file; also return the SHA-256 of these bytes.
 
     Raises `WorkspaceError` if the file has fewer bytes, and `OSError` if it cannot be read.
     """
@@ -52,25 +43,12 @@ def compress_file(file: int, size: int) -> CompressedFile:
             at += len(block)
     if at < size:
         raise WorkspaceError("another program shortened the file while it was being copied")
-    return CompressedFile(compressed.getvalue(), size, digest.hexdigest())
-
-
-def make_kept_file_name(sha256: str, suffix: str) -> str:
-    """Return the name of the kept copy of a file. `suffix` is the suffix of the original."""
-    return f"{sha256}{suffix}{KEPT_FILE_SUFFIX}"
+    return compressed.getvalue(), digest.hexdigest()
 
 
 def is_kept_file(path: str) -> bool:
     """Return whether a path has the name of a kept copy."""
     return path.endswith(KEPT_FILE_SUFFIX) and _NAME.fullmatch(path.rpartition("/")[2]) is not None
-
-
-def remove_kept_file_suffix(path: str) -> str:
-    """Return the path of a kept copy without the suffix of the compression.
-
-    Any other path is returned unchanged.
-    """
-    return path.removesuffix(KEPT_FILE_SUFFIX) if is_kept_file(path) else path
 
 
 def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:

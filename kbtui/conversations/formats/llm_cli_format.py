@@ -156,16 +156,7 @@ class LlmCliFormat(ConversationFormat):
                 _LlmConversationReader(database, builder).read_conversation(own_id)
         except WorkspaceError as error:
             problems.append(error.message)
-        return builder.make_conversation_with_event_count(info, problems)
-
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Add up the tokens of all responses. Never raises."""
-        own_id = decode_agents_own_id(self.id_prefix, info.id)
-        try:
-            with open_database(str(info.events_path)) as database:
-                return _sum_tokens(row for row, _ in _iterate_responses(database, own_id))
-        except WorkspaceError:
-            return None
+        return builder.make_conversation(info, problems)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `llm chat --conversation …`, which resumes the conversation."""
@@ -544,7 +535,7 @@ class _LlmConversationReader:
             builder.add_event("chat_request", "\n".join(lines), time)
 
     def _add_token_usage(self, row: sqlite3.Row) -> None:
-        if (used := _sum_tokens(iter([row]))) is not None:
+        if (used := _read_token_counts(row)) is not None:
             self._builder.add_usage(used)
 
     def _set_model(self, row: sqlite3.Row) -> None:
@@ -624,30 +615,19 @@ def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
-    """Add up the tokens of responses; None if no response has token counts."""
-    totals: dict[str, int] = {}
-    for row in rows:
-        details = _parse_json_or_keep_value(row["token_details"])
-        included, read, written = _read_cached_tokens(details if type(details) is dict else {})
-        prompt = get_count_or_none(row["input_tokens"])
-        for name, count in (
-            ("input", None if prompt is None else max(0, prompt - (included or 0))),
-            ("output", get_count_or_none(row["output_tokens"])),
-            ("read", included if read is None else read),
-            ("write", written),
-        ):
-            if count is not None:
-                totals[name] = totals.get(name, 0) + count
-    if not totals:
-        return None
-    return ConversationUsage(
-        totals.get("input"),
-        totals.get("output"),
-        totals.get("read"),
-        totals.get("write"),
-        sum(totals.values()),
+def _read_token_counts(row: sqlite3.Row) -> ConversationUsage | None:
+    """Return the tokens of a response; None if it has no token counts."""
+    details = _parse_json_or_keep_value(row["token_details"])
+    included, read, written = _read_cached_tokens(details if type(details) is dict else {})
+    prompt = get_count_or_none(row["input_tokens"])
+    counts = (
+        None if prompt is None else max(0, prompt - (included or 0)),
+        get_count_or_none(row["output_tokens"]),
+        included if read is None else read,
+        written,
     )
+    known = [count for count in counts if count is not None]
+    return ConversationUsage(*counts, sum(known)) if known else None
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:

@@ -25,7 +25,6 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.formats.agent_sqlite_reader import (
     DatabaseState,
-    FileState,
     format_select_columns,
     list_table_columns,
     open_database,
@@ -38,6 +37,7 @@ from kbtui.conversations.formats.conversation_format import (
 )
 from kbtui.conversations.formats.jp.jp_json_reader import read_file
 from kbtui.conversations.formats.stored_session import (
+    SessionFileCache,
     StoredSession,
     convert_unix_time_to_datetime,
     decode_agents_own_id,
@@ -46,6 +46,7 @@ from kbtui.conversations.formats.stored_session import (
     make_change_signature,
     make_conversation_id,
     make_title_from_request,
+    stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
@@ -96,7 +97,7 @@ class OpencodeFormat(ConversationFormat):
 
     def __init__(self) -> None:
         self._listings: dict[str, _OpencodeDatabaseSessions] = {}
-        self._session_files: dict[str, tuple[FileState | None, dict[str, Any]]] = {}
+        self._session_files = SessionFileCache(_read_session_file)
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -166,10 +167,10 @@ class OpencodeFormat(ConversationFormat):
         Sessions that are also in a database are left out; `moved` contains their ids.
         """
         for path, session_id in _list_session_files(own_id):
-            if session_id in moved:
+            if session_id in moved or (status := stat_session_file(path)) is None:
                 continue
             try:
-                row = self._read_session_file(path, session_id)
+                row = self._session_files.read_file_facts(path, status)
             except (WorkspaceError, ValueError) as error:
                 reason = describe_conversation_reading_error(error)
                 problems.append(UnlistedConversationPath(Path(path), reason, True))
@@ -183,16 +184,6 @@ class OpencodeFormat(ConversationFormat):
                     make_change_signature(path, *row.values(), *files.list_change_markers()),
                     partial(_read_session_file_facts, files, row),
                 )
-
-    def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Return a session's file as a database row. An unchanged file is not read again."""
-        state = read_file_state(path)
-        known = self._session_files.get(path)
-        if known is not None and state is not None and known[0] == state:
-            return known[1]
-        row = _parse_session_file(read_file(path, MAX_FILE_BYTES), session_id)
-        self._session_files[path] = state, row
-        return row
 
     def _make_stored_session(
         self,
@@ -242,15 +233,7 @@ class OpencodeFormat(ConversationFormat):
         builder = TurnBuilder()
         parser = OpencodeMessageParser(builder)
         problem = self._parse_messages_of_session(info, parser)
-        return builder.make_conversation_with_event_count(
-            info, [problem] if problem else [], compactions=parser.compactions
-        )
-
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that all messages used together. Never raises."""
-        parser = OpencodeMessageParser(TurnBuilder())
-        self._parse_messages_of_session(info, parser, with_parts=False)
-        return parser.usage
+        return builder.make_conversation(info, [problem] if problem else [], parser.compactions)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `opencode --session …`, which continues a session."""
@@ -263,7 +246,7 @@ class OpencodeFormat(ConversationFormat):
         return resume and resume._replace(words=(*resume.words, "--fork"))
 
     def _parse_messages_of_session(
-        self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True
+        self, info: ConversationInfo, parser: OpencodeMessageParser
     ) -> str | None:
         """Parse all messages of a session.
 
@@ -274,8 +257,8 @@ class OpencodeFormat(ConversationFormat):
         try:
             if path.endswith(".json"):
                 files = _OpencodeSessionFiles(path, own_id)
-                row = _parse_session_file(read_file(path, MAX_FILE_BYTES), own_id)
-                parser.parse_messages(files.iterate_messages(with_parts), row["revert"])
+                reverted = _read_session_file(path)["revert"]
+                parser.parse_messages(files.iterate_messages(), reverted)
                 return None
             with open_database(path) as database:
                 columns = list_table_columns(database, "session")
@@ -285,7 +268,7 @@ class OpencodeFormat(ConversationFormat):
                     (own_id,),
                 ).fetchone()
                 parser.parse_messages(
-                    _iterate_database_messages(database, own_id, with_parts),
+                    _iterate_database_messages(database, own_id),
                     _parse_first_reverted_message_id(revert["revert"] if revert else None),
                 )
         except (WorkspaceError, ValueError) as error:
@@ -404,19 +387,17 @@ def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFact
             if {"session_id", "data"} <= list_table_columns(database, table):
                 query = f"SELECT sum(length(data)) FROM {table} WHERE session_id = ?"
                 size += database.execute(query, (row["id"],)).fetchone()[0] or 0
-        messages = _iterate_database_messages(database, row["id"], with_parts=True)
+        messages = _iterate_database_messages(database, row["id"])
         return {"title": _choose_session_title(row, messages), "size": int(size)}
 
 
 def _iterate_database_messages(
-    database: sqlite3.Connection, own_id: str, with_parts: bool
+    database: sqlite3.Connection, own_id: str
 ) -> Iterator[_OpencodeStoredMessage]:
     columns = list_table_columns(database, "message")
     is_empty = True
     if {"id", "session_id", "data"} <= columns:
-        has_parts = with_parts and {"id", "message_id", "data"} <= list_table_columns(
-            database, "part"
-        )
+        has_parts = {"id", "message_id", "data"} <= list_table_columns(database, "part")
         order = "time_created, id" if "time_created" in columns else "id"
         query = f"SELECT id, data FROM message WHERE session_id = ? ORDER BY {order}"
         for message in database.execute(query, (own_id,)):
@@ -478,13 +459,13 @@ class _OpencodeSessionFiles:
             states += map(str, map(read_file_state, self._list_part_files(names[-1])))
         return states
 
-    def iterate_messages(self, with_parts: bool = True) -> Iterator[_OpencodeStoredMessage]:
+    def iterate_messages(self) -> Iterator[_OpencodeStoredMessage]:
         """Yield the messages in the order of their ids. This is also their order in time."""
         for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
-            parts = self._list_part_files(name) if with_parts else []
-            yield _OpencodeStoredMessage(own_id, data, map(_read_json_file, parts))
+            parts = map(_read_json_file, self._list_part_files(name))
+            yield _OpencodeStoredMessage(own_id, data, parts)
 
     def _list_part_files(self, message_name: str) -> list[str]:
         directory = f"{self.parts}/{message_name.removesuffix('.json')}"
@@ -512,9 +493,12 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
         return error
 
 
-def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
-    """Return the content of a session's file as a database row. Raises `ValueError`."""
-    session = orjson.loads(data)
+def _read_session_file(path: str) -> dict[str, Any]:
+    """Return the content of a session's file as a database row.
+
+    Raises `WorkspaceError` or `ValueError`.
+    """
+    session = orjson.loads(read_file(path, MAX_FILE_BYTES))
     if type(session) is not dict:
         raise ValueError("it is not an object")
     if get_text_or_none(session.get("directory")) is None:
@@ -522,7 +506,7 @@ def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     time = session.get("time")
     times = time if type(time) is dict else {}
     return {
-        "id": session_id,
+        "id": os.path.basename(path).removesuffix(".json"),  # noqa: PTH119
         "parent_id": session.get("parentID"),
         "title": session.get("title"),
         "directory": session["directory"],
@@ -571,16 +555,6 @@ def _choose_session_title(
     return title
 
 
-def _make_usage(counts: dict[str, int]) -> ConversationUsage:
-    return ConversationUsage(
-        input_tokens=counts.get("input"),
-        output_tokens=counts.get("output"),
-        cache_read_tokens=counts.get("read"),
-        cache_write_tokens=counts.get("write"),
-        total_tokens=sum(counts.values()),
-    )
-
-
 class OpencodeMessageParser:
     """Parses the messages of one session in order."""
 
@@ -588,12 +562,6 @@ class OpencodeMessageParser:
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self._request: ConversationEvent | None = None
-        self._totals: dict[str, int] = {}
-
-    @property
-    def usage(self) -> ConversationUsage | None:
-        """The tokens of all messages so far; None if no message has token counts."""
-        return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(
         self, messages: Iterable[_OpencodeStoredMessage], reverted: str | None
@@ -674,17 +642,15 @@ class OpencodeMessageParser:
             state = {"status": status, "input": {"command": message.get("command")}}
             call = {"type": "tool", "tool": "shell", "callID": message.get("shellID")}
             return [{**call, "state": {**state, "output": text}}]
-        parts: list[dict[str, Any]] = []
+        request: dict[str, Any] = {"type": "text", "text": message.get("text")}
         if kind != "user":
-            return [{"type": "text", "text": message.get("text"), "synthetic": True}]
-        parts.append({"type": "text", "text": message.get("text")})
+            return [{**request, "synthetic": True}]
         files = message.get("files")
-        parts += [
+        return [request] + [
             {"filename": file.get("name"), "type": "file", "mime": file.get("mime")}
             for file in (files if type(files) is list else [])
             if type(file) is dict
         ]
-        return parts
 
     def _parse_user_message(
         self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
@@ -809,9 +775,9 @@ class OpencodeMessageParser:
         if not is_text:
             builder.add_event_problem(result, "the output of the call is not text")
 
-    def _add_unknown_part(self, part: dict[str, Any], time: datetime | None) -> ConversationEvent:
+    def _add_unknown_part(self, part: dict[str, Any], time: datetime | None) -> None:
         kind = part.get("type")
-        return self.builder.add_unknown_event(kind if type(kind) is str else "part", part, time)
+        self.builder.add_unknown_event(kind if type(kind) is str else "part", part, time)
 
     def _add_token_usage(self, tokens: Any, model: str | None) -> None:
         if type(tokens) is not dict:
@@ -830,9 +796,14 @@ class OpencodeMessageParser:
             if (count := get_count_or_none(value)) is not None:
                 counts[name] = counts.get(name, 0) + count
         if any(counts.values()):
-            self.builder.add_usage(_make_usage(counts), model)
-        for name, count in counts.items():
-            self._totals[name] = self._totals.get(name, 0) + count
+            usage = ConversationUsage(
+                input_tokens=counts.get("input"),
+                output_tokens=counts.get("output"),
+                cache_read_tokens=counts.get("read"),
+                cache_write_tokens=counts.get("write"),
+                total_tokens=sum(counts.values()),
+            )
+            self.builder.add_usage(usage, model)
 
 
 _FLAT_TYPES = {

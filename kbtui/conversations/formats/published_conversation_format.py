@@ -30,7 +30,7 @@ from kbtui.conversations.formats.stored_session import (
     make_change_signature,
     stat_session_file,
 )
-from kbtui.conversations.formats.turn_builder import READ_ERRORS
+from kbtui.conversations.formats.turn_builder import READ_ERRORS, get_text_or_none
 from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
@@ -188,21 +188,17 @@ def _make_published_session(id_: str, path: str) -> StoredSession | None:
         parse_timestamp(facts.get("updated_at")) or modified,
         partial(_read_conversation_facts, path),
         is_archived=facts.get("archived") is True,
-        parent=_get_text(facts.get("parent")),
+        parent=get_text_or_none(facts.get("parent")),
         last_event_at=parse_timestamp(facts.get("last_event_at")),
         size=status.st_size,
     )
-
-
-def _get_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _read_conversation_facts(path: str) -> ConversationFileFacts:
     facts = read_published_facts(path)
     labels = facts.get("labels")
     return {
-        "title": _get_text(facts.get("title")),
+        "title": get_text_or_none(facts.get("title")),
         "labels": {str(key): str(value) for key, value in labels.items()} if labels else {},
     }
 
@@ -219,16 +215,19 @@ def _decode_conversation(info: ConversationInfo) -> Conversation:
             events.append(_decode_event(values))
             if values.get("answers") is not None:
                 answers.append((events[-1], values["answers"]))
-        usage = {_get_text(model): ConversationUsage(**counts) for model, counts in record["usage"]}
+        usage = {
+            get_text_or_none(model): ConversationUsage(**counts)
+            for model, counts in record["usage"]
+        }
         turns.append(
             Turn(
                 int(record["number"]),
                 events,
-                _get_text(record["model"]),
+                get_text_or_none(record["model"]),
                 parse_timestamp(record["started_at"]),
                 record["is_rewound"] is True,
                 usage,
-                _get_text(record["event_id"]),
+                get_text_or_none(record["event_id"]),
             )
         )
     for event, (turn_at, event_at) in answers:
@@ -237,8 +236,8 @@ def _decode_conversation(info: ConversationInfo) -> Conversation:
     return Conversation(
         info,
         turns,
-        assistant=_get_text(facts["assistant"]),
-        model=_get_text(facts["model"]),
+        assistant=get_text_or_none(facts["assistant"]),
+        model=get_text_or_none(facts["model"]),
         attachments=[str(one) for one in facts["attachments"]],
     )
 

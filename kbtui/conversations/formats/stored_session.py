@@ -127,32 +127,34 @@ def make_session_of_file(
     )
 
 
-_Head = TypeVar("_Head")
+_Facts = TypeVar("_Facts")
 
 
-class SessionHeadCache(Generic[_Head]):
-    """A cache of the facts at the beginning of each session file.
+class SessionFileCache(Generic[_Facts]):
+    """A cache of facts about files, such as those at the beginning of each session file.
 
-    Agents never change the beginning of a file, so each file is read only once. `is_complete`
-    receives the facts and the size of the file. If `is_complete` returns false, the facts are not
-    cached, and the next call reads them again.
+    `are_final` receives the facts and the size of the file, and returns whether later changes of the
+    file cannot change the facts. Other facts are read again when the file has changed.
     """
 
     def __init__(
-        self, read_head: Callable[[str], _Head], is_complete: Callable[[_Head, int], bool]
+        self,
+        read_facts: Callable[[str], _Facts],
+        are_final: Callable[[_Facts, int], bool] = lambda facts, size: False,
     ) -> None:
-        self._read_head = read_head
-        self._is_complete = is_complete
-        self._heads: dict[str, tuple[int, _Head]] = {}
+        self._read_facts = read_facts
+        self._are_final = are_final
+        self._files: dict[str, tuple[tuple[int, int, int], bool, _Facts]] = {}
+        """Maps each path to the inode, size and time of the file, whether the facts are final, and the facts."""
 
-    def read_session_head(self, path: str, status: os.stat_result) -> _Head:
-        """Return the facts at the beginning of a file. Raises what `read_head` raises."""
-        inode, head = self._heads.get(path, (None, None))
-        if head is None or inode != status.st_ino:
-            head = self._read_head(path)
-            if self._is_complete(head, status.st_size):
-                self._heads[path] = (status.st_ino, head)
-        return head
+    def read_file_facts(self, path: str, status: os.stat_result) -> _Facts:
+        """Return the facts about a file. Raises what `read_facts` raises."""
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._files.get(path)
+        if known is None or known[0][0] != state[0] or not (known[1] or known[0] == state):
+            facts = self._read_facts(path)
+            known = self._files[path] = (state, self._are_final(facts, status.st_size), facts)
+        return known[2]
 
 
 def describe_conversation_reading_error(error: Exception) -> str:
@@ -227,15 +229,15 @@ def iterate_first_records(
     rest, at = b"", 0
     with suppress(WorkspaceError), open_regular_file(path) as (file, _):
         # A long line is read in larger and larger blocks.
-        while block := os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at):
+        block = b"\n"
+        while block:
+            block = os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at)
             at += len(block)
-            *lines, rest = (rest + block).split(b"\n")
+            # At the end, the last line has no line break.
+            *lines, rest = (rest + (block or b"\n")).split(b"\n")
             for record in iterate_json_objects_in_lines(line for line in lines if name in line):
                 if key is None or key in record:
                     yield record
-        for record in iterate_json_objects_in_lines([rest]):
-            if key is None or key in record:
-                yield record
 
 
 def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_data_types import (
     Conversation,
+    ConversationCompaction,
     ConversationEvent,
     ConversationUsage,
     Turn,
@@ -20,9 +21,10 @@ from kbtui.dates import parse_timestamp
 from kbtui.terminal_text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.conversation_data_types import ConversationInfo, ResumableTurnJson
+    from kbtui.conversations.conversation_data_types import ConversationInfo
 
 READ_ERRORS = (
     TypeError,
@@ -125,7 +127,7 @@ class TurnBuilder(ConversationProblemCollector):
             self.add_usage(usage, model)
         return turn
 
-    def make_current_turn_state(self) -> ResumableTurnJson:
+    def make_current_turn_state(self) -> dict[str, Any]:
         """Return the state of the current turn as JSON.
 
         Another builder can continue the turn from this state.
@@ -139,7 +141,7 @@ class TurnBuilder(ConversationProblemCollector):
             "calls": self._calls,
         }
 
-    def resume_turn(self, state: ResumableTurnJson) -> None:
+    def resume_turn(self, state: Mapping[str, Any]) -> None:
         """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]
@@ -205,9 +207,7 @@ class TurnBuilder(ConversationProblemCollector):
         self.last_time = time or self.last_time
         return event
 
-    def add_unreadable_record(
-        self, name: str, record: Any, time: datetime | None = None
-    ) -> ConversationEvent:
+    def add_unreadable_record(self, name: str, record: Any, time: datetime | None = None) -> None:
         """Add a record in which a value has the wrong type.
 
         The record becomes an event of an unknown kind. The problem is added to this event and to
@@ -218,7 +218,6 @@ class TurnBuilder(ConversationProblemCollector):
         has_type = name != "record" and _TYPE_NAME.fullmatch(name)
         known = f"the record of type {name}" if has_type else "the record"
         self.add_record_problem(f"{known} has values of an unexpected type, so it is shown as JSON")
-        return event
 
     def add_call(
         self,
@@ -279,37 +278,34 @@ class TurnBuilder(ConversationProblemCollector):
         return next((text for text in requests if text.strip()), None)
 
     def make_conversation(
-        self, info: ConversationInfo, problems: list[str], **fields: Any
+        self,
+        info: ConversationInfo,
+        problems: list[str],
+        compactions: list[ConversationCompaction] | None = None,
+        events_count: int | None = None,
     ) -> Conversation:
         """Return a conversation with everything added so far.
 
-        The conversation's problems are `problems`, followed by those of the builder.
+        Its `info` has the number of events and the time of the last event. `events_count` replaces
+        the number of events. The conversation's problems are `problems`, followed by those of the
+        builder.
         """
         problems = [*problems, *self.problems]
         if self.more_problems:
             noun = "problem" if self.more_problems == 1 else "problems"
             problems.append(f"{self.more_problems} more {noun}")
+        if events_count is None:
+            events_count = sum(len(turn.events) for turn in self.turns)
+        last = self.last_time or info.last_event_at
         return Conversation(
-            info,
+            replace(info, events_count=events_count, last_event_at=last),
             self.turns,
+            compactions=compactions or [],
             problems=problems,
             model=self.model,
             leading=self.leading,
             more_problems=self.more_problems,
-            **fields,
         )
-
-    def make_conversation_with_event_count(
-        self, info: ConversationInfo, problems: list[str], **fields: Any
-    ) -> Conversation:
-        """Return a conversation with everything added so far.
-
-        Its `info` has the number of events and the time of the last event.
-        """
-        count = sum(len(turn.events) for turn in self.turns)
-        last = self.last_time or info.last_event_at
-        info = replace(info, events_count=count, last_event_at=last)
-        return self.make_conversation(info, problems, **fields)
 
     def add_record_problem(self, problem: str) -> None:
         """Add a problem of the current record to the conversation.

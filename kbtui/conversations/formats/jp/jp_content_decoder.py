@@ -206,17 +206,17 @@ class JpContentDecoder:
                 return None
         return [self._decode_content_block(item) for item in items]
 
-    def decode_resource(self, resource: Any, kind: str = "resource") -> ContentBlock:
+    def decode_resource(self, resource: Any) -> ContentBlock:
         """Return a resource as a block.
 
         Raises `RecursionError` if the resource is nested too deeply.
         """
         if type(resource) is str:
-            return ContentBlock(kind, name=resource, state=_find_state_of_uri(resource))
+            return ContentBlock("resource", name=resource, state=_find_state_of_uri(resource))
         if type(resource) is not dict:
-            return ContentBlock(kind, format_json(resource))
+            return ContentBlock("resource", format_json(resource))
         block = ContentBlock(
-            kind,
+            "resource",
             name=_find_first_text(resource, _NAME_KEYS),
             title=get_text_or_none(resource.get("title")),
             media_type=_find_first_text(resource, _MEDIA_TYPE_KEYS),

@@ -85,21 +85,18 @@ def load_conversation(info: ConversationInfo) -> Conversation:
     return _make_conversation(info, parser, problems)
 
 
-def load_conversation_beginning(
-    info: ConversationInfo, size: int = BEGINNING_BYTES
-) -> Conversation | None:
-    """Load the turns in the first `size` bytes, to show a long conversation before it is loaded.
+def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
+    """Load the turns in the first `BEGINNING_BYTES`, to show a long conversation before it is loaded.
 
-    Returns None if the file has no more than `size` bytes, or if its beginning cannot be read
-    separately.
+    Returns None if the file has no more bytes, or if its beginning cannot be read separately.
     """
-    if info.events_path is None or info.size <= size:
+    if info.events_path is None or info.size <= BEGINNING_BYTES:
         return None
     config = MergedJpConfig()
     parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     _apply_base_config(info, config)
     try:
-        data = keep_complete_array_elements(read_file_head(str(info.events_path), size))
+        data = keep_complete_array_elements(read_file_head(str(info.events_path), BEGINNING_BYTES))
     except WorkspaceError:
         return None
     if data:
