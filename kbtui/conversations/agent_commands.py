@@ -31,18 +31,6 @@ _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
 _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
-CommandProblem = Literal["id", "characters", "relative"]
-"""The reason why a command is not offered.
-
-* `id`: the id of the conversation could be read as an option.
-* `characters`: a word of the command, or its directory, contains a character that terminals do not show.
-* `relative`: the directory of the command is not an absolute path.
-"""
-_PROBLEM_HINTS: dict[CommandProblem, str] = {
-    "id": "the conversation's id could be mistaken for an option of the command",
-    "characters": "the path of the conversation's directory contains characters that a terminal does not show",
-    "relative": "the conversation's directory is not an absolute path",
-}
 
 
 class OfferedAgentCommand(NamedTuple):
@@ -77,16 +65,16 @@ def list_agent_commands(
     conversation. The list is empty if only kbtui's archive still has the conversation. Commands
     that are not safe are left out, because an agent's files can contain anything.
     """
-    if info.kept_from is not None:
-        return []
     commands = (_make_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
-    return [one for one in commands if one is not None and _find_command_problem(info, one) is None]
+    return [one for one in commands if one is not None and _explain_why_unsafe(info, one) is None]
 
 
 def _make_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> OfferedAgentCommand | None:
     """Return the agent's command for a purpose, or None. The command's safety is not checked."""
+    if info.kept_from is not None:
+        return None
     conversation_format = get_conversation_format(info)
     if purpose == "resume":
         command = conversation_format.make_resume_command(info)
@@ -101,29 +89,16 @@ def _make_agent_command(
     return OfferedAgentCommand(purpose, command.words, directory, last)
 
 
-def _find_command_problem(
-    info: ConversationInfo, command: OfferedAgentCommand
-) -> CommandProblem | None:
+def _explain_why_unsafe(info: ConversationInfo, command: OfferedAgentCommand) -> str | None:
+    """Return the reason why a command is not offered; None if it is safe."""
     prefix = get_conversation_format(info).id_prefix
     if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
-        return "id"
+        return "the conversation's id could be mistaken for an option of the command"
     if not all(map(str.isprintable, (*command.words, command.directory))):
-        return "characters"
-    return None if os.path.isabs(command.directory) else "relative"  # noqa: PTH117
-
-
-def _find_reason_why_command_is_unsafe(
-    workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
-) -> str | None:
-    """Return the reason why the agent's command for a purpose is unsafe.
-
-    Returns None if the command is safe, or if there is no such command.
-    """
-    command = (
-        _make_agent_command(workspace, info, turn, purpose) if info.kept_from is None else None
-    )
-    problem = _find_command_problem(info, command) if command else None
-    return _PROBLEM_HINTS[problem] if problem else None
+        return "the path of the conversation's directory contains characters that a terminal does not show"
+    if not os.path.isabs(command.directory):  # noqa: PTH117
+        return "the conversation's directory is not an absolute path"
+    return None
 
 
 def find_agent_command(
@@ -133,13 +108,12 @@ def find_agent_command(
 
     Raises `NothingFound` if kbtui offers no command for this purpose.
     """
-    for command in list_agent_commands(workspace, info, turn):
-        if command.purpose == purpose:
-            return command
-    conversation_format = get_conversation_format(info)
-    label = conversation_format.label
+    command = _make_agent_command(workspace, info, turn, purpose)
+    hint = _explain_why_unsafe(info, command) if command else None
+    if command is not None and hint is None:
+        return command
+    label = get_conversation_format(info).label
     verb = {"resume": "continue", "fork": "fork", "attach": "attach"}[purpose]
-    hint = _find_reason_why_command_is_unsafe(workspace, info, turn, purpose)
     if hint is not None:
         message = f"kbtui offers no command to {verb} this conversation"
         raise NothingFound(message, where=info.ref, hint=hint)

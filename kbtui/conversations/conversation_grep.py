@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
 from kbtui.conversations.conversation_data_types import format_event_text
@@ -27,16 +27,6 @@ LINE_LENGTH = 400
 
 A longer line is cut to the text around its match.
 """
-
-
-class GrepPattern(Protocol):
-    """A pattern to search for. Each match is within a single line."""
-
-    def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """Yield the start and end of each matching line, and the start of its first match."""
-
-    def find_match_spans(self, line: str) -> list[tuple[int, int]]:
-        """Return the start and end of each match in a line, without overlaps."""
 
 
 def make_grep_pattern(
@@ -232,6 +222,10 @@ class RegexGrepPattern:
             for first, last in (match.span() for match in self._line_regex.finditer(data))
             if first < last
         ]
+
+
+GrepPattern = LiteralGrepPattern | RegexGrepPattern
+"""A pattern to search for. Each match is within a single line."""
 
 
 def _count_characters(data: bytes) -> int:

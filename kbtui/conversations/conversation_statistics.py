@@ -20,7 +20,7 @@ from kbtui.dates import format_timestamp
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
@@ -118,19 +118,9 @@ def _read_conversation_statistics(
 ) -> ConversationStatistics:
     """Read a whole conversation, and summarize it. Its subagents are not included."""
     conversation_format = get_conversation_format(info)
-    parts: Iterable[Conversation] | None = None
     project = info.working_directory or str(workspace.root)
-    if info.size > WHOLE_BYTES_MAX and conversation_format.should_load_conversation_in_segments(
-        info
-    ):
-        parts = _iterate_conversation_parts(conversation_format, info)
-        statistics = ConversationStatistics(info, project)
-        try:
-            for part in parts:
-                _add_part_to_statistics(statistics, part)
-        except _NotLoadableInPartsError:
-            parts = None
-    if parts is None:
+    statistics = ConversationStatistics(info, project)
+    if not _add_conversation_in_parts(statistics, conversation_format):
         statistics = ConversationStatistics(info, project)
         _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
     statistics.usage = sum_token_usage(statistics.usage_by_model.values())
@@ -142,32 +132,34 @@ def _read_conversation_statistics(
     return statistics
 
 
-class _NotLoadableInPartsError(Exception):
-    """The conversation cannot be loaded in parts."""
+def _add_conversation_in_parts(
+    statistics: ConversationStatistics, conversation_format: ConversationFormat
+) -> bool:
+    """Add a long conversation to its statistics, part by part.
 
-
-def _iterate_conversation_parts(
-    conversation_format: ConversationFormat, info: ConversationInfo
-) -> Iterator[Conversation]:
-    """Yield the parts of a conversation.
-
-    Raises `_NotLoadableInPartsError` if the conversation must be loaded as a whole.
+    Returns False if the conversation is short, or must be loaded as a whole.
     """
+    info = statistics.info
+    if info.size <= WHOLE_BYTES_MAX:
+        return False
+    if not conversation_format.should_load_conversation_in_segments(info):
+        return False
     mark = None
     while True:
         part = conversation_format.load_conversation_segment(info, mark, WHOLE_BYTES_MAX)
         if part is None or (mark is not None and part.start is None):
-            raise _NotLoadableInPartsError
-        if not part.is_last and part.mark is None:
-            raise _NotLoadableInPartsError
+            return False
         mark = part.mark
-        if not part.is_last and mark is not None and mark.open_turn is not None:
-            # The next part contains the rest of this turn, and the usage of the whole turn.
-            turn = part.conversation.turns[-1]
-            turn.usage, turn.is_rewound = {}, False
-        yield part.conversation
+        if not part.is_last:
+            if mark is None:
+                return False
+            if mark.open_turn is not None:
+                # The next part contains the rest of this turn, and the usage of the whole turn.
+                turn = part.conversation.turns[-1]
+                turn.usage, turn.is_rewound = {}, False
+        _add_part_to_statistics(statistics, part.conversation)
         if part.is_last:
-            return
+            return True
 
 
 def _add_part_to_statistics(statistics: ConversationStatistics, part: Conversation) -> None:

@@ -6,69 +6,54 @@ and the reader pane use this table. The reader pane shows events of a new kind f
 
 from __future__ import annotations
 
+from kbtui.light_named_tuple import NamedTuple
+
 # `kbtui search` imports this module, and must not wait for `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class ConversationEventKind:
+class ConversationEventKind(NamedTuple):
     """One kind of event: its names and groups, and how it is shown and searched."""
 
-    def __init__(
-        self,
-        name: str,
-        role: str,
-        include: str | None,
-        label: str,
-        scope_group: str | None = None,
-        role_group: str | None = None,
-        *,
-        is_indexed: bool = True,
-        is_embedded: bool = True,
-        is_response: bool = False,
-        colour: str = "yellow",
-        fields: tuple[str, ...] = (),
-        language: str | None = None,
-        is_subdued: bool = False,
-    ) -> None:
-        self.name = name
-        self.role = role
-        """The value of `role:` in searches, and of `--scope` in grep, that selects events of this kind.
+    name: str
+    role: str
+    """The value of `role:` in searches, and of `--scope` in grep, that selects events of this kind.
 
-        Several kinds can have the same value.
-        """
-        self.include = include
-        """The value of the tool argument `include` that selects events of this kind.
+    Several kinds can have the same value.
+    """
+    include: str | None
+    """The value of the tool argument `include` that selects events of this kind.
 
-        If it is None, only a call that includes all kinds returns events of this kind.
-        """
-        self.label = label
-        """The heading of events of this kind."""
-        self.scope_group = scope_group
-        """A value of grep's `--scope` that selects this kind together with others, such as `chat`, or None."""
-        self.role_group = role_group
-        """A value of `role:` in searches that selects this kind together with others, such as `tool`, or None."""
-        self.is_indexed = is_indexed
-        """Whether searches find events of this kind."""
-        self.is_embedded = is_embedded
-        """Whether events of this kind get vectors by default."""
-        self.is_response = is_response
-        """Whether each event of this kind responds to an earlier event with the same id."""
-        self.colour = colour
-        """The colour of the heading in the output of commands."""
-        self.fields = fields
-        """The names of the values that events of this kind have besides their text.
+    If it is None, only a call that includes all kinds returns events of this kind.
+    """
+    label: str
+    """The heading of events of this kind."""
+    scope_group: str | None = None
+    """A value of grep's `--scope` that selects this kind together with others, such as `chat`, or None."""
+    role_group: str | None = None
+    """A value of `role:` in searches that selects this kind together with others, such as `tool`, or None."""
+    is_indexed: bool = True
+    """Whether searches find events of this kind."""
+    is_embedded: bool = True
+    """Whether events of this kind get vectors by default."""
+    is_response: bool = False
+    """Whether each event of this kind responds to an earlier event with the same id."""
+    colour: str = "yellow"
+    """The colour of the heading in the output of commands."""
+    fields: tuple[str, ...] = ()
+    """The names of the values that events of this kind have besides their text.
 
-        See `ConversationEvent.fields`.
-        """
-        self.language = language
-        """The language of the text, such as `json`. "" if the text is unformatted, None if it is Markdown."""
-        self.is_subdued = is_subdued
-        """Whether the text is secondary.
+    See `ConversationEvent.fields`.
+    """
+    language: str | None = None
+    """The language of the text, such as `json`. "" if the text is unformatted, None if it is Markdown."""
+    is_subdued: bool = False
+    """Whether the text is secondary.
 
-        Commands print secondary text in dim characters. Exports show it as a quotation.
-        """
+    Commands print secondary text in dim characters. Exports show it as a quotation.
+    """
 
 
 # fmt: off

@@ -212,12 +212,11 @@ def parse_apply_patch(text: str) -> list[FilePatch]:
 
 
 def make_hunks_from_texts(
-    old: str, new: str, old_start: int | None = None, context: int = CONTEXT_LINES
+    old: str, new: str, old_start: int | None = None
 ) -> tuple[PatchHunk, ...]:
     """Compare two texts line by line, and return the changed lines with their context.
 
-    `old_start` is the number of the old text's first line in its file, if known. `context` is the
-    number of unchanged lines before and after each change.
+    `old_start` is the number of the old text's first line in its file, if known.
     """
     old_lines, new_lines = split_lines(old), split_lines(new)
     if len(old_lines) + len(new_lines) > MAX_COMPARED_LINES:
@@ -227,7 +226,7 @@ def make_hunks_from_texts(
 
     matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     hunks = []
-    for group in matcher.get_grouped_opcodes(context):
+    for group in matcher.get_grouped_opcodes(CONTEXT_LINES):
         marked = []
         for tag, old_from, old_to, new_from, new_to in group:
             if tag == "equal":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from kbtui.references import get_agent_prefix_of_id, is_other_agents_conversation_ref
@@ -87,7 +88,7 @@ def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
     ordered = sorted(names)
     if not ordered:
         return {}
-    common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
+    common = [len(commonprefix(pair)) for pair in pairwise(ordered)]  # noqa: RUF071
     found = {}
     for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
         own = len(get_agent_prefix_of_id(name))
@@ -97,8 +98,3 @@ def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
             length += 1
         found[name] = name[:length]
     return found
-
-
-def _count_common_characters(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

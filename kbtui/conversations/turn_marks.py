@@ -20,14 +20,11 @@ from kbtui.terminal_text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, NotRequired, TypedDict
 
     from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.notices import Notice
     from kbtui.references import Ref
-
-if TYPE_CHECKING:
-    from typing import NotRequired, TypedDict
 
     class MarkFactsJson(TypedDict):
         """A mark in the JSON of search hits and turns.
@@ -66,7 +63,7 @@ _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
 """The largest number of a turn or call that an exported mark may have."""
-_LATEST_TIME = 253402300799
+LATEST_TIME = 253402300799
 """The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 
 
@@ -193,8 +190,8 @@ def parse_exported_mark(shape: Any) -> Mark:
         "passage": len(mark.passage or "") <= MAX_PASSAGE_CHARACTERS,
         "text": len(mark.text) <= MAX_PASSAGE_CHARACTERS,
         # NaN, which Python accepts in JSON, is outside every range.
-        "created": 0 <= mark.created <= _LATEST_TIME,
-        "changed": 0 <= mark.changed <= _LATEST_TIME,
+        "created": 0 <= mark.created <= LATEST_TIME,
+        "changed": 0 <= mark.changed <= LATEST_TIME,
     }
     if wrong := [name for name, is_valid in checks.items() if not is_valid]:
         raise ValueError(f"the mark {mark.id[:40]!r} has an invalid {wrong[0]}")
