@@ -20,7 +20,7 @@ from kbtui.terminal_text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations import Citation
     from kbtui.citations.citation_state import UnknownStateReason
@@ -113,25 +113,19 @@ def format_difference_remark(
 
 def format_conversation_markdown(
     conversation: Conversation,
-    citations: Iterable[Citation],
     turns: Sequence[Turn],
-    kinds: Collection[str],
-    marks: Mapping[int, Sequence[str]] | None = None,
-    remarks: Iterable[str] = (),
+    citations: Mapping[int, Sequence[Citation]],
+    marks: Mapping[int, Sequence[str]],
+    remarks: Iterable[str],
 ) -> str:
-    """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
+    """Return `turns` of a conversation as Markdown.
 
     Messages stay Markdown, but escape sequences and other terminal control characters are removed.
     Tool calls and results are in code fences that are longer than any fence in their content.
-    `marks` maps the number of a turn to the labels of its marks. Each turn begins with its marks
-    and ends with a list of its citations. The document ends with a list of all citations. `remarks`
-    are shown before the turns.
+    `citations` and `marks` map the number of a turn to its citations, and to the labels of its
+    marks. Each turn begins with its marks and ends with a list of its citations. The document ends
+    with a list of all citations. `remarks` are shown before the turns.
     """
-    shown = {turn.number for turn in turns}
-    cited = [citation for citation in citations if citation.turn in shown]
-    by_turn: dict[int, list[Citation]] = {}
-    for citation in cited:
-        by_turn.setdefault(citation.turn, []).append(citation)
     blocks = [
         f"# {_escape_markdown(conversation.info.name)}",
         _format_conversation_metadata(conversation),
@@ -141,18 +135,18 @@ def format_conversation_markdown(
         time = format_timestamp(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
-        labels = (marks or {}).get(turn.number, ())
+        labels = marks.get(turn.number, ())
         blocks += [f"> **Mark:** {_escape_markdown(label)}" for label in labels]
         for event in turn.events:
-            if event.kind in kinds:
-                blocks += _format_event_markdown(event)
-                if subagent := get_subagent_of_result(event, conversation.info.id):
-                    blocks.append(f"Subagent: {_format_code_span(subagent)}")
-        if used := by_turn.get(turn.number):
+            blocks += _format_event_markdown(event)
+            if subagent := get_subagent_of_result(event, conversation.info.id):
+                blocks.append(f"Subagent: {_format_code_span(subagent)}")
+        if used := citations.get(turn.number):
             blocks += [
                 "### Citations of this turn",
                 "\n".join(f"- {_format_citation_line(cite)}" for cite in used),
             ]
+    cited = (cite for turn in turns for cite in citations.get(turn.number, ()))
     blocks += ["## Citations", _format_cited_targets(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -201,7 +195,7 @@ def _format_citation_line(citation: Citation) -> str:
     )
 
 
-def _format_cited_targets(cited: list[Citation]) -> str:
+def _format_cited_targets(cited: Iterable[Citation]) -> str:
     """Return a Markdown list of cited targets. Each line names the turns that used the target."""
     by_target: dict[str, list[Citation]] = {}
     for citation in cited:

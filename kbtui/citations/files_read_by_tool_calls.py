@@ -43,7 +43,7 @@ _PATH_ARGUMENTS = (
 )  # fmt: skip
 _SEARCHED_PATH_ARGUMENTS = ("path", "file_path", "dir_path")
 _COMMAND_ARGUMENTS = ("command", "cmd")
-_DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
+DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
 """A command with more characters than this is not searched for the files that it reads."""
@@ -76,9 +76,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
         paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
         return [FileReadByCall(path, may_be_directory=True) for path in paths]
     if name in SHELL_TOOLS:
-        directory = next(iter(_list_argument_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
-        found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
-        return list(_iterate_files_read_by_command(found, directory))
+        return list(_iterate_files_read_by_command(arguments))
     return []
 
 
@@ -98,26 +96,30 @@ def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | N
 
     `cd` commands before this command are ignored.
     """
-    arguments = call.arguments or {}
-    script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
-    if isinstance(script, list):
-        words = [word for word in script if isinstance(word, str)]
-        if not _is_shell_with_script(words):
-            return words if len(_list_paths_of_printed_files(words)) == 1 else None
-        script = words[2]
-    if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX or "<<" in script:
-        return None
-    commands = [words for words in _iterate_simple_commands(script) if words[0] != "cd"]
-    if len(commands) != 1 or len(_list_paths_of_printed_files(commands[0])) != 1:
+    script, all_commands = _split_into_simple_commands(call.arguments or {})
+    commands = [words for words in all_commands if words[0] != "cd"]
+    if "<<" in script or len(commands) != 1 or len(_list_paths_of_printed_files(commands[0])) != 1:
         return None
     return commands[0]
 
 
-def _is_shell_with_script(words: list[str]) -> bool:
-    return (
-        len(words) == 3
-        and _SHELLS.fullmatch(words[0]) is not None
-        and words[1] in {"-c", "-lc", "-ic"}
+def _split_into_simple_commands(arguments: dict[str, Any]) -> tuple[str, list[list[str]]]:
+    """Return the script in the arguments of a shell tool, and the words of each of its commands.
+
+    If the arguments contain the words of a single command, the script is "". A script without a
+    command that reads files has no commands.
+    """
+    script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
+    if isinstance(script, list):
+        words = [word for word in script if isinstance(word, str)]
+        is_shell = len(words) == 3 and _SHELLS.fullmatch(words[0]) is not None
+        if not is_shell or words[1] not in {"-c", "-lc", "-ic"}:
+            return "", [words] if words else []
+        script = words[2]
+    if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX:
+        return "", []
+    return script, list(
+        _iterate_simple_commands(script) if _READING_COMMANDS.search(script) else ()
     )
 
 
@@ -133,30 +135,17 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
     return [value] if isinstance(value, str) and value.strip() else []
 
 
-def _iterate_files_read_by_command(command: Any, directory: str | None) -> Iterator[FileReadByCall]:
-    """Yield the files that a command line prints; `command` is its text or the list of its words."""
-    if isinstance(command, list):
-        words = [word for word in command if isinstance(word, str)]
-        if _is_shell_with_script(words):
-            command = words[2]
-        else:
-            yield from (
-                FileReadByCall(path, directory) for path in _list_paths_of_printed_files(words)
-            )
-            return
-    if not isinstance(command, str) or len(command) > _COMMAND_CHARACTERS_MAX:
-        return
-    if not _READING_COMMANDS.search(command):
-        return
-    for words in _iterate_simple_commands(command):
+def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[FileReadByCall]:
+    """Yield the files that the command line in `arguments` prints."""
+    directory = next(iter(_list_argument_texts(arguments, DIRECTORY_ARGUMENTS)), None)
+    for words in _split_into_simple_commands(arguments)[1]:
         if words[0] == "cd" and len(words) == 2 and not _NOT_A_PATH.search(words[1]):
             directory = posixpath.join(directory or "", words[1])
         elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
             return  # the directory of the following commands is unknown
         else:
-            yield from (
-                FileReadByCall(path, directory) for path in _list_paths_of_printed_files(words)
-            )
+            paths = _list_paths_of_printed_files(words)
+            yield from (FileReadByCall(path, directory) for path in paths)
 
 
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:

@@ -283,9 +283,8 @@ def format_shared_conversation_markdown(shared: SharedConversationParts) -> str:
     """Return a shared conversation as Markdown, with its citations and a list of the masked secrets."""
     text = format_conversation_markdown(
         shared.conversation,
-        shared.citations,
         shared.turns,
-        EVENT_KINDS,
+        shared.citations_by_turn,
         shared.marks,
         filter(None, (shared.remark, shared.warning)),
     )
@@ -307,7 +306,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
                 make_event_json(event, shared.conversation.info.id) for event in turn.events
             ],
             "citations": [
-                _make_shared_citation_json(citation)
+                {**make_citation_json(citation), "given": get_given_text(citation) or None}
                 for citation in shared.citations_by_turn.get(turn.number, ())
             ],
         }
@@ -316,23 +315,12 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
     return {
         **_make_conversation_facts(shared),
         "turns": turns,
-        "masked": _make_masking_report_json(shared),
+        "masked": None if shared.masked is None else [one.as_json() for one in shared.masked],
     }
 
 
-def format_shared_conversation_json(shared: SharedConversationParts) -> str:
-    """Return a shared conversation as one JSON document."""
-    return json.dumps(make_shared_conversation_json(shared), ensure_ascii=False, indent=2) + "\n"
-
-
-def format_shared_conversation_jsonl(shared: SharedConversationParts) -> str:
-    """Return a shared conversation as JSON Lines: one line for each turn, event and citation."""
-    return "".join(
-        json.dumps(line, ensure_ascii=False) + "\n" for line in _make_jsonl_records(shared)
-    )
-
-
 def _make_jsonl_records(shared: SharedConversationParts) -> Iterator[dict[str, Any]]:
+    """Yield the records of a shared conversation: one for each turn, event and citation."""
     whole = make_shared_conversation_json(shared)
     turns, masked = whole.pop("turns"), whole.pop("masked")
     yield {"type": "conversation", **whole}
@@ -369,14 +357,6 @@ def _make_turn_facts(turn: Turn) -> dict[str, Any]:
         "rewound": turn.is_rewound,
         "attachments": turn.attachments,
     }
-
-
-def _make_shared_citation_json(citation: Citation) -> dict[str, object]:
-    return {**make_citation_json(citation), "given": get_given_text(citation) or None}
-
-
-def _make_masking_report_json(shared: SharedConversationParts) -> list[dict[str, object]] | None:
-    return None if shared.masked is None else [one.as_json() for one in shared.masked]
 
 
 _STYLE = """
@@ -632,9 +612,11 @@ def format_shared_conversation(shared: SharedConversationParts, name: ExportForm
     if name == "html":
         return format_conversation_html(shared)
     if name == "json":
-        return format_shared_conversation_json(shared)
+        shape = make_shared_conversation_json(shared)
+        return json.dumps(shape, ensure_ascii=False, indent=2) + "\n"
     if name == "jsonl":
-        return format_shared_conversation_jsonl(shared)
+        lines = _make_jsonl_records(shared)
+        return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return format_shared_conversation_markdown(shared)
 
 

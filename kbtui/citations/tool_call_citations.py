@@ -295,20 +295,10 @@ def extract_citations(
     Failed calls do not count. Within a turn, repeated citations of the same target or passage count
     once; different parts of a subject count separately.
     """
-    from kbtui.conversations.conversation_repository import get_conversation_format
-
-    directory = conversation.info.working_directory
-    conversation_format = get_conversation_format(conversation.info)
     for turn in conversation.turns:
         seen: dict[tuple[str, str | None], set[str]] = {}
         for event in turn.events:
-            paths = conversation_format.list_files_added_to_chat(event)
-            if not paths and event.kind != "tool_call_request":
-                continue
-            for target in (
-                *_find_cited_files(map(FileReadByCall, paths), directory, targets),
-                *_find_targets_cited_by_event(event, directory, targets),
-            ):
+            for target in _find_targets_of_event(conversation, event, targets):
                 forms = seen.setdefault((target.target, target.chunk), set())
                 form = _make_given_text_key(target)
                 if form not in forms and (form or not forms):
@@ -331,14 +321,7 @@ def list_subjects_given_by_event(
 
     The event is a tool call, or an event that adds files to the chat.
     """
-    from kbtui.conversations.conversation_repository import get_conversation_format
-
-    directory = conversation.info.working_directory
-    paths = get_conversation_format(conversation.info).list_files_added_to_chat(event)
-    found = (
-        *_find_cited_files(map(FileReadByCall, paths), directory, targets),
-        *_find_targets_cited_by_event(event, directory, targets),
-    )
+    found = _find_targets_of_event(conversation, event, targets)
     # The target of a hit is a passage only if its subject no longer exists.
     return list(dict.fromkeys(one.target for one in found if one.kind == "subject"))
 
@@ -353,9 +336,14 @@ def _make_given_text_key(target: _CitationTargetFields) -> str:
     return "whole" if target.given.extent == "whole" else target.given.text
 
 
-def _find_targets_cited_by_event(
-    event: ConversationEvent, directory: str | None, targets: CitationTargetLookup
+def _find_targets_of_event(
+    conversation: Conversation, event: ConversationEvent, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
+    from kbtui.conversations.conversation_repository import get_conversation_format
+
+    directory = conversation.info.working_directory
+    paths = get_conversation_format(conversation.info).list_files_added_to_chat(event)
+    yield from _find_cited_files(map(FileReadByCall, paths), directory, targets)
     if event.kind != "tool_call_request" or event.name is None:
         return
     if event.result is None or event.result.is_error:

@@ -13,7 +13,11 @@ import shlex
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.citations.files_read_by_tool_calls import SHELL_TOOLS, list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import (
+    DIRECTORY_ARGUMENTS,
+    SHELL_TOOLS,
+    list_files_read_by_call,
+)
 from kbtui.conversations.patch_parser import (
     FilePatch,
     PatchHunk,
@@ -103,16 +107,18 @@ class TurnFileAction(NamedTuple):
     - `edits` are the changes in order; empty if the call does not contain them.
     - `hunks` are the same changes as a diff, for display.
     - `time` is the time at which the call ended or, for agents that store no times, the turn started.
+    - `directory` is the directory from which a relative `path` begins, until the path is resolved.
     """
 
     kind: FileActionKind
     path: str
-    call: int | None
-    event: int
+    call: int | None = None
+    event: int = 0
     edits: tuple[FileEdit, ...] = ()
     hunks: tuple[PatchHunk, ...] = ()
     old_path: str | None = None
     time: datetime | None = None
+    directory: str | None = None
 
     @property
     def added(self) -> int:
@@ -210,7 +216,6 @@ CHANGE_ARGUMENTS = frozenset(
 )
 """The names of arguments whose content is also part of the call's changes."""
 _COMMANDS = ("command", "cmd", "script")
-_DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _NOTHING_CHANGED = re.compile(
     r"0/\d+ patterns applied|(?:The )?[Tt]ool (?:execution |call )?(?:was )?(?:skipped|rejected)"
 )
@@ -218,17 +223,6 @@ _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
 """The remark that a file was created or overwritten is looked for in this many characters of a result."""
-
-
-class _UnresolvedFileAction(NamedTuple):
-    """A `TurnFileAction` with the path as written in the call, before the path is resolved."""
-
-    kind: FileActionKind
-    path: str
-    directory: str | None = None
-    edits: tuple[FileEdit, ...] = ()
-    hunks: tuple[PatchHunk, ...] = ()
-    old_path: str | None = None
 
 
 def collect_turn_activity(
@@ -293,15 +287,14 @@ def list_file_actions(
                 old_path = raw.old_path and _resolve_path(
                     raw.old_path, raw.directory, working_directory, shorten_path
                 )
-                action = TurnFileAction(
-                    raw.kind,
-                    path,
-                    event.call,
-                    event.index,
-                    raw.edits,
-                    raw.hunks,
-                    old_path or None,
-                    _get_event_end_time(event) or turn.started_at,
+                time = _get_event_end_time(event) or turn.started_at
+                action = raw._replace(
+                    path=path,
+                    call=event.call,
+                    event=event.index,
+                    old_path=old_path or None,
+                    time=time,
+                    directory=None,
                 )
                 if any(edit.is_whole_file for edit in action.edits):
                     action = _compare_with_replaced_text(action, known, find_earlier_text)
@@ -376,8 +369,7 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
     """Return the command that a tool call ran, as one text; None if the call ran no command."""
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:
-        words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
-        return _get_command_text(words)
+        return _get_command_text(arguments)
     if _PROGRAM_TOOL.fullmatch(name):
         # A number or a switch says nothing without the name of its argument.
         words = [
@@ -390,8 +382,12 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
     return None
 
 
-def _get_command_text(words: Any) -> str | None:
-    """Return a command as text. If a shell runs a script (`bash -lc …`), return only the script."""
+def _get_command_text(arguments: dict[str, Any]) -> str | None:
+    """Return the command in `arguments` as text; None if there is none.
+
+    If a shell runs a script (`bash -lc …`), return only the script.
+    """
+    words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, str):
         return words
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -401,12 +397,12 @@ def _get_command_text(words: Any) -> str | None:
     return shlex.join(words)
 
 
-def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_UnresolvedFileAction]:
+def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[TurnFileAction]:
     if call.result is None or call.result.is_error:
         return
     for read in list_files_read_by_call(call):
         if not read.may_be_directory:
-            yield _UnresolvedFileAction("read", read.path, read.directory)
+            yield TurnFileAction("read", read.path, directory=read.directory)
     if _NOTHING_CHANGED.match(call.result.text):
         return
     if call.name in SHELL_TOOLS:
@@ -425,15 +421,10 @@ def list_requested_file_changes(call: ConversationEvent) -> list[TurnFileAction]
         found = _iterate_patches_of_shell_call(call.arguments or {})
     else:
         found = _iterate_changes_of_call(call, said)
-    return [
-        TurnFileAction(
-            one.kind, one.path, call.call, call.index, one.edits, one.hunks, one.old_path
-        )
-        for one in found
-    ]
+    return [one._replace(call=call.call, event=call.index) for one in found]
 
 
-def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_UnresolvedFileAction]:
+def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[TurnFileAction]:
     """Yield the changes that a tool call asked for. The tool must not be a shell.
 
     `said` is the text of the call's result; "" if the call failed or has no result.
@@ -451,11 +442,10 @@ def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_Un
             _list_text_arguments(arguments, _TARGETS),
         )
         if sources and targets:
-            yield _UnresolvedFileAction("moved", targets[0], old_path=sources[0])
+            yield TurnFileAction("moved", targets[0], old_path=sources[0])
     elif name in _DELETE_TOOLS:
         yield from (
-            _UnresolvedFileAction("deleted", path)
-            for path in _list_text_arguments(arguments, _PATHS)
+            TurnFileAction("deleted", path) for path in _list_text_arguments(arguments, _PATHS)
         )
     elif name == "NotebookEdit":
         yield from _iterate_notebook_edits(arguments)
@@ -465,7 +455,7 @@ def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_Un
 
 def _iterate_edits_of_call(
     name: str, arguments: dict[str, Any], said: str
-) -> Iterator[_UnresolvedFileAction]:
+) -> Iterator[TurnFileAction]:
     """Yield the edits of a tool that replaces texts or writes whole files.
 
     If the result contains a diff, the edits come from the diff, which has line numbers and shows
@@ -481,14 +471,14 @@ def _iterate_edits_of_call(
         if patches:
             yield from _iterate_patched_files(patches[:1], None, path)
         elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
-            yield _UnresolvedFileAction(
+            yield TurnFileAction(
                 "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
             )
         else:
             # JP says that a file was created even if it replaced one.
             if _CREATED.search(beginning) and name != "fs_create_file":
                 edit = edit._replace(old="")
-            yield _UnresolvedFileAction(
+            yield TurnFileAction(
                 "created", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
             )
         return
@@ -501,9 +491,7 @@ def _iterate_edits_of_call(
             hunk for edit in edits for hunk in make_hunks_from_texts(edit.old or "", edit.new)
         )
         is_new = len(edits) == 1 and edits[0].old == ""
-        yield _UnresolvedFileAction(
-            "created" if is_new else "changed", path, edits=edits, hunks=hunks
-        )
+        yield TurnFileAction("created" if is_new else "changed", path, edits=edits, hunks=hunks)
 
 
 def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
@@ -516,19 +504,19 @@ def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
                 yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
 
 
-def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
+def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
     path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
     source = _list_text_arguments(arguments, ("new_source",), allow_empty=True)
     if path is not None and source:
         edits = (FileEdit(None, source[0]),) if source[0] else ()
-        yield _UnresolvedFileAction(
+        yield TurnFileAction(
             "changed", path, edits=edits, hunks=_make_hunks_of_added_text(source[0], None)
         )
 
 
 def _iterate_patched_files(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
-) -> Iterator[_UnresolvedFileAction]:
+) -> Iterator[TurnFileAction]:
     """Yield the changes in `patches`. If there is only one patch, `path` replaces the path in the patch."""
     found = list(patches)
     for patch in found:
@@ -538,8 +526,13 @@ def _iterate_patched_files(
         else:
             edits = list(map(_make_edit_of_hunk, patch.hunks))
         name = path if path is not None and len(found) == 1 else patch.path
-        yield _UnresolvedFileAction(
-            patch.action, name, directory, tuple(edits), patch.hunks, patch.old_path
+        yield TurnFileAction(
+            patch.action,
+            name,
+            edits=tuple(edits),
+            hunks=patch.hunks,
+            old_path=patch.old_path,
+            directory=directory,
         )
 
 
@@ -574,10 +567,8 @@ _HEREDOC = re.compile(
 _CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
 
 
-def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
-    script = _get_command_text(
-        next((arguments[key] for key in _COMMANDS if key in arguments), None)
-    )
+def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
+    script = _get_command_text(arguments)
     if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
         return
     if not _CHANGING_WORD.search(script):
@@ -585,10 +576,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
     if patched := list(_iterate_patches_of_shell_call(arguments)):
         yield from patched
         return
-    directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
-    while (change := _LEADING_CD.match(script)) is not None:
-        directory = posixpath.join(directory or "", change["path"].strip("'\""))
-        script = script[change.end() :]
+    directory, script = _follow_leading_cd(arguments, script)
     bodies: list[str | None] = []
 
     def collect_heredoc_body(match: re.Match[str]) -> str:
@@ -612,18 +600,22 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_Unres
         yield from (one._replace(directory=directory) for one in _list_command_actions(words))
 
 
-def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_UnresolvedFileAction]:
+def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
     """Yield the file changes of an apply-patch text in a shell command, if the command contains one."""
-    script = _get_command_text(
-        next((arguments[key] for key in _COMMANDS if key in arguments), None)
-    )
+    script = _get_command_text(arguments)
     if script is not None and "*** Begin Patch" in script:
-        directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
-        while (change := _LEADING_CD.match(script)) is not None:
-            directory = posixpath.join(directory or "", change["path"].strip("'\""))
-            script = script[change.end() :]
+        directory, script = _follow_leading_cd(arguments, script)
         patches = parse_apply_patch(_find_patch_text(script, arguments))
         yield from _iterate_patched_files(patches, directory)
+
+
+def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | None, str]:
+    """Return the directory of a script after its first `cd` commands, and the rest of the script."""
+    directory = next(iter(_list_text_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
+    while (change := _LEADING_CD.match(script)) is not None:
+        directory = posixpath.join(directory or "", change["path"].strip("'\""))
+        script = script[change.end() :]
+    return directory, script
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
@@ -638,18 +630,14 @@ def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
 
 def _make_shell_redirection_action(
     target: str, directory: str | None, text: str | None, *, is_appended: bool
-) -> _UnresolvedFileAction:
+) -> TurnFileAction:
+    kind: FileActionKind = "changed" if is_appended else "created"
+    action = TurnFileAction(kind, target, directory=directory)
     if text is None:
-        return _UnresolvedFileAction("changed" if is_appended else "created", target, directory)
-    if is_appended:
-        appended = FileEdit(None, text)
-        return _UnresolvedFileAction(
-            "changed", target, directory, (appended,), _make_hunks_of_added_text(text, None)
-        )
-    whole = FileEdit(None, text, 1, is_whole_file=True)
-    return _UnresolvedFileAction(
-        "created", target, directory, (whole,), _make_hunks_of_added_text(text)
-    )
+        return action
+    line = None if is_appended else 1
+    edit = FileEdit(None, text, line, is_whole_file=not is_appended)
+    return action._replace(edits=(edit,), hunks=_make_hunks_of_added_text(text, line))
 
 
 def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
@@ -691,7 +679,7 @@ def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool
         return
 
 
-def _list_command_actions(words: list[str]) -> list[_UnresolvedFileAction]:
+def _list_command_actions(words: list[str]) -> list[TurnFileAction]:
     """Return the actions of a command on the files that it names."""
     names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
     words = words[len(names) :]
@@ -707,19 +695,17 @@ def _list_command_actions(words: list[str]) -> list[_UnresolvedFileAction]:
         source, target = paths
         if target.endswith("/"):
             target = posixpath.join(target, posixpath.basename(source))
-        return [_UnresolvedFileAction("moved", target, old_path=source)]
+        return [TurnFileAction("moved", target, old_path=source)]
     is_recursive = any("r" in option.lower() for option in options if option[:2] != "--")
     if program == "rm" and not is_recursive:
-        return [_UnresolvedFileAction("deleted", path) for path in paths]
+        return [TurnFileAction("deleted", path) for path in paths]
     if program == "touch":
-        return [_UnresolvedFileAction("created", path) for path in paths]
+        return [TurnFileAction("created", path) for path in paths]
     if program == "cp" and len(paths) == 2 and not is_recursive and not paths[1].endswith("/"):
-        return [_UnresolvedFileAction("created", paths[1])]
+        return [TurnFileAction("created", paths[1])]
     if program == "sed" and any(option.startswith("-i") for option in options):
         files = paths if any(option.startswith("-e") for option in options) else paths[1:]
-        return [
-            _UnresolvedFileAction("changed", path) for path in files if not _NOT_A_PATH.search(path)
-        ]
+        return [TurnFileAction("changed", path) for path in files if not _NOT_A_PATH.search(path)]
     return []
 
 
@@ -745,9 +731,7 @@ def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
     }
 
 
-def _iterate_search_replace_edits(
-    text: str, applied: dict[str, bool]
-) -> Iterator[_UnresolvedFileAction]:
+def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterator[TurnFileAction]:
     """Yield the SEARCH/REPLACE blocks that aider applied.
 
     In `applied`, the value of each changed file is set to True.
@@ -763,9 +747,7 @@ def _iterate_search_replace_edits(
         old, new = block["old"], block["new"]
         edit = FileEdit(old, new, is_whole_file=not old)
         hunks = make_hunks_from_texts(old, new)
-        yield _UnresolvedFileAction(
-            "changed" if old else "created", path, edits=(edit,), hunks=hunks
-        )
+        yield TurnFileAction("changed" if old else "created", path, edits=(edit,), hunks=hunks)
 
 
 def _find_path_before_block(

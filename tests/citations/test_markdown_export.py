@@ -6,6 +6,7 @@ from pathlib import Path
 from kbtui.assistant.conversation_tools import resolve_included_event_kinds
 from kbtui.citations import Citation
 from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
+from kbtui.citations.masked_conversation_export import prepare_shared_conversation
 from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,
@@ -47,11 +48,22 @@ CITES = [
 ]  # fmt: skip
 
 
+def write(
+    talk: Conversation,
+    cites: list[Citation],
+    turns: list[Turn] | None = None,
+    groups: list[str] | None = None,
+) -> str:
+    kinds = resolve_included_event_kinds(groups)
+    shared = prepare_shared_conversation(
+        talk, turns or talk.turns, kinds, cites, masks_secrets=False
+    )
+    return format_conversation_markdown(talk, shared.turns, shared.citations_by_turn, {}, ())
+
+
 def test_the_document_has_all_turns_and_their_sources() -> None:
     talk = conversation()
-    assert format_conversation_markdown(
-        talk, CITES, talk.turns, resolve_included_event_kinds(None)
-    ) == (
+    assert write(talk, CITES) == (
         r"""# A \*starred\* title
 
 - Conversation: `jp-c17800836875`
@@ -119,9 +131,7 @@ The *answer*.
 
 def test_chosen_turns_and_kinds_alone_are_written() -> None:
     talk = conversation()
-    text = format_conversation_markdown(
-        talk, CITES, talk.turns[:1], resolve_included_event_kinds(["chat"])
-    )
+    text = write(talk, CITES, talk.turns[:1], ["chat"])
     assert "### Jean" in text
     assert "### Assistant" in text
     assert "### Call" not in text
@@ -132,6 +142,4 @@ def test_chosen_turns_and_kinds_alone_are_written() -> None:
 
 def test_a_conversation_without_sources_says_so() -> None:
     talk = conversation()
-    assert format_conversation_markdown(
-        talk, [], talk.turns, resolve_included_event_kinds(None)
-    ).endswith("## Citations\n\nNo turn cites anything.\n")
+    assert write(talk, []).endswith("## Citations\n\nNo turn cites anything.\n")
