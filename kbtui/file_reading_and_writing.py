@@ -41,9 +41,12 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_L
 
 
 def iterate_regular_file_blocks(path: str, block_bytes: int = 1 << 20) -> Iterator[bytes]:
-    """Yield the bytes of a regular file of any size in blocks. Raises `OSError`."""
+    """Yield the bytes of a regular file of any size in blocks. Raises `OSError`.
+
+    All blocks except the last one have `block_bytes` bytes.
+    """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+    with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
         while block := file.read(block_bytes):
@@ -100,6 +103,16 @@ def rename_staged_file(staged: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "file exists") from error
         staged.rename(path)
+
+
+def remove_empty_directories(directory: Path, root: Path) -> None:
+    """Remove a directory and its parents below `root`, as long as they are empty."""
+    while directory != root and directory.is_relative_to(root):
+        try:
+            directory.rmdir()
+        except OSError:
+            return
+        directory = directory.parent
 
 
 class FileWriteOrRemoval(NamedTuple):

@@ -29,13 +29,9 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 """
 
 
-class UnusableMirror(KbtuiError):
-    """The mirror of a library cannot be read or written."""
-
-
 @contextmanager
 def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
-    """Turn errors of the file system and of SQLite into `UnusableMirror`."""
+    """Turn errors of the file system and of SQLite into `KbtuiError`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -45,7 +41,7 @@ def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
             isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         )
         hint = f"make {get_data_home()} writable, or set XDG_DATA_HOME to another directory"
-        raise UnusableMirror(
+        raise KbtuiError(
             f"the mirror cannot be written: {(reason or str(error)).lower()}",
             where=str(mirror.directory),
             hint="free some space, then run the command again" if is_full else hint,

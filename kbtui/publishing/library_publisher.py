@@ -33,11 +33,9 @@ from kbtui.publishing.published_part_format import (
     VectorPartTableOfContents,
     encode_text_part,
     encode_vector_part,
-    read_vectors,
-)
-from kbtui.publishing.published_part_reader import (
     parse_part_table_of_contents,
     read_part_table_of_contents,
+    read_vectors,
     read_whole_part,
 )
 from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table

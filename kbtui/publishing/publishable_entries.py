@@ -102,6 +102,10 @@ class PublishableEntries:
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
     """The passages of each entry, split as in the index of a reader of the library."""
 
+    def leave_out(self, ref: str, reason: LeftOutReason, detail: str) -> None:
+        """Record that an entry is not published."""
+        self.left_out.append(UnpublishedEntry(ref, reason, detail))
+
     def add_entry(self, text: EntryFileToPublish, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Add an entry with its passages."""
         self.texts[text.key] = text
@@ -135,17 +139,14 @@ def collect_publishable_entries(
         try:
             check_entry_key(("subject", topic.id, "x"))
         except DamagedLibraryPart as error:
-            found.left_out.append(UnpublishedEntry(topic.id, "name", error.message))
+            found.leave_out(topic.id, "name", error.message)
             continue
         if not (workspace.root / topic.subjects).is_dir():
             found.missing_directories[topic.id] = topic.subjects
         texts = (topic.title, topic.introduction, topic.description)
         if kinds := _describe_secrets("\n".join(filter(None, (topic.id, *texts)))):
-            found.left_out.append(
-                UnpublishedEntry(
-                    mask_secrets(topic.id), "secret", f"its name or description contains {kinds}"
-                )
-            )
+            detail = f"its name or description contains {kinds}"
+            found.leave_out(mask_secrets(topic.id), "secret", detail)
             continue
         found.topics.append(PublishedTopic(topic.id, *texts))
         for subject in knowledge.iterate_subjects(topic.id):
@@ -175,7 +176,6 @@ class _UnpublishedTextFinder:
         """Prepare to look into conversations. `topics` and `published` are the published topics and entries."""
         self._knowledge, self._topics = knowledge, topics
         self._published = {key: text for key, text in published.items() if key[0] == "subject"}
-        self._unpublished_lines: dict[str, str] | None = None
         directories = list_project_directories(workspace)
         self._targets = CitationTargetLookup(knowledge, {}, make_subject_id, directories)
 
@@ -205,27 +205,23 @@ class _UnpublishedTextFinder:
             return f"{ref} is disabled"
         return None if topic in self._topics else f"{ref} is not published"
 
-    def _list_unpublished_lines(self) -> dict[str, str]:
-        """Return the lines that are only in unpublished subjects.
-
-        Each line is mapped to the reference of an unpublished subject that contains the line.
-        """
-        if self._unpublished_lines is None:
-            lines = {
-                line: ref
-                for ref, text in self._unpublished_texts.items()
-                for line in map(_strip_quotation_marks, text.splitlines())
-                if len(line) >= MIN_RECOGNIZED_TEXT
-            }
-            for published in self._published.values() if lines else ():
-                for line in published.data.decode().splitlines():
-                    lines.pop(_strip_quotation_marks(line), None)
-            self._unpublished_lines = lines
-        return self._unpublished_lines
+    @cached_property
+    def _unpublished_lines(self) -> dict[str, str]:
+        """Maps each line that is only in unpublished subjects to the reference of such a subject."""
+        lines = {
+            line: ref
+            for ref, text in self._unpublished_texts.items()
+            for line in map(_strip_quotation_marks, text.splitlines())
+            if len(line) >= MIN_RECOGNIZED_TEXT
+        }
+        for published in self._published.values() if lines else ():
+            for line in published.data.decode().splitlines():
+                lines.pop(_strip_quotation_marks(line), None)
+        return lines
 
     def mask_unpublished_lines(self, text: str) -> tuple[str, list[str]]:
         """Replace the lines that quote a subject that must not be published; return the text and the reasons."""
-        quoted = self._list_unpublished_lines()
+        quoted = self._unpublished_lines
         lines: list[str] = []
         reasons: list[str] = []
         for line in text.split("\n") if quoted else ():
@@ -298,30 +294,27 @@ def _describe_secrets_in_name(*names: str) -> str:
 
 def _add_subject(found: PublishableEntries, subject: Subject) -> None:
     if kinds := _describe_secrets_in_name(subject.ref, subject.relative):
-        found.left_out.append(
-            UnpublishedEntry(mask_secrets(subject.ref), "secret", f"its name contains {kinds}")
-        )
+        found.leave_out(mask_secrets(subject.ref), "secret", f"its name contains {kinds}")
         return
     try:
         text = read_subject_text(subject)
         key = check_entry_key(("subject", subject.topic, subject.relative))
     except DamagedLibraryPart as error:
-        found.left_out.append(UnpublishedEntry(subject.ref, "name", error.message))
+        found.leave_out(subject.ref, "name", error.message)
         return
     except KbtuiError as error:
-        found.left_out.append(UnpublishedEntry(subject.ref, "unreadable", error.message))
+        found.leave_out(subject.ref, "unreadable", error.message)
         return
     data = text.encode()
     if len(data) > MAX_ENTRY_BYTES:
-        detail = f"it is larger than {MAX_ENTRY_BYTES:,} bytes"
-        found.left_out.append(UnpublishedEntry(subject.ref, "too_large", detail))
+        found.leave_out(subject.ref, "too_large", f"it is larger than {MAX_ENTRY_BYTES:,} bytes")
         return
     if kinds := _describe_secrets(text):
-        found.left_out.append(UnpublishedEntry(subject.ref, "secret", f"it contains {kinds}"))
+        found.leave_out(subject.ref, "secret", f"it contains {kinds}")
         return
     part = read_subject_entry(subject)
     if part.entry.error:
-        found.left_out.append(UnpublishedEntry(subject.ref, "unreadable", part.entry.error))
+        found.leave_out(subject.ref, "unreadable", part.entry.error)
         return
     found.add_entry(EntryFileToPublish(key, data), part.entry, part.chunks)
 
@@ -358,13 +351,11 @@ def _add_conversation(
     given: _UnpublishedTextFinder,
 ) -> None:
     if secrets := _describe_secrets_in_name(info.id):
-        detail = f"its name contains {secrets}"
-        found.left_out.append(UnpublishedEntry(mask_secrets(info.id), "secret", detail))
+        found.leave_out(mask_secrets(info.id), "secret", f"its name contains {secrets}")
         return
     original = load_conversation(info)
     if info.problem or original.problems:
-        detail = info.problem or original.problems[0]
-        found.left_out.append(UnpublishedEntry(info.id, "unreadable", detail))
+        found.leave_out(info.id, "unreadable", info.problem or original.problems[0])
         return
     kinds = EVENT_KINDS.keys()
     shared = prepare_shared_conversation(original, original.turns, kinds, ())
@@ -384,19 +375,15 @@ def _add_conversation(
                 quoted += reasons
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:
-        detail = f"it is larger than {MAX_FILE_BYTES:,} bytes"
-        found.left_out.append(UnpublishedEntry(info.id, "too_large", detail))
+        found.leave_out(info.id, "too_large", f"it is larger than {MAX_FILE_BYTES:,} bytes")
         return
     try:
         key = check_entry_key(("conversation", info.id))
     except DamagedLibraryPart as error:
-        found.left_out.append(UnpublishedEntry(info.id, "name", error.message))
+        found.leave_out(info.id, "name", error.message)
         return
-    counts = Counter[str]()
-    for secret in shared.masked or ():
-        counts[secret.kind] += secret.times
-    if counts:
-        found.masked[info.id] = counts.total()
+    if masks := sum(secret.times for secret in shared.masked or ()):
+        found.masked[info.id] = masks
     if withheld:
         found.withheld[info.id] = list(dict.fromkeys(withheld.values()))
     if quoted:

@@ -38,11 +38,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class UnusableLibraryManifest(KbtuiError):
-    """The manifest of a library cannot be used: it is damaged, too new for this kbtui, or not a manifest."""
-
-
-class UntrustedLibraryManifest(UnusableLibraryManifest):
-    """The manifest is not signed with the key that the workspace requires."""
+    """The manifest of a library cannot be used: it is damaged or not a manifest, or has a wrong signature or version."""
 
 
 class UnsupportedManifestFormat(UnusableLibraryManifest):
@@ -133,24 +129,26 @@ class LibraryManifest:
     table: VectorTableVersion | None = None
     format: int = MANIFEST_FORMAT
 
-    def list_library_parts_of_kind(self, kind: str) -> list[LibraryPartReference]:
-        """Return the parts of one kind (texts or vectors), in order."""
-        return [part for part in self.parts if part.kind == kind]
+    @property
+    def vector_parts(self) -> list[LibraryPartReference]:
+        """The parts with vectors, in order."""
+        return [part for part in self.parts if part.kind == "vectors"]
+
+    @property
+    def vector_bytes(self) -> int:
+        """The total size of the parts with vectors."""
+        return sum(part.size for part in self.vector_parts)
 
     def list_later_parts(self) -> list[LibraryPartReference]:
         """Return the parts with the vectors that the table of vectors lacks."""
         names = self.table.later_parts if self.table else []
-        return [part for part in self.list_library_parts_of_kind("vectors") if part.name in names]
+        return [part for part in self.vector_parts if part.name in names]
 
     def list_needed_table_versions(self) -> list[int]:
         """Return the table versions needed by the readers of this manifest or of a recent one."""
         names = [*self.retired, *([self.table.name] if self.table else [])]
         numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
         return [int(number) for number in numbers if number.isdecimal()]
-
-    def count_bytes(self, kind: str) -> int:
-        """Return the total size of the parts of one kind."""
-        return sum(part.size for part in self.list_library_parts_of_kind(kind))
 
 
 def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
@@ -163,7 +161,7 @@ def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) ->
 def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
     """Parse the file of a manifest, and verify its signature if a public key is given.
 
-    Raises `UnusableLibraryManifest`, or `UntrustedLibraryManifest` for a wrong signature.
+    Raises `UnusableLibraryManifest`.
     """
     try:
         file = json.loads(data)
@@ -249,7 +247,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
 def _verify_signature(text: str, signature: object, key: str, where: str) -> None:
     hint = "ask the person who publishes the library whether the key in kb-library.toml has changed"
     if not isinstance(signature, str):
-        raise UntrustedLibraryManifest(
+        raise UnusableLibraryManifest(
             "the library is not signed, but this workspace has a key for it", where=where, hint=hint
         )
     try:
@@ -263,7 +261,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
     try:
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
-        raise UntrustedLibraryManifest(
+        raise UnusableLibraryManifest(
             "the library is not signed with the key of this workspace", where=where, hint=hint
         ) from error
 

@@ -23,7 +23,7 @@ from kbtui.conversations.formats.published_conversation_format import (
     make_published_file_name,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.file_reading_and_writing import write_file_atomically
+from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
 from kbtui.index.published_vector_table import get_published_table_location, make_rows_state
 from kbtui.index.pulled_vector_store import (
     find_hashes_with_vector,
@@ -53,13 +53,11 @@ from kbtui.publishing.published_part_format import (
     MissingLibraryPart,
     TextPartTableOfContents,
     VectorPartTableOfContents,
-    read_entry_from_part,
-    read_vectors,
-)
-from kbtui.publishing.published_part_reader import (
     is_table_of_contents_intact,
     parse_part_table_of_contents,
+    read_entry_from_part,
     read_part_table_of_contents,
+    read_vectors,
     read_whole_part,
 )
 from kbtui.workspace.paths import (
@@ -129,17 +127,11 @@ def pull_library(
     Raises `LibraryStoreError`, `UnusableLibraryManifest`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
     the mirror is unchanged, and `describe_subscription` reports the error.
     """
-    with convert_mirror_errors(mirror):
-        return _pull_library(mirror, settings, on_progress)
-
-
-def _pull_library(
-    mirror: PublishedLibraryMirror,
-    settings: LibrarySubscriptionSettings,
-    on_progress: Callable[[int, int], None],
-) -> LibraryPullResult:
-    make_private_directory(mirror.directory)
-    with _lock_mirror(mirror), closing(open_mirror_database(mirror)) as db:
+    with (
+        convert_mirror_errors(mirror),
+        _lock_mirror(mirror),
+        closing(open_mirror_database(mirror)) as db,
+    ):
         try:
             for attempt in range(MAX_ATTEMPTS):
                 try:
@@ -161,7 +153,11 @@ def _pull_library(
 
 @contextmanager
 def _lock_mirror(mirror: PublishedLibraryMirror) -> Iterator[None]:
-    """Lock a mirror during the context, so that two processes do not pull at the same time."""
+    """Lock a mirror during the context, so that two processes do not pull at the same time.
+
+    The mirror's directory is created if it is missing.
+    """
+    make_private_directory(mirror.directory)
     with (mirror.directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -198,7 +194,7 @@ class _LibraryPull:
         checksum = sha256(found.data).hexdigest()
         set_mirror_state_value(self._db, "key", key)
         limit = self._settings.mirror_megabytes * 1_000_000
-        self._result.are_vectors_remote = manifest.count_bytes("vectors") > limit
+        self._result.are_vectors_remote = manifest.vector_bytes > limit
         if self._has_mirrored(checksum):
             return self._result
         if manifest.number < int(get_mirror_state_value(self._db, "number") or 0):
@@ -300,7 +296,7 @@ class _LibraryPull:
 
         Versions of the library share the vectors of equal texts.
         """
-        parts = manifest.list_library_parts_of_kind("vectors")
+        parts = manifest.vector_parts
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
             parts = manifest.list_later_parts()
@@ -387,7 +383,7 @@ class _LibraryPull:
         for key in gone:
             path = self._get_mirrored_entry_path(key)
             path.unlink(missing_ok=True)
-            self._remove_empty_directories(path.parent)
+            remove_empty_directories(path.parent, mirror.topics_directory)
         for key, path in staged.items():
             final = self._get_mirrored_entry_path(key)
             make_private_directory(final.parent)
@@ -407,7 +403,7 @@ class _LibraryPull:
             "kbtui": manifest.kbtui,
             "chunking": manifest.chunking,
             "model": manifest.model,
-            "vector_bytes": manifest.count_bytes("vectors"),
+            "vector_bytes": manifest.vector_bytes,
             "are_vectors_mirrored": not self._result.are_vectors_remote,
             "counts": manifest.counts,
             "topics": [asdict(topic) for topic in manifest.topics],
@@ -446,14 +442,6 @@ class _LibraryPull:
             "written_at": table.written_at,
             "dimension": table.dimension,
         }
-
-    def _remove_empty_directories(self, directory: Path) -> None:
-        while directory.parent != self._mirror.root and directory != self._mirror.root:
-            try:
-                directory.rmdir()
-            except OSError:
-                return
-            directory = directory.parent
 
 
 def _parse_time(text: str) -> float:

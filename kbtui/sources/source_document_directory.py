@@ -15,11 +15,11 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
-from kbtui.file_reading_and_writing import read_regular_file
+from kbtui.file_reading_and_writing import read_regular_file, remove_empty_directories
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
     create_directory_inside_workspace,
@@ -78,15 +78,6 @@ class StoredDocument:
     is_edited: bool
 
 
-class DocumentChangeCounts(TypedDict):
-    """The numbers of documents that a run has added, updated, removed and left unchanged."""
-
-    added: int
-    updated: int
-    removed: int
-    unchanged: int
-
-
 class SourceDocumentStore:
     """The documents of one source.
 
@@ -97,7 +88,8 @@ class SourceDocumentStore:
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.counts: DocumentChangeCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
+        self.counts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
+        """The numbers of documents that a run has added, updated, removed and left unchanged."""
         self.problems: list[str] = []
         self.edited: list[str] = []
         """Messages about documents that were not changed because the user has edited them."""
@@ -190,7 +182,7 @@ class SourceDocumentStore:
             return
         try:
             stored.path.unlink(missing_ok=True)
-            self._remove_empty_directories(stored.path.parent)
+            remove_empty_directories(stored.path.parent, self.folder)
         except OSError as error:
             self.problems.append(f"{stored.path.name}: cannot be removed: {error.strerror}")
             return
@@ -204,18 +196,6 @@ class SourceDocumentStore:
     def _report_edited_document_left_alone(self, stored: StoredDocument, why: str) -> None:
         name = stored.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}, but kept because you have edited it")
-
-    def _remove_empty_directories(self, folder: Path) -> None:
-        """Remove a directory and its parents, as long as they are empty.
-
-        The source's directory is not removed.
-        """
-        while folder != self.folder and folder.is_relative_to(self.folder):
-            try:
-                folder.rmdir()
-            except OSError:
-                return
-            folder = folder.parent
 
     def detach_documents_from_source(self) -> None:
         """Turn the documents into ordinary subjects without a source."""
