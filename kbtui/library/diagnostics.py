@@ -382,11 +382,11 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", "disk_full", values
     try:
         if library.settings.query_log:
-            UserData(workspace).query_log.check_query_log_file()
+            UserData(workspace).query_log.file.check_database_file()
     except WorkspaceError as error:
         yield "wrong", "query_log_unusable", {"detail": str(error)}
     try:
-        UserData(workspace).check_user_data_file()
+        UserData(workspace).file.check_database_file()
     except WorkspaceError as error:
         yield "wrong", "user_data_unusable", {"detail": str(error)}
     try:

@@ -6,7 +6,7 @@ import json
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import (
     ConversationUsage,
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
 
 BAR_CELLS = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-class SubjectFactsForInsights(Protocol):
-    """The attributes of a subject that the statistics use."""
-
-    ref: str
-    title: str
 
 
 @dataclass
@@ -132,7 +125,7 @@ def collect_token_statistics(
     since: float,
     until: float,
     limit: int,
-    subjects_by_target: Mapping[str, SubjectFactsForInsights],
+    subjects_by_target: Mapping[str, EntryCitationCount],
 ) -> PeriodTokenStatistics:
     """Count the tokens that turns used from `since` to `until` (Unix seconds).
 

@@ -242,10 +242,6 @@ class QueryLog:
         )
         return [OpenedHit(*row) for row in rows]
 
-    def check_query_log_file(self) -> None:
-        """Raise `WorkspaceError` if the file is damaged."""
-        self.file.check_database_file()
-
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches and opened hits that are older than `days` days. Never raises.
 

@@ -89,13 +89,7 @@ def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[st
     store = _open_mark_store(workspace)
     if store is None:
         return MarksOfTurns()
-    marks, notice = store.map_marks_of_conversations(conversations)
-    by_turn = {
-        (conversation, turn): placed
-        for conversation, by_number in marks.items()
-        for turn, placed in by_number.items()
-    }
-    return MarksOfTurns(by_turn, notice)
+    return MarksOfTurns(*store.map_marks_of_conversations(conversations))
 
 
 def _parse_turn_of_reference(ref: str) -> tuple[str, int] | None:

@@ -310,14 +310,14 @@ class MarkStore:
 
     def map_marks_of_conversations(
         self, conversations: Iterable[str]
-    ) -> tuple[dict[str, Mapping[int, Sequence[PlacedMark]]], Notice | None]:
-        """Map each conversation to its turn numbers, and each turn number to the marks on the turn.
+    ) -> tuple[dict[tuple[str, int], list[PlacedMark]], Notice | None]:
+        """Map each conversation and turn number to the marks on the turn.
 
         The second value is a notice or None. Conversations that have no marks or cannot be read are
         left out. If the marks cannot be read, the mapping is empty, and the notice says so.
         """
         wanted = set(conversations)
-        found: dict[str, Mapping[int, Sequence[PlacedMark]]] = {}
+        found: dict[tuple[str, int], list[PlacedMark]] = {}
         by_conversation: dict[str, list[Mark]] = {}
         try:
             marks = self.list_marks()
@@ -328,9 +328,10 @@ class MarkStore:
                 by_conversation.setdefault(mark.conversation, []).append(mark)
         for name, own in by_conversation.items():
             try:
-                found[name] = self._group_marks_by_turn(own, self._find_places(name, tuple(own))[0])
+                by_turn = self._group_marks_by_turn(own, self._find_places(name, tuple(own))[0])
             except KbtuiError:
                 continue
+            found |= {(name, turn): marks for turn, marks in by_turn.items()}
         return found, None
 
     def _group_marks_by_turn(

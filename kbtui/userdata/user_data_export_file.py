@@ -19,7 +19,11 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 
 from kbtui.conversations.formats.kept_session_file import is_kept_file, iterate_kept_file_blocks
-from kbtui.conversations.session_archive import KeptSession, is_valid_kept_session
+from kbtui.conversations.session_archive import (
+    KeptSession,
+    find_session_copy_damage,
+    is_valid_kept_session,
+)
 from kbtui.conversations.turn_marks import MarkAnchor
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import iterate_regular_file_blocks
@@ -34,7 +38,7 @@ from kbtui.userdata.user_data_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 FORMAT_VERSION = 1
@@ -156,7 +160,9 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
         writer.write_line({"kind": "kept_removal", "id": name, "removed_at": removed_at})
     copies: dict[str, KeptSession] = {}
     for session in sorted(data.kept, key=lambda one: one.id):
-        if reason := _find_session_problem(session):
+        damage = find_session_copy_damage(session)
+        if damage or not is_valid_kept_session(session):
+            reason = damage.reason if damage else "its record has invalid values"
             left_out.append(ExportOmission(f"kept session {session.id}", reason))
             continue
         shape = {name: one for name, one in asdict(session).items() if name not in _LOCAL_FIELDS}
@@ -165,7 +171,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
     for name, session in sorted(copies.items()):
         writer.write_line({"kind": "copy", "file_name": name, "bytes": session.kept_size})
         try:
-            for part in _iterate_parts(session.path):
+            for part in iterate_regular_file_blocks(str(session.path), _PART_BYTES):
                 writer.write_line({"kind": "part", "data": base64.b64encode(part).decode()})
         except FileNotFoundError as error:
             # A running engine replaces the copy of a session that has grown.
@@ -178,65 +184,25 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
 
 
 def _find_record_problem(record: UserDataRecord) -> str | None:
-    line = _format_record_line(record)
-    if line is None or len(line) > MAX_LINE_BYTES:
-        return "it is too large, or has characters that the file cannot contain"
+    """Return the reason why a record cannot be exported, or None."""
     try:
-        parse_record(orjson.loads(line))
+        line = _format_export_line(record.as_json())
+        if len(line) <= MAX_LINE_BYTES:
+            parse_record(orjson.loads(line))
+            return None
+    except UnicodeEncodeError:
+        pass
     except ValueError as error:
         return str(error)
-    return None
+    return "it is too large, or has characters that the file cannot contain"
 
 
-def _format_record_line(record: UserDataRecord) -> bytes | None:
-    try:
-        return _format_export_line(record.as_json())
-    except UnicodeEncodeError:
-        return None
-
-
-def _find_session_problem(session: KeptSession) -> str | None:
-    """Return the reason why a kept session cannot be exported, or None.
-
-    To find damage, the whole copy of the session is read.
-    """
-    try:
-        if not is_valid_kept_session(session):
-            return "its record has invalid values"
-        if session.path.stat().st_size != session.kept_size:
-            return "the kept copy is damaged: its size is wrong"
-        for _ in iterate_kept_file_blocks(str(session.path)):
-            pass
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-    except WorkspaceError as error:
-        return error.message
-    return None
-
-
-def _iterate_parts(path: Path) -> Iterator[bytes]:
-    rest = b""
-    for block in iterate_regular_file_blocks(str(path)):
-        rest += block
-        whole = len(rest) - len(rest) % _PART_BYTES
-        for at in range(0, whole, _PART_BYTES):
-            yield rest[at : at + _PART_BYTES]
-        rest = rest[whole:]
-    if rest:
-        yield rest
-
-
-def read_user_data_file(source: IO[bytes], where: str, directory: Path) -> ExportedUserData:
-    """Read and check a whole file of exported data.
+class UserDataFileReader:
+    """Reads and checks a whole file of exported data.
 
     The copies of kept sessions are written into `directory`. `where` names the file in errors.
-    Raises `UsageError` with the line if anything in the file is wrong, and `OSError` if the file
-    cannot be read or a copy cannot be written.
     """
-    return _ExportFileReader(source, where, directory).read()
 
-
-class _ExportFileReader:
     def __init__(self, source: IO[bytes], where: str, directory: Path) -> None:
         self._source, self._where, self._directory = source, where, directory
         self._number = 0
@@ -250,6 +216,11 @@ class _ExportFileReader:
         """The compressed size of each copy that was read, by the name of the copy."""
 
     def read(self) -> ExportedUserData:
+        """Return the data in the file.
+
+        Raises `UsageError` with the line if anything in the file is wrong, and `OSError` if the file
+        cannot be read or a copy cannot be written.
+        """
         self._check_header(self._read_line())
         sections: dict[str, Callable[[dict[str, Any]], None]] = {
             "workspace": self._add_workspace,

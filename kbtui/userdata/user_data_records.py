@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.conversations.turn_marks import Mark, parse_exported_mark
+from kbtui.conversations.turn_marks import LATEST_TIME, Mark, parse_exported_mark
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.userdata.query_log import normalize_query
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 RecordKind = Literal["bookmark", "mark", "saved_search", "approval", "session", "search"]
 MAX_ID_CHARACTERS = 4096
 """The maximum number of characters of a reference, a name or another id of a record."""
-_LATEST_TIME = 253402300799
-"""The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 _MAX_DEPTH = 20
 _SCREEN_NUMBERS = 10_000_000
 """The largest number that the state of a front end may contain. Positions and widths are smaller."""
@@ -154,7 +152,7 @@ def is_record_identifier(value: object) -> bool:
 def is_unix_time(value: object) -> bool:
     """Return whether a value is a time in Unix seconds, before the year 10000."""
     # Python accepts NaN in JSON, but NaN is in no range.
-    return type(value) in (int, float) and 0 <= value <= _LATEST_TIME  # type: ignore[operator]
+    return type(value) in (int, float) and 0 <= value <= LATEST_TIME  # type: ignore[operator]
 
 
 def _is_text(value: object) -> bool:

@@ -193,13 +193,6 @@ class UserData:
             "if you move them away, kbtui starts without bookmarks, saved searches and approvals of sources",
         )
 
-    def check_user_data_file(self) -> None:
-        """Raise `WorkspaceError` if the data file is damaged.
-
-        The file contains bookmarks, saved searches and approvals.
-        """
-        self.file.check_database_file()
-
     def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
         """Bookmark a reference, or change the title and note of its bookmark."""
         ref, title, note = map(replace_surrogates, (ref, title, note))

@@ -43,9 +43,10 @@ from kbtui.userdata.user_data_export_file import (
     ExportedUserData,
     ExportedWorkspaceData,
     ExportOmission,
-    read_user_data_file,
+    UserDataFileReader,
 )
 from kbtui.userdata.user_data_records import (
+    REMOVABLE_KINDS,
     SourceApproval,
     make_user_record_files,
     merge_user_records,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
 BACKUP_COUNT = 5
 """The number of backups that are retained. An import makes a backup before it changes files."""
 _BACKUPS, _STAGING_PREFIX = "backups", ".import-"
-_RECORDS_TO_REPORT = ("bookmark", "mark", "saved_search", "approval")
 
 
 def collect_user_data(
@@ -153,7 +153,7 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
         except WorkspaceError as error:
             yield ExportOmission(str(folder), error.message)
             continue
-        if kinds.intersection(_RECORDS_TO_REPORT):
+        if kinds.intersection(REMOVABLE_KINDS):
             reason = (
                 "kbtui does not know the workspace of this data; open the workspace with kbtui once"
             )
@@ -324,7 +324,7 @@ def import_user_data(
         _remove_old_staging_directories(home)
         with TemporaryDirectory(prefix=_STAGING_PREFIX, dir=home) as name:
             staging = Path(name)
-            data = read_user_data_file(source, where, staging)
+            data = UserDataFileReader(source, where, staging).read()
             matches = match_exported_workspaces(data.workspaces, settings, here, chosen)
             report = _UserDataImport(data, matches, options, staging).run()
             if not options.is_dry_run:

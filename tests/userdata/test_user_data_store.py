@@ -95,7 +95,7 @@ def test_a_damaged_file_is_named_with_what_to_do(userdata: UserData) -> None:
     (path,) = userdata.directory.glob("journal.sqlite")
     for file in userdata.directory.glob("journal.sqlite*"):
         file.write_bytes(b"not a database, " * 500)
-    for read in (userdata.list_saved_searches, userdata.check_user_data_file):
+    for read in (userdata.list_saved_searches, userdata.file.check_database_file):
         with pytest.raises(
             WorkspaceError, match="move it and its -wal and -shm files away"
         ) as found:
