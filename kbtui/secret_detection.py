@@ -108,13 +108,12 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
     return mask_secrets_in_text_part(excerpt, 0, len(excerpt), found)
 
 
-def mask_secrets_in_json(value: Any, name: str = "") -> Any:
+def mask_secrets_in_json(value: Any) -> Any:
     """Mask the secrets in all strings of a parsed JSON value.
 
-    `name` is the key of the value. A string is also masked if only its key, such as `password`,
-    shows that it is a secret.
+    A string is also masked if only its key, such as `password`, shows that it is a secret.
     """
-    return _JsonMasker().mask(value, name)
+    return _JsonMasker().mask(value)
 
 
 class _JsonMasker:
@@ -270,12 +269,9 @@ class SecretMasker:
             self._kinds.setdefault(secret, what)
             self._scanners = None
 
-    def mask_secrets(self, value: _V, name: str = "") -> _V:
-        """Return a JSON value in which the secrets in all strings are masked.
-
-        `name` is the key of the value.
-        """
-        masked: _V = self._mask_known_secrets(self._json_masker.mask(value, name))
+    def mask_secrets(self, value: _V) -> _V:
+        """Return a JSON value in which the secrets in all strings are masked."""
+        masked: _V = self._mask_known_secrets(self._json_masker.mask(value))
         return masked
 
     def _mask_known_secrets(self, value: Any) -> Any:
@@ -318,22 +314,15 @@ class SecretMasker:
 
 def count_masks(value: Any) -> Counter[str]:
     """Return how many masks the strings of a JSON value contain, for each kind of secret."""
-    found: Counter[str] = Counter()
-    _count_masks_in_value(value, found)
-    return found
+    return Counter(_iterate_masks(value))
 
 
-def _count_masks_in_value(value: Any, found: Counter[str]) -> None:
+def _iterate_masks(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        if "[masked: " in value:
-            found.update(_MASK.findall(value))
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _count_masks_in_value(key, found)
-            _count_masks_in_value(item, found)
-    elif isinstance(value, list):
-        for item in value:
-            _count_masks_in_value(item, found)
+        yield from _MASK.findall(value) if "[masked: " in value else ()
+    elif isinstance(value, dict | list):
+        for item in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _iterate_masks(item)
 
 
 def describe_secrets_in_text(text: str) -> str | None:
@@ -361,20 +350,15 @@ def find_secrets(text: str) -> list[DetectedSecret]:
     )
 
 
-@lru_cache(maxsize=4_000)
-def _find_secrets_in_short_text(text: str) -> list[DetectedSecret]:
-    """Return the secrets in a short text.
-
-    Results are cached, because the same names and paths occur in many events.
-    """
-    return _find_secrets_in_text(text)
-
-
 def _find_secrets_in_text(text: str) -> list[DetectedSecret]:
     found = list(_find_secret_candidates(text))
     if hidden := find_invisible_characters(text):
         found += _find_secrets_with_invisible_parts(text, hidden)
     return _merge_overlapping_secrets(found)
+
+
+_find_secrets_in_short_text = lru_cache(maxsize=4_000)(_find_secrets_in_text)
+"""Results are cached, because the same names and paths occur in many events."""
 
 
 def _merge_overlapping_secrets(secrets: list[DetectedSecret]) -> list[DetectedSecret]:
@@ -414,13 +398,13 @@ def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecre
     yield from _find_wallet_seed_phrases(text, data)
     yield from find_secrets_by_context(text, data)
     if depth < _MAX_ENCODINGS:
-        yield from _find_encoded_secrets(text, data, depth)
+        yield from _find_encoded_secrets(data, depth)
 
 
-def _find_encoded_secrets(text: str, data: bytes, depth: int) -> Iterator[DetectedSecret]:
+def _find_encoded_secrets(data: bytes, depth: int) -> Iterator[DetectedSecret]:
     """Yield the runs of base64 or hexadecimal digits that encode a text with a secret.
 
-    `depth` is the number of encodings that have already been removed from `text`.
+    `depth` is the number of encodings that have already been removed from `data`.
     """
     for run in compile_re2_pattern(_ENCODED_RUN).finditer(data):
         decoded = _decode_digit_run(run[0])

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark
-    from kbtui.knowledge.system_prompt_section import LearnToolDefinition
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import JpConfigLayer
 
@@ -516,7 +515,7 @@ class KnowledgeBase:
             resolved, self._get_subject_of_slug
         )
 
-    def make_learn_tool_definition(self) -> LearnToolDefinition | None:
+    def make_learn_tool_definition(self) -> dict[str, Any] | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
         return system_prompt_section.define_learn_tool(self._group_slugs_of_enabled_topics())
 

@@ -40,13 +40,6 @@ if TYPE_CHECKING:
         required: list[str]
         additionalProperties: bool
 
-    class LearnToolDefinition(TypedDict):
-        """The definition of the tool `learn`."""
-
-        name: str
-        description: str
-        parameters: ToolArgumentsSchema
-
 
 def estimate_token_count(text: str) -> int:
     """Estimate how many tokens a text has: a quarter of its UTF-8 bytes.
@@ -110,7 +103,7 @@ def format_preloaded_topic_block(
     return "\n\n".join(blocks) + "\n</topic>"
 
 
-def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> LearnToolDefinition | None:
+def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return the definition of the tool `learn`; None if no topic has a subject.
 
     The description lists all topics, even those whose subjects are all pre-loaded. Programs that

@@ -48,10 +48,6 @@ class SourceAlreadyRunning(KbtuiError):
     """Another run of the source has not ended yet."""
 
 
-class SourceRunStopped(KbtuiError):
-    """The user stopped the run."""
-
-
 class SourceNotApproved(ConfigError):
     """The user has not approved this version of the source."""
 
@@ -255,7 +251,7 @@ async def _run_fetching_unless_stopped(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise SourceRunStopped("stopped; the documents fetched so far are kept", where=name)
+            raise KbtuiError("stopped; the documents fetched so far are kept", where=name)
         await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     class ExtractedText(TypedDict):
         """The text of a document, as Markdown.
 
-        `links`, `noindex` and `nofollow` are set only for HTML. `noindex` means that the page asks
-        not to be indexed. `nofollow` means that the page asks programs not to follow its links.
+        `links` and `noindex` are set only for HTML. `noindex` means that the page asks not to be
+        indexed.
         """
 
         title: str
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         tags: list[str]
         links: NotRequired[list[str]]
         noindex: NotRequired[bool]
-        nofollow: NotRequired[bool]
 
 
 MAX_LINKS = 5000
@@ -128,7 +127,6 @@ def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
         "tags": [],
         "links": links,
         "noindex": "noindex" in robots or "none" in robots.split(),
-        "nofollow": nofollow,
     }
 
 
@@ -509,18 +507,18 @@ if __name__ == "__main__":
 
 
 EXTRACTION_SECONDS = 60.0
+"""The maximum time in seconds for one document."""
 MAX_ANSWER_BYTES = 64_000_000
 
 
 class TextExtractorProcess:
     """Converts documents one at a time in a child process. Use it in an `async with` statement.
 
-    The child process starts with the first document. If a document takes more than `seconds`, the
-    process is stopped, and a new process converts the next document.
+    The child process starts with the first document. If a document takes more than
+    `EXTRACTION_SECONDS`, the process is stopped, and a new process converts the next document.
     """
 
-    def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> TextExtractorProcess:
@@ -540,17 +538,15 @@ class TextExtractorProcess:
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(EXTRACTION_SECONDS):
                 found = await self._send_extraction_request(
                     json.dumps(request).encode() + b"\n" + content
                 )
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._stop_child_process()
             is_late = isinstance(error, TimeoutError)
-            reason = f"reading the document took more than {self._seconds:g} s"
-            raise TextExtractionError(
-                reason if is_late else "reading the document failed"
-            ) from error
+            reason = f"took more than {EXTRACTION_SECONDS:g} s" if is_late else "failed"
+            raise TextExtractionError(f"reading the document {reason}") from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.
             await self._stop_child_process()

@@ -225,24 +225,19 @@ class GitHistory:
         """Return the new path of a committed file whose new name is not committed yet, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
-        staged = self._list_git_output_words(
-            "diff-index",
-            "--cached",
-            "-M",
-            "--diff-filter=A",
-            "--no-renames",
-            "--name-only",
-            "-z",
-            "HEAD",
-        )
         added = [
-            *staged,
+            *self._list_git_output_words(
+                "diff-index",
+                "--cached",
+                "--diff-filter=A",
+                "--no-renames",
+                "--name-only",
+                "-z",
+                "HEAD",
+            ),
             *self._list_git_output_words("ls-files", "--others", "--exclude-standard", "-z"),
-        ]
-        return next(
-            (one for one in added[:COMPARED_FILES_MAX] if self.find_committed_path(one) == path),
-            None,
-        )
+        ][:COMPARED_FILES_MAX]
+        return next((one for one in added if self.find_committed_path(one) == path), None)
 
     def list_paths_in_any_commit(self, directory: str) -> list[str]:
         """Return all files that a directory contained in any commit, most recently changed first."""
