@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.search.filter_definitions import FilterDefinition, FilterInput
-    from kbtui.search.search_request_and_answer import SearchRequestJson
 
 
 def add_filter_options(parser: CliArgumentParser, filter_input: FilterInput) -> None:
@@ -59,7 +58,7 @@ def iterate_filters_from_options(
             yield row, found
 
 
-def parse_filter_options(args: Namespace) -> SearchRequestJson:
+def parse_filter_options(args: Namespace) -> dict[str, Any]:
     """Return the filters that options set, as fields of a `SearchRequest` in JSON.
 
     Dates remain text, because importing `datetime` would delay every search. Raises `UsageError` for an
@@ -68,7 +67,7 @@ def parse_filter_options(args: Namespace) -> SearchRequestJson:
     from kbtui.errors import UsageError
     from kbtui.search.filter_definitions import FilterValueError
 
-    fields: Any = {}
+    fields: dict[str, Any] = {}
     for row, values in iterate_filters_from_options(args, "search"):
         try:
             if row.kind == "date":
@@ -81,5 +80,4 @@ def parse_filter_options(args: Namespace) -> SearchRequestJson:
                 fields[row.search] = tuple(values)
         except FilterValueError as error:
             raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
-    request: SearchRequestJson = fields
-    return request
+    return fields

@@ -32,17 +32,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
+    from typing import Any
 
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.engine.engine_protocol import EngineSearchRequest
-    from kbtui.search.search_request_and_answer import (
-        EmbeddedChunkTextJson,
-        HitJson,
-        RankExplanationJson,
-        SearchAnswerEngineMessage,
-        SearchLegRankJson,
-        SearchRequestJson,
-    )
+    from kbtui.search.search_request_and_answer import HitJson, SearchAnswerEngineMessage
 
 
 def declare_search_command_arguments(parser: CliArgumentParser) -> None:
@@ -110,7 +104,8 @@ def run_search_command(args: Namespace) -> int:
     def search_lines_or_index() -> SearchAnswerEngineMessage:
         if expression is not None:
             return _search_lines_by_regex(args, expression)
-        return _search_with_engine_or_library(args.workspace, request)
+        answer = _search_with_running_engine(args.workspace, request)
+        return answer or _search_with_library(args.workspace, request)
 
     if sys.stderr.isatty():
         from kbtui.cli.cli_output import StderrWaitIndicator
@@ -135,13 +130,6 @@ def run_search_command(args: Namespace) -> int:
         answer["hits"] = []
     sys.stdout.write(format_hits_with_explanations(answer, plain=are_colors_off()))
     return 0 if found else 1
-
-
-def _search_with_engine_or_library(
-    start: str | None, request: EngineSearchRequest
-) -> SearchAnswerEngineMessage:
-    answer = _search_with_running_engine(start, request)
-    return _search_with_library(start, request) if answer is None else answer
 
 
 def _search_with_running_engine(
@@ -271,9 +259,9 @@ def _check_search_arguments(args: Namespace) -> None:
         validate_wait_seconds(args.wait, "--wait")
 
 
-def _serialize_search_request(args: Namespace) -> SearchRequestJson:
+def _serialize_search_request(args: Namespace) -> dict[str, Any]:
     """Return the search request as JSON. `parse_search_request` later parses dates and adds defaults."""
-    request: SearchRequestJson = {
+    request = {
         **parse_filter_options(args),
         "query": " ".join(args.query),
         "archived": args.archived,
@@ -422,14 +410,14 @@ def _is_markup_line(line: str) -> bool:
     return not line or line.startswith("```") or ("--" in line and not line.strip("|-: "))
 
 
-def format_hit_explanation(explained: RankExplanationJson) -> str:
+def format_hit_explanation(explained: dict[str, Any]) -> str:
     """Format an explanation: why a passage has its rank, or why the passage is not a hit."""
     # Only values are sanitized: a “ or × in every line would make each search compile the patterns
     # for text that is not ASCII.
     return "\n".join(_iterate_explanation_lines(explained))
 
 
-def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
+def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     for leg, name in LEG_NAMES.items():
@@ -470,7 +458,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
         yield f"    not a hit: {sanitize(text)}"
 
 
-def _format_leg_rank(leg: SearchLegRankJson) -> str:
+def _format_leg_rank(leg: dict[str, Any]) -> str:
     if leg["rank"] is None:
         found = sanitize(leg["note"] or "not found")
     else:
@@ -478,7 +466,7 @@ def _format_leg_rank(leg: SearchLegRankJson) -> str:
     return f"{found}; adds {leg['gives']:.4f} to the score" if leg["gives"] else found
 
 
-def _iterate_vector_explanation_lines(embedded: EmbeddedChunkTextJson) -> Iterator[str]:
+def _iterate_vector_explanation_lines(embedded: dict[str, Any]) -> Iterator[str]:
     parts = [f"the text ({len(embedded['text'])} characters)"]
     if count := len(embedded["neighbours"]):
         passages = format_counted_noun(count, "neighbouring passage")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from operator import index
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from kbtui import errors
 from kbtui.errors import (
@@ -29,8 +30,9 @@ from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
     MAX_HITS,
+    MAX_LIMIT,
+    Mode,
     SearchRequest,
-    make_search_request,
 )
 from kbtui.workspace import (
     Settings,
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import (
         EntriesMatchingFilter,
         Hit,
-        Mode,
         SearchAnswer,
         SearchAnswerEngineMessage,
     )
@@ -85,10 +86,7 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
     Reads only the settings. Raises `WorkspaceError` or `ConfigError`.
     """
-    from pathlib import Path
-
-    workspace = find_workspace(Path(path) if path else None)
-    return Library(workspace, settings or load_checked_settings())
+    return Library(find_workspace(path), settings or load_checked_settings())
 
 
 def load_checked_settings() -> Settings:
@@ -346,7 +344,8 @@ class Library(ReferenceTargetReader):
         `origin` and `caller` are recorded in the query log; if `origin` is None, the search is not logged.
 
         Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the query, a
-        `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
+        `limit` outside 1 to 100, or a `wait` below 0 or above a day. Raises `TypeError` for a number that is
+        not an integer. Mistakes in the query of a
         `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
         from kbtui.engine.engine_protocol import WAIT_SECONDS, validate_wait_seconds
@@ -355,13 +354,23 @@ class Library(ReferenceTargetReader):
         validate_wait_seconds(wait, "wait")
         if isinstance(query, SearchRequest):
             return self._run_search_request(query, wait, origin, caller)
-        request = make_search_request(
+        if isinstance(types, str) or isinstance(topics, str):
+            raise UsageError("types and topics must be lists of strings")
+        if mode not in get_args(Mode):
+            raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
+        if not query.strip():
+            raise UsageError("the query is empty", hint="enter words to search for")
+        if not 1 <= index(limit) <= MAX_LIMIT:
+            raise UsageError(f"must be from 1 to {MAX_LIMIT}, not {limit}", where="limit")
+        if index(per_entry) < 0:
+            raise UsageError(f"must be at least 0, not {per_entry}", where="per_entry")
+        request = SearchRequest(
             query,
-            mode=mode,
-            types=types,
-            topics=topics,
-            limit=limit,
-            per_entry=per_entry,
+            mode,
+            types=tuple(types),
+            topics=tuple(topics),
+            limit=index(limit),
+            per_entry=index(per_entry),
             all_projects=all_projects,
         )
         answered = self._run_search_request(request, wait, origin, caller)

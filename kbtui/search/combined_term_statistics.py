@@ -9,12 +9,13 @@ would.
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tantivy import Query
+
+from kbtui.search.query_word_analysis import compute_rarity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,12 +61,8 @@ class CombinedTermStatistics:
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
         """Return the sum of the BM25 inverse document frequencies of terms, given as pairs `(field, term)`."""
-        rarities = []
-        for field, term in field_terms:
-            count = self.doc_freq(field, term)
-            others = max(0.0, self._scored_documents - count + 0.5)
-            rarities.append(math.log1p(others / (count + 0.5)))
-        return sum(rarities)
+        counts = (self.doc_freq(field, term) for field, term in field_terms)
+        return sum(compute_rarity(count, self._scored_documents) for count in counts)
 
 
 def _count_scored_documents(searcher: Any, schema: Any) -> int:

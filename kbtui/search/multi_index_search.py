@@ -9,34 +9,29 @@ of these workspaces.
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.index.entries_and_chunks import (
     SCORE_TOLERANCE,
     RankedChunk,
-    RequestChunkPlace,
     select_best_chunks,
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
-from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
-from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS, QueryMatchFinder
+from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
-    ROLES_BEFORE_ANSWERS,
-    HitAndOmissionCounts,
     SearchLegScoreFusion,
     SearchRun,
     add_context_to_hits,
     format_filters_in_effect,
+    make_hits_up_to_limit,
     make_match_notices,
-    make_search_hit,
 )
-from kbtui.search.search_request_and_answer import MAX_HITS, SCORE_DIGITS, Hit, SearchAnswer
+from kbtui.search.search_request_and_answer import SCORE_DIGITS, Hit, SearchAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,10 +133,6 @@ class _MultiIndexSearch:
         """For each ranked passage, its place in each index that contains it, by the position of the index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
-        self._checkers: dict[int, HitFreshnessChecker] = {}
-        self._finders: dict[int, QueryMatchFinder] = {}
-        self._requests: dict[int, dict[str, RequestChunkPlace]] = {}
-        """For each index: the place of each hit on a request or reasoning, by chunk id."""
 
     def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
@@ -177,17 +168,15 @@ class _MultiIndexSearch:
                 coverage, pending = self._find_pending_chunks(vectors, words, notices)
         if request.mode != "semantic" or not self._legs:
             self._legs["lexical"] = by_keywords
-        if "lexical" in self._legs and not first.query.words and not first.query.phrases:
-            has_query = first.keyword_search.sides[0].query is not None
-            if not has_query:
-                notices.append(Notice("nothing_to_look_for"))
-            elif by_keywords:
-                notices.append(Notice("newest_first"))
+            notices += first.make_notices_without_words(by_keywords)
         fusion = SearchLegScoreFusion(
             self._legs, depth=request.depth, coverage=coverage, pending=pending
         )
         scores = self._fuse_rankings(fusion)
-        hits, counts = self._make_hits(scores, fusion)
+        order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+        entries = {chunk: self._identify_entry(chunk) for chunk in order}
+        hits, counts = make_hits_up_to_limit(entries, scores, fusion.ranks, request, self._make_hit)
+        hits = self._add_context_to_hits(hits, fusion)
         runs_in_use = [*self._runs.values()]
         exact = self._exact_hit_count if "lexical" in self._legs else None
         notices[:0] = make_match_notices(runs_in_use, hits, exact)
@@ -396,37 +385,6 @@ class _MultiIndexSearch:
     def _list_places_of_passage(self, chunk: int) -> list[_PassageInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
-    def _make_hits(
-        self, scores: dict[int, float], fusion: SearchLegScoreFusion
-    ) -> tuple[list[Hit], HitAndOmissionCounts]:
-        """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
-        request = self._request
-        limit = max(1, min(MAX_HITS, request.limit))
-        hits: list[Hit] = []
-        total = omitted = left_out = 0
-        passages = Counter(self._identify_entry(chunk) for chunk in scores)
-        taken: Counter[tuple[str, str]] = Counter()
-        for chunk in sorted(scores, key=lambda chunk: (-scores[chunk], chunk)):
-            owner = self._identify_entry(chunk)
-            if 0 < request.per_entry <= taken[owner]:
-                left_out += 1
-                continue
-            if len(hits) < limit:
-                hit = self._make_hit(chunk)
-                if hit is None:
-                    omitted += 1
-                    passages[owner] -= 1
-                    continue
-                names = ("lexical", "semantic")
-                legs = {name: fusion.ranks.get(name, {}).get(chunk) for name in names}
-                count = passages[owner]
-                hits.append(hit._replace(score=scores[chunk], entry_passages=count, legs=legs))
-            taken[owner] += 1
-            total += 1
-        return self._add_context_to_hits(hits, fusion), HitAndOmissionCounts(
-            total, omitted, left_out
-        )
-
     def _add_context_to_hits(self, hits: list[Hit], fusion: SearchLegScoreFusion) -> list[Hit]:
         """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""
         found: dict[str, Hit] = {}
@@ -440,9 +398,8 @@ class _MultiIndexSearch:
             ) -> float:
                 return fusion.measure_match(int(chunks[number][0], 16))
 
-            requests = self._requests.get(position, {})
             with self._name_failing_index(position):
-                own = add_context_to_hits(run, own, requests, measure_match_of_chunk_number)
+                own = add_context_to_hits(run, own, measure_match_of_chunk_number)
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 
@@ -450,43 +407,17 @@ class _MultiIndexSearch:
         """Return the hit from the first workspace whose file still contains the passage."""
         places = self._list_places_of_passage(chunk)
         for at, place in enumerate(places):
-            index, run = self._indexes[place.position], self._runs[place.position]
             with self._name_failing_index(place.position):
-                loaded = run.load_entry_and_chunk(place.number)
-                checker = self._get_freshness_checker(place.position)
-                state = checker.get_hit_freshness_and_lines(*loaded) if loaded else None
-                if loaded is None or state is None:
-                    continue
-                entry, chunk_text = loaded
-                if chunk_text.role in ROLES_BEFORE_ANSWERS and chunk_text.turn is not None:
-                    requests = self._requests.setdefault(place.position, {})
-                    requests[chunk_text.id] = RequestChunkPlace(
-                        entry.id, chunk_text.turn, chunk_text.ordinal
-                    )
-                hit = make_search_hit(*loaded, state, run.entries_by_id)
-                finder = self._get_match_finder(place.position)
+                hit = self._runs[place.position].make_hit(place.number)
+            if hit is not None:
+                index = self._indexes[place.position]
                 also_in = [self._indexes[other.position].workspace for other in places[at + 1 :]]
                 return hit._replace(
-                    matches=finder.find_matches(hit.text),
                     project=index.project,
                     workspace=str(index.workspace.root),
                     also_in=tuple(str(workspace.root) for workspace in also_in),
                 )
         return None
-
-    def _get_freshness_checker(self, position: int) -> HitFreshnessChecker:
-        if position not in self._checkers:
-            run = self._runs[position]
-            self._checkers[position] = HitFreshnessChecker(run.workspace, run.reader)
-        return self._checkers[position]
-
-    def _get_match_finder(self, position: int) -> QueryMatchFinder:
-        if position not in self._finders:
-            keywords = self._runs[position].keyword_search
-            self._finders[position] = QueryMatchFinder(
-                keywords.analyzed_words, self._runs[position].query.phrases, keywords.language
-            )
-        return self._finders[position]
 
     def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
         """Map the reference of each hit to its short form, which is valid in the hit's workspace."""

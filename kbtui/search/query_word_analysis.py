@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -281,6 +282,11 @@ def add_near_spellings(
 def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
     """Return how many passages contain a token, in the field for which this number is highest."""
     return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
+
+
+def compute_rarity(count: int, total: int) -> float:
+    """Return the inverse document frequency, as BM25 defines it, of a term that `count` of `total` documents contain."""
+    return math.log1p(max(0.0, total - count + 0.5) / (count + 0.5))
 
 
 CharacterSpan = tuple[int, int]

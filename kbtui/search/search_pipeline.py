@@ -7,17 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
-from kbtui.search.hit_freshness import (
-    HitFreshnessAndLines,
-    HitFreshnessChecker,
-    find_outdated_turns_in_rows,
-)
+from kbtui.search.hit_freshness import HitFreshnessChecker, find_outdated_turns_in_rows
 from kbtui.search.near_spellings import measure_spelling_distance
 from kbtui.search.passage_reranker import (
     RERANKED_PASSAGES,
@@ -29,6 +25,7 @@ from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_word_analysis import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
+    compute_rarity,
     count_passages_with_token,
     list_tokens_except_function_words,
 )
@@ -235,6 +232,8 @@ class SearchRun:
         """Whether there are further keyword hits, which were not ranked."""
         self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
+        self.requests: dict[str, RequestChunkPlace] = {}
+        """The place of each hit on a request or on reasoning, by chunk id."""
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
@@ -292,12 +291,8 @@ class SearchRun:
             self._run_semantic_leg(begun)
         if not self.legs:  # a semantic search without vectors
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
-        if "lexical" in self.legs and not self.query.words and not self.query.phrases:
-            has_query = self.keyword_search.sides[0].query is not None
-            if not has_query:
-                self.notices.append(Notice("nothing_to_look_for"))
-            elif self.legs["lexical"]:
-                self.notices.append(Notice("newest_first"))
+        if "lexical" in self.legs:
+            self.notices += self.make_notices_without_words(self.legs["lexical"])
         self.fuse_rankings()
         self._append_further_hits()
 
@@ -322,6 +317,14 @@ class SearchRun:
         del self.visible_chunks
         self.has_further_hits = False
 
+    def make_notices_without_words(self, ranking: ChunkRanking) -> list[Notice]:
+        """Return a notice about a ranking by keywords if the query has neither words nor phrases."""
+        if self.query.words or self.query.phrases:
+            return []
+        if self.keyword_search.sides[0].query is None:
+            return [Notice("nothing_to_look_for")]
+        return [Notice("newest_first")] if ranking else []
+
     def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
         """Return the best chunks by keywords.
 
@@ -329,7 +332,7 @@ class SearchRun:
         """
         from kbtui.search.keyword_search import append_missing_chunks_to_ranking
 
-        found = self.keyword_search.rank_chunks_by_keywords(limit)
+        found = [(row.number, row.score) for row in self.keyword_search.rank_chunks(limit)]
         self.exact_hit_count = len(found)
         exact = self.keyword_search.select_chunks_with_query_words(found)
         if len(exact) >= FEW_KEYWORD_HITS:
@@ -375,11 +378,7 @@ class SearchRun:
         counted = self.statistics[False] if self.statistics else side.searcher
         total = counted.num_docs
         stems = {token.stem for word in side.words for token in word.tokens}
-        counts = {stem: counted.doc_freq("body", stem) for stem in stems}
-        rarities = {
-            stem: math.log1p(max(0.0, total - count + 0.5) / (count + 0.5))
-            for stem, count in counts.items()
-        }
+        rarities = {stem: compute_rarity(counted.doc_freq("body", stem), total) for stem in stems}
         return RankBonusCalculator(side.words, rarities, self.keyword_search.language)
 
     def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
@@ -420,6 +419,51 @@ class SearchRun:
                 kept.append((number, score))
         return kept
 
+    @cached_property
+    def _freshness_checker(self) -> HitFreshnessChecker:
+        return HitFreshnessChecker(self.workspace, self.reader)
+
+    @cached_property
+    def _match_finder(self) -> QueryMatchFinder:
+        search = self.keyword_search
+        return QueryMatchFinder(search.analyzed_words, self.query.phrases, search.language)
+
+    def make_hit(self, number: int) -> Hit | None:
+        """Return the hit of a chunk, without score and ranks; None if its text no longer exists."""
+        loaded = self.load_entry_and_chunk(number)
+        if loaded is None:
+            return None
+        entry, chunk = loaded
+        state = self._freshness_checker.get_hit_freshness_and_lines(entry, chunk)
+        if state is None:
+            return None
+        if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
+            self.requests[chunk.id] = RequestChunkPlace(entry.id, chunk.turn, chunk.ordinal)
+        freshness, lines = state
+        parent = self.entries_by_id.get(entry.parent or "")
+        return Hit(
+            ref=str(entry.make_chunk_ref(chunk._replace(lines=lines))),
+            kind=entry.kind,
+            entry_id=entry.id,
+            chunk_id=chunk.id,
+            title=entry.title,
+            text=chunk.text,
+            score=0.0,
+            matches=self._match_finder.find_matches(chunk.text),
+            topic=entry.topic,
+            slug=entry.slug,
+            lines=lines,
+            conversation_id=entry.id if entry.kind == "conversation" else None,
+            turn=chunk.turn,
+            role=chunk.role,
+            timestamp=datetime.fromtimestamp(chunk.timestamp, UTC) if chunk.timestamp else None,
+            agent=entry.agent,
+            parent_id=entry.parent,
+            parent_title=parent.title if parent else None,
+            rewound=chunk.turn in entry.rewound,
+            freshness=freshness,
+        )
+
 
 class HitAndOmissionCounts(NamedTuple):
     """The number of hits that an unlimited search would return, and of passages left out.
@@ -435,57 +479,59 @@ class HitAndOmissionCounts(NamedTuple):
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmissionCounts]:
     """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
-    request = run.request
-    ranks = run.fusion.ranks
-    limit = max(1, min(MAX_HITS, request.limit))
-    freshness = HitFreshnessChecker(run.workspace, run.reader)
-    finder = QueryMatchFinder(
-        run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
+    entries = {number: entry_id for number, (_, entry_id) in run.visible_chunks.items()}
+    hits, counts = make_hits_up_to_limit(
+        entries, run.scores, run.fusion.ranks, run.request, run.make_hit
     )
-    hits: list[Hit] = []
-    requests: dict[str, RequestChunkPlace] = {}
+    return add_context_to_hits(run, hits, run.fusion.measure_match), counts
+
+
+Entry = TypeVar("Entry")
+
+
+def make_hits_up_to_limit(
+    passages: Mapping[int, Entry],
+    scores: Mapping[int, float],
+    ranks: Mapping[str, Mapping[int, int]],
+    request: SearchRequest,
+    make_hit: Callable[[int], Hit | None],
+) -> tuple[list[Hit], HitAndOmissionCounts]:
+    """Return the hits of the best passages, and the counts of hits and of passages left out.
+
+    `passages` maps each passage, best first, to a key of its entry. `make_hit` returns None for a
+    passage whose text no longer exists.
+    """
+    limit = max(1, min(MAX_HITS, request.limit))
+    found: list[tuple[Entry, Hit]] = []
     total = omitted = left_out = 0
-    passages = Counter(entry_id for _, entry_id in run.visible_chunks.values())
-    taken: Counter[str] = Counter()
-    for number, (_, entry_id) in run.visible_chunks.items():
-        if 0 < request.per_entry <= taken[entry_id]:
+    in_entry = Counter(passages.values())
+    taken: Counter[Entry] = Counter()
+    for passage, entry in passages.items():
+        if 0 < request.per_entry <= taken[entry]:
             left_out += 1
             continue
-        if len(hits) < limit:
-            loaded = run.load_entry_and_chunk(number)
-            state = freshness.get_hit_freshness_and_lines(*loaded) if loaded else None
-            if loaded is None or state is None:
+        if len(found) < limit:
+            hit = make_hit(passage)
+            if hit is None:
                 omitted += 1
-                passages[entry_id] -= 1
+                in_entry[entry] -= 1
                 continue
-            entry, chunk = loaded
-            if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
-                requests[chunk.id] = RequestChunkPlace(entry_id, chunk.turn, chunk.ordinal)
-            hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
-                score=run.scores[number],
-                matches=finder.find_matches(chunk.text),
-                legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
-            )
-            hits.append(hit)
-        taken[entry_id] += 1
+            legs = {name: ranks.get(name, {}).get(passage) for name in ("lexical", "semantic")}
+            found.append((entry, hit._replace(score=scores[passage], legs=legs)))
+        taken[entry] += 1
         total += 1
-    hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
-    hits = add_context_to_hits(run, hits, requests, run.fusion.measure_match)
+    hits = [hit._replace(entry_passages=in_entry[entry]) for entry, hit in found]
     return hits, HitAndOmissionCounts(total, omitted, left_out)
 
 
 def add_context_to_hits(
-    run: SearchRun,
-    hits: list[Hit],
-    requests: Mapping[str, RequestChunkPlace],
-    measure_match: Callable[[int], float],
+    run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
 ) -> list[Hit]:
     """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
 
-    `requests` maps the chunk id of each hit on a request or on reasoning to the place of the chunk.
     `measure_match` returns how well a chunk matches the query.
     """
-    hits = _add_answers_to_hits(run, hits, requests)
+    hits = _add_answers_to_hits(run, hits)
     hits = _add_later_turns(run, hits, measure_match)
     return _add_outdated_subjects(run, hits)
 
@@ -498,19 +544,14 @@ LATER_MATCH_SHARE = 0.5
 """A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
 
 
-def _add_answers_to_hits(
-    run: SearchRun, hits: list[Hit], requests: Mapping[str, RequestChunkPlace]
-) -> list[Hit]:
-    """Add the beginning of the final answer to each hit on a request or on reasoning.
-
-    Returns all hits. For `requests`, see `add_context_to_hits`.
-    """
-    if not requests:
+def _add_answers_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+    """Add the beginning of the final answer to each hit on a request or on reasoning; return all hits."""
+    if not run.requests:
         return hits
-    found = run.reader.read_final_answers({*requests.values()}, ANSWER_CHARACTERS)
+    found = run.reader.read_final_answers({*run.requests.values()}, ANSWER_CHARACTERS)
     cut = {place: _cut_at_word(text, ANSWER_CHARACTERS) for place, text in found.items()}
     return [
-        hit._replace(answer=cut.get(requests[hit.chunk_id])) if hit.chunk_id in requests else hit
+        hit._replace(answer=cut.get(place)) if (place := run.requests.get(hit.chunk_id)) else hit
         for hit in hits
     ]
 
@@ -567,41 +608,6 @@ def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     return [
         hit._replace(outdated_subjects=found.get((hit.entry_id, hit.turn or 0), ())) for hit in hits
     ]
-
-
-def make_search_hit(
-    entry: CatalogEntry,
-    chunk: Chunk,
-    state: HitFreshnessAndLines,
-    entries_by_id: Mapping[str, CatalogEntry],
-) -> Hit:
-    """Return the hit of a chunk, without score, matches and ranks.
-
-    `entries_by_id` has the conversation to which the entry belongs, if there is one.
-    """
-    freshness, lines = state
-    parent = entries_by_id.get(entry.parent or "")
-    return Hit(
-        ref=str(entry.make_chunk_ref(chunk._replace(lines=lines))),
-        kind=entry.kind,
-        entry_id=entry.id,
-        chunk_id=chunk.id,
-        title=entry.title,
-        text=chunk.text,
-        score=0.0,
-        topic=entry.topic,
-        slug=entry.slug,
-        lines=lines,
-        conversation_id=entry.id if entry.kind == "conversation" else None,
-        turn=chunk.turn,
-        role=chunk.role,
-        timestamp=datetime.fromtimestamp(chunk.timestamp, UTC) if chunk.timestamp else None,
-        agent=entry.agent,
-        parent_id=entry.parent,
-        parent_title=parent.title if parent else None,
-        rewound=chunk.turn in entry.rewound,
-        freshness=freshness,
-    )
 
 
 # These values were measured: docs/search-quality.md.
@@ -767,18 +773,13 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
         word for word in side.words if not word.tokens or list_tokens_except_function_words(word)
     ]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
-    return [
-        word for word in words if _count_passages_with_word(word, side.searcher) <= most
-    ] or words
 
+    def is_rare(word: QueryWord) -> bool:
+        tokens = list_tokens_except_function_words(word)
+        counts = (count_passages_with_token(token, side.searcher) for token in tokens)
+        return bool(min(counts, default=0) <= most)
 
-def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word. For a word with several tokens, count its rarest token."""
-    counts = [
-        count_passages_with_token(token, searcher)
-        for token in list_tokens_except_function_words(word)
-    ]
-    return min(counts, default=0)
+    return [word for word in words if is_rare(word)] or words
 
 
 class _LocatedFilter(NamedTuple):

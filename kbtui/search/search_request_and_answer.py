@@ -7,8 +7,7 @@ Importing `dataclasses` would take as long as a search (docs/performance.md).
 from __future__ import annotations
 
 from datetime import datetime
-from operator import index
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kbtui.errors import UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -16,7 +15,7 @@ from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
 from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import NotRequired, TypedDict
 
     from kbtui.conversations.turn_marks import MarkFactsJson
@@ -41,90 +40,11 @@ MAX_HITS = 400
 
 if TYPE_CHECKING:
 
-    class SearchRequestJson(TypedDict, total=False):
-        """A `SearchRequest` as JSON. Dates are in ISO 8601 or as the user wrote them."""
-
-        query: str
-        mode: Mode
-        kinds: Sequence[Kind]
-        types: Sequence[str]
-        topics: Sequence[str]
-        roles: Sequence[str]
-        tools: Sequence[str]
-        agents: Sequence[str]
-        marks: Sequence[str]
-        since: str
-        until: str
-        archived: bool
-        hidden: bool
-        limit: int
-        per_entry: int
-        partial: bool
-        exclude: str | None
-        entries: Sequence[str]
-        depth: int
-        worded: Sequence[int]
-        like: str | None
-        why: str | None
-        explain: bool
-        zone: str | None
-        all_projects: bool
-
     class NoticeJson(TypedDict):
         """A `Notice` as JSON."""
 
         code: NoticeCode | RankReasonCode
         values: NoticeValues
-
-    class SearchLegRankJson(TypedDict):
-        """A `SearchLegRank` as JSON."""
-
-        rank: int | None
-        score: float | None
-        gives: float
-        reason: NoticeJson | None
-        note: str | None
-
-    class QueryTermScoreJson(TypedDict):
-        """A `QueryTermScore` as JSON."""
-
-        word: str
-        field: str
-        term: str
-        weight: float
-        score: float
-
-    class EmbeddedChunkTextJson(TypedDict):
-        """An `EmbeddedChunkText` as JSON."""
-
-        text: str
-        title: str
-        title_weight: float
-        neighbours: list[str]
-        neighbour_weight: float
-
-    class RankExplanationJson(TypedDict):
-        """A `RankExplanation` as JSON."""
-
-        ref: str
-        title: str
-        chunk_id: str | None
-        rank: int | None
-        score: float
-        lexical: SearchLegRankJson
-        semantic: SearchLegRankJson
-        title_gives: float
-        length_gives: float
-        words_gives: float
-        reply_gives: float
-        conversation_gives: float
-        role_gives: float
-        place_gives: float
-        matches: list[QueryTermScoreJson]
-        missing: Sequence[str]
-        embedded: EmbeddedChunkTextJson | None
-        kept_out: Sequence[str]
-        reasons: Sequence[NoticeJson]
 
     class OutdatedCitedSubjectJson(TypedDict):
         """An `OutdatedCitedSubject` as JSON."""
@@ -157,7 +77,7 @@ if TYPE_CHECKING:
         project: str
         workspace: str
         also_in: list[str]
-        explanation: RankExplanationJson
+        explanation: dict[str, Any]
 
     class HitJson(OptionalHitFields):
         """A `Hit` as JSON."""
@@ -185,7 +105,7 @@ if TYPE_CHECKING:
         left_out: int
         notices: list[NoticeJson]
         hits: list[HitJson]
-        why: NotRequired[RankExplanationJson]
+        why: NotRequired[dict[str, Any]]
 
     class UndocumentedAnswerFields(TypedDict):
         """The fields of a `SearchAnswer` that are not in the documented JSON format."""
@@ -263,17 +183,16 @@ class SearchRequest(NamedTuple):
     zone: str | None = None
     all_projects: bool = False
 
-    def as_json(self) -> SearchRequestJson:
+    def as_json(self) -> dict[str, Any]:
         """Return a JSON object for `parse_search_request`, with the fields that differ from their defaults."""
-        shape = {
+        return {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in self._asdict().items()
             if value != self._field_defaults[name]
         }
-        return cast("SearchRequestJson", shape)
 
 
-def parse_search_request(shape: SearchRequestJson) -> SearchRequest:
+def parse_search_request(shape: Mapping[str, Any]) -> SearchRequest:
     """Parse a search request from JSON.
 
     A date is in ISO 8601 or as the user wrote it. Raises `ValueError` for an unknown field or a
@@ -310,41 +229,6 @@ def _parse_date(field: str, text: str) -> datetime:
         return row.parse_date_value(text)
     except FilterValueError as error:
         raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
-
-
-def make_search_request(
-    query: str,
-    *,
-    mode: Mode = "hybrid",
-    types: Sequence[str] = (),
-    topics: Sequence[str] = (),
-    limit: int = DEFAULT_LIMIT,
-    per_entry: int = 0,
-    all_projects: bool = False,
-) -> SearchRequest:
-    """Make a request from the arguments of a Python caller.
-
-    Raises `UsageError` for invalid arguments, and `TypeError` for a number that is not an integer.
-    """
-    if isinstance(types, str) or isinstance(topics, str):
-        raise UsageError("types and topics must be lists of strings")
-    if mode not in get_args(Mode):
-        raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
-    if not query.strip():
-        raise UsageError("the query is empty", hint="enter words to search for")
-    if not 1 <= index(limit) <= MAX_LIMIT:
-        raise UsageError(f"must be from 1 to {MAX_LIMIT}, not {limit}", where="limit")
-    if index(per_entry) < 0:
-        raise UsageError(f"must be at least 0, not {per_entry}", where="per_entry")
-    return SearchRequest(
-        query,
-        mode,
-        types=tuple(types),
-        topics=tuple(topics),
-        limit=index(limit),
-        per_entry=index(per_entry),
-        all_projects=all_projects,
-    )
 
 
 class QueryMistake(NamedTuple):
@@ -520,15 +404,14 @@ class SearchLegRank(NamedTuple):
     gives: float = 0.0
     reason: Notice | None = None
 
-    def as_json(self) -> SearchLegRankJson:
+    def as_json(self) -> dict[str, Any]:
         """Return the fields as JSON. The key `note` has the text of the notice `reason`."""
         reason = self.reason
         note = format_notice(reason) if reason else None
-        shape = self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
-        return cast("SearchLegRankJson", shape)
+        return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
 
     @classmethod
-    def from_json(cls, shape: SearchLegRankJson) -> SearchLegRank:
+    def from_json(cls, shape: Mapping[str, Any]) -> SearchLegRank:
         """Parse the JSON that `as_json` returns."""
         reason = Notice(**shape["reason"]) if shape["reason"] else None
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
@@ -594,13 +477,13 @@ class RankExplanation(NamedTuple):
     embedded: EmbeddedChunkText | None = None
     kept_out: Sequence[Notice] = ()
 
-    def as_json(self) -> RankExplanationJson:
+    def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON.
 
         The key `reasons` has the notices in `self.kept_out` as codes with values. The key
         `kept_out` has them as texts.
         """
-        shape = self._asdict() | {
+        return self._asdict() | {
             "lexical": self.lexical.as_json(),
             "semantic": self.semantic.as_json(),
             "kept_out": [format_notice(notice) for notice in self.kept_out],
@@ -608,10 +491,9 @@ class RankExplanation(NamedTuple):
             "matches": [match._asdict() for match in self.matches],
             "embedded": self.embedded._asdict() if self.embedded else None,
         }
-        return cast("RankExplanationJson", shape)
 
     @classmethod
-    def from_json(cls, shape: RankExplanationJson) -> RankExplanation:
+    def from_json(cls, shape: Mapping[str, Any]) -> RankExplanation:
         """Parse the JSON that `as_json` returns."""
         embedded = shape["embedded"]
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}

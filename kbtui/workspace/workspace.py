@@ -115,14 +115,14 @@ def open_workspace_at_root(root: Path) -> Workspace:
     return Workspace(root.resolve())
 
 
-def find_workspace(start: Path | None = None) -> Workspace:
+def find_workspace(start: Path | str | None = None) -> Workspace:
     """Return the workspace around `start`, by default the current directory.
 
     `paths.find_workspace_root` finds the workspace's root. Raises `WorkspaceError` if `start` does not
     exist or is not a directory, or if the configuration cannot be read.
     """
     try:
-        here = (start or Path.cwd()).resolve()
+        here = Path(start or Path.cwd()).resolve()
     except (OSError, RuntimeError) as error:
         if start is None and isinstance(error, FileNotFoundError):
             hint = "change to another directory, or name a workspace with -w"
@@ -132,7 +132,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
     if not here.is_dir():
         # The user may expect to see this file, and not everything around it.
-        hint = f"give its directory: -w {shlex.quote(str((start or here).parent))}"
+        hint = f"give its directory: -w {shlex.quote(str(Path(start or here).parent))}"
         raise WorkspaceError("this is a file, not a directory", where=str(start), hint=hint)
     root = paths.find_workspace_root(str(here))
     if not paths.is_config_readable(root):
