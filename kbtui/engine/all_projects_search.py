@@ -56,15 +56,6 @@ class AllProjectsSearch:
         for reader in readers.values():
             reader.close()
 
-    def make_vector_search_of_request(
-        self, worker: EmbeddingWorker, wait: float
-    ) -> AllProjectsVectorSearch:
-        """Return the search by meaning for one request.
-
-        The search waits at most `wait` seconds for the model.
-        """
-        return AllProjectsVectorSearch(self, worker, wait)
-
     def open_vector_store(
         self, index: SearchedIndex, worker: EmbeddingWorker
     ) -> VectorStore | None:
@@ -175,7 +166,7 @@ class AllProjectsSearch:
 class AllProjectsVectorSearch:
     """A `VectorSearch` that uses the engine's model, for one search of all projects.
 
-    If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.
+    The search waits at most `wait` seconds for the model. If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.
     """
 
     def __init__(self, projects: AllProjectsSearch, worker: EmbeddingWorker, wait: float) -> None:

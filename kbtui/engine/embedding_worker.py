@@ -15,6 +15,19 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.embedding_model import (
+    EmbeddingModelUnavailable,
+    OnnxEmbeddingModel,
+    check_onnx_packages,
+    check_package_import,
+    find_embedding_model,
+    start_onnx_export_process,
+)
+from kbtui.index.embedding_process import (
+    EmbeddingProcess,
+    EmbeddingProcessEnded,
+    lower_thread_priority,
+)
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking
@@ -24,8 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.chunk_embedder import ChunkEmbedder
-    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix, OnnxEmbeddingModel
-    from kbtui.index.embedding_process import EmbeddingProcess
+    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorStore
@@ -140,18 +152,9 @@ _NUMPY_IMPORT = threading.Lock()
 
 def import_lancedb_module() -> None:
     """Import LanceDB. Raises `EmbeddingModelUnavailable` if LanceDB or one of its dependencies is broken."""
-    from kbtui.index.embedding_model import check_package_import
-
     for package in ("pyarrow", "lancedb"):
         check_package_import(package)
     import kbtui.index.vector_store  # noqa: F401
-
-
-def lower_passage_thread_priority() -> None:
-    """Give the calling thread the lowest priority."""
-    from kbtui.index.embedding_process import lower_thread_priority
-
-    lower_thread_priority()
 
 
 def return_freed_memory_to_system() -> None:
@@ -268,8 +271,6 @@ class WorkspaceEmbeddingModel:
 
     def find_model_key(self) -> str:
         """Return the key of the configured model. Raises `EmbeddingModelUnavailable`."""
-        from kbtui.index.embedding_model import find_embedding_model
-
         if self._model is None or self._embedder is None:
             self._model = find_embedding_model(self._setting)
         return self._model.key
@@ -283,8 +284,6 @@ class WorkspaceEmbeddingModel:
         model = self._model
         assert model is not None
         began = time.monotonic()
-        from kbtui.index.embedding_model import check_package_import
-
         # The model and LanceDB both import numpy, which fails when two threads do so at once.
         with _NUMPY_IMPORT:
             check_package_import("numpy")
@@ -312,20 +311,13 @@ class WorkspaceEmbeddingModel:
         return f"{self._model.key} {self._model.source}"
 
     def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | EmbeddingProcess:
-        return self._load_onnx_export(model) or self._make_embedding_process(model)
+        return self._load_onnx_export(model) or EmbeddingProcess(model, self._log)
 
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | None:
         """Load the model's ONNX export; create the export first if necessary.
 
         Returns None if the model cannot run as an ONNX export.
         """
-        from kbtui.index.embedding_model import (
-            EmbeddingModelUnavailable,
-            OnnxEmbeddingModel,
-            check_onnx_packages,
-            start_onnx_export_process,
-        )
-
         if not model.packaged:
             return None
         try:
@@ -342,11 +334,6 @@ class WorkspaceEmbeddingModel:
                 return OnnxEmbeddingModel(model)
         return None
 
-    def _make_embedding_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
-        from kbtui.index.embedding_process import EmbeddingProcess
-
-        return EmbeddingProcess(model, self._log)
-
     def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbeddingModel | EmbeddingProcess:
         """Return the embedder for passages; call this only in the thread with low priority.
 
@@ -354,8 +341,6 @@ class WorkspaceEmbeddingModel:
         already started one. From then on, the process embeds all passages until `end_bulk_embedding_process` is
         called.
         """
-        from kbtui.index.embedding_process import EmbeddingProcess
-
         embedder, model = self._embedder, self._model
         assert embedder is not None
         assert model is not None
@@ -367,7 +352,7 @@ class WorkspaceEmbeddingModel:
             self._log("many passages have no vector; a new process is embedding them on all cores")
             self._shared.has_embedded_many = True
             process = self._bulk_process = self._shared.bulk_processes.acquire(
-                self._shared_model_key, self, lambda: self._make_embedding_process(model)
+                self._shared_model_key, self, lambda: EmbeddingProcess(model, self._log)
             )
             if self._is_closed:
                 self.end_bulk_embedding_process()
@@ -384,8 +369,6 @@ class WorkspaceEmbeddingModel:
                 process.close()
 
     def _release_embedder(self) -> None:
-        from kbtui.index.embedding_process import EmbeddingProcess
-
         embedder = self._shared.embedders.release(self._shared_model_key, self)
         if isinstance(embedder, EmbeddingProcess):
             embedder.close()
@@ -469,7 +452,7 @@ class EmbeddingWorker:
         self._pause_policy = EmbeddingPausePolicy(settings.embed_pause)
         self._query_pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
         self._passage_pool = ThreadPoolExecutor(
-            1, thread_name_prefix="passages", initializer=lower_passage_thread_priority
+            1, thread_name_prefix="passages", initializer=lower_thread_priority
         )
         self._thread = threading.Thread(
             target=self._embed_chunks_until_stopped, name="embedding", daemon=True
@@ -579,8 +562,6 @@ class EmbeddingWorker:
 
         `pending` is the result of `start_query_embedding` for `text`.
         """
-        from kbtui.index.embedding_model import EmbeddingModelUnavailable
-        from kbtui.index.embedding_process import EmbeddingProcessEnded
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         store = self._store
@@ -604,12 +585,10 @@ class EmbeddingWorker:
                 self._wake.set()
             return SemanticRanking(None, make_keywords_only_notice("vectors_replaced"))
         chunk_embedder = self._chunk_embedder
-        left, total = (
-            chunk_embedder.count_missing_vectors(hidden=question.hidden)
-            if chunk_embedder
-            else (0, 0)
-        )
-        if chunk_embedder is None or not left:
+        if chunk_embedder is None:
+            return SemanticRanking(ranked)
+        left, total = chunk_embedder.count_missing_vectors(hidden=question.hidden)
+        if not left:
             return SemanticRanking(ranked)
         chunk_embedder.embed_entries_of_chunks_first(question.worded[:PREFERRED_HITS])
         return SemanticRanking(

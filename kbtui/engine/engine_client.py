@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Unpack, overload
 
     from kbtui.engine.engine_protocol import (
-        EmbeddingPauseRequest,
         EngineEvent,
         EngineReadiness,
         EngineReadinessEvent,
@@ -40,10 +39,8 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        PreferredEntryRequest,
         ReadinessAfterWait,
         RefreshRequest,
-        WaitTimeLimit,
         WorkspaceStatus,
     )
 
@@ -139,22 +136,18 @@ class EngineClient:
         ) -> ReadinessAfterWait: ...
         @overload
         def send_request(
-            self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitTimeLimit]
+            self, op: Literal["refreshed", "settle"], *, wait: float = ...
         ) -> ReadinessAfterWait: ...
         @overload
         def send_request(self, op: Literal["status"]) -> WorkspaceStatus: ...
         @overload
         def send_request(self, op: Literal["engine_status"]) -> EngineStatus: ...
         @overload
-        def send_request(
-            self, op: Literal["pause"], **arguments: Unpack[EmbeddingPauseRequest]
-        ) -> EngineReadiness: ...
+        def send_request(self, op: Literal["pause"], *, paused: bool) -> EngineReadiness: ...
         @overload
         def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...
         @overload
-        def send_request(
-            self, op: Literal["prefer"], **arguments: Unpack[PreferredEntryRequest]
-        ) -> object: ...
+        def send_request(self, op: Literal["prefer"], *, entry: str) -> object: ...
         @overload
         def send_request(self, op: Literal["stop"]) -> object: ...
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.indexer import IndexPhase
     from kbtui.notices import EmbeddedParts, NoticeValues, PauseReason
-    from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage, SearchRequestJson
+    from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage
 
     class HelloMessage(TypedDict, total=False):
         """The first message that each side of a connection sends.
@@ -164,24 +164,6 @@ if TYPE_CHECKING:
         memory: int | None
         workspaces: list[WorkspaceStatus]
 
-    class WaitTimeLimit(TypedDict, total=False):
-        """The argument of the operations `refreshed` and `settle`.
-
-        The engine waits at most `wait` seconds, then answers.
-        """
-
-        wait: float
-
-    class EmbeddingPauseRequest(TypedDict):
-        """The argument of the operation `pause`: whether embedding is paused or continues from now on."""
-
-        paused: bool
-
-    class PreferredEntryRequest(TypedDict):
-        """The argument of the operation `prefer`: the id of the entry to embed before all others."""
-
-        entry: str
-
     class RefreshOptions(TypedDict, total=False):
         """The options of the operation `refresh`.
 
@@ -200,12 +182,15 @@ if TYPE_CHECKING:
         check: bool | Literal["suspicion"]
         rebuild: bool
 
-    class RefreshRequest(RefreshOptions, WaitTimeLimit):
-        """The arguments of the operation `refresh`."""
+    class RefreshRequest(RefreshOptions, total=False):
+        """The arguments of the operation `refresh`. The engine waits at most `wait` seconds, then answers."""
+
+        wait: float
 
     class EngineSearchRequest(TypedDict, total=False):
         """The arguments of the operation `search`.
 
+        * `question`: a `SearchRequest` as JSON.
         * `wait`: the maximum number of seconds that the search waits for the model.
         * `origin` and `caller`: recorded in the query log. Without `origin`, the search is not
           logged.
@@ -214,7 +199,7 @@ if TYPE_CHECKING:
           engine's fingerprint differs, the engine declines the search.
         """
 
-        question: Required[SearchRequestJson]
+        question: Required[dict[str, Any]]
         wait: float
         origin: str | None
         caller: str | None
@@ -289,7 +274,7 @@ def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRe
     If `request` names no time zone, its dates are in the time zone of this process.
     """
     wait = get_wait_seconds(request)
-    question: SearchRequestJson = {"zone": get_time_zone_variable(), **request["question"]}
+    question = {"zone": get_time_zone_variable(), **request["question"]}
     return {**request, "question": question, "wait": wait, "timeout": wait + SEARCH_SECONDS}
 
 

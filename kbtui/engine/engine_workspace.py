@@ -33,18 +33,15 @@ if TYPE_CHECKING:
 
     from kbtui.engine.embedding_worker import SharedEmbeddingModels
     from kbtui.engine.engine_protocol import (
-        EmbeddingPauseRequest,
         EngineEvent,
         EngineReadiness,
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         IndexProgressEvent,
-        PreferredEntryRequest,
         ReadinessAfterWait,
         RefreshProgress,
         RefreshRequest,
-        WaitTimeLimit,
         WorkspaceStatus,
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
@@ -503,7 +500,7 @@ class EngineWorkspace:
         return await self._wait_for_requested_refresh(client, wait)
 
     async def _wait_for_last_refresh_of_client(
-        self, client: ClientConnection, request: WaitTimeLimit
+        self, client: ClientConnection, request: Mapping[str, Any]
     ) -> ReadinessAfterWait:
         """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
         if client.pending_refresh is None:
@@ -524,7 +521,7 @@ class EngineWorkspace:
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
     async def _wait_until_all_embedded(
-        self, client: ClientConnection, request: WaitTimeLimit
+        self, client: ClientConnection, request: Mapping[str, Any]
     ) -> ReadinessAfterWait:
         """Wait until every chunk has its vector.
 
@@ -536,14 +533,14 @@ class EngineWorkspace:
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 
     async def _embed_preferred_entry_first(
-        self, client: ClientConnection, request: PreferredEntryRequest
+        self, client: ClientConnection, request: Mapping[str, Any]
     ) -> dict[str, bool]:
         """Embed an entry before all others."""
         self._embedding_worker.embed_entry_first(str(request["entry"]))
         return {"preferred": True}
 
     async def _execute_pause_operation(
-        self, client: ClientConnection, request: EmbeddingPauseRequest
+        self, client: ClientConnection, request: Mapping[str, Any]
     ) -> EngineReadiness:
         """Pause the embedding of this workspace's passages, or continue it."""
         try:

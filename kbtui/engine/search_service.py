@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.dates import parse_time_zone
 from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
+from kbtui.index.index_generations import find_index_damage_behind_error
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
 from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns
@@ -167,9 +168,12 @@ class SearchService:
                     search = partial(
                         self._search_all_projects, reader, question, wait if uses_model else None
                     )
-                answered = self._search_or_report_damage(reader, search)
-        except _DamagedIndex as damaged:
-            return {"declined": "damaged", "detail": str(damaged)}
+                try:
+                    answered = search()
+                except BaseException as error:
+                    if damage := find_index_damage_behind_error(error, reader.folder):
+                        return {"declined": "damaged", "detail": damage}
+                    raise
         except IndexUnavailable as error:
             return {"declined": "no_index", "detail": error.message}
         except KbtuiError as error:
@@ -187,11 +191,11 @@ class SearchService:
 
             milliseconds = (time.perf_counter() - began) * 1000
             caller = request.get("caller")
-            damage = log_search_answer(
+            unlogged = log_search_answer(
                 self._workspace, self._settings, answered, origin, caller, milliseconds
             )
-            if damage is not None:
-                answered = answered._replace(notices=[*answered.notices, damage])
+            if unlogged is not None:
+                answered = answered._replace(notices=[*answered.notices, unlogged])
         return {"answer": answered.as_engine_message(), "suspect": is_suspect}
 
     def _search_all_projects(
@@ -199,30 +203,16 @@ class SearchService:
     ) -> SearchAnswer:
         """Search all projects. Waits at most `wait` seconds for the model; None means keywords only."""
         if wait is not None and question.mode != "lexical":
-            vectors = self._all_projects_search.make_vector_search_of_request(
-                self._embedding_worker, wait
+            from kbtui.engine.all_projects_search import AllProjectsVectorSearch
+
+            vectors = AllProjectsVectorSearch(
+                self._all_projects_search, self._embedding_worker, wait
             )
             return self._all_projects_search.search_all_projects(reader, question, vectors)
         answered = self._all_projects_search.search_all_projects(reader, question)
         if question.mode == "lexical":
             return answered
         return answered.add_notices(make_keywords_only_notice("model_off"))
-
-    def _search_or_report_damage(
-        self, reader: IndexReader, search: Callable[[], SearchAnswer]
-    ) -> SearchAnswer:
-        """Return the result of `search`.
-
-        Raises `_DamagedIndex` for an error caused by damaged files in the index of `reader`.
-        """
-        from kbtui.index.index_generations import find_index_damage_behind_error
-
-        try:
-            return search()
-        except BaseException as error:
-            if found := find_index_damage_behind_error(error, reader.folder):
-                raise _DamagedIndex(found) from error
-            raise
 
     def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
         # The query is embedded while the keyword leg runs.
@@ -279,10 +269,6 @@ class SearchService:
             with self._lock:
                 self._active -= 1
                 self._last_used = time.monotonic()
-
-
-class _DamagedIndex(Exception):
-    """A search failed because the index is damaged."""
 
 
 def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:

@@ -214,10 +214,8 @@ class ChunkEmbedder:
         """
         left, total = len(self._missing.numbers), self._total
         if not hidden:
-            left, total = (
-                left - self._missing.count_chunks_of_hidden_entries(),
-                total - self._hidden_total,
-            )
+            left -= self._missing.count_chunks_of_hidden_entries()
+            total -= self._hidden_total
         return max(0, left), total
 
     def embed_entries_first(self, entry_ids: Sequence[str]) -> None:
@@ -414,11 +412,7 @@ class ChunkEmbedder:
         """Embed chunks, and return their rows and vectors. If embedding must stop, the result lacks some chunks."""
 
         text_groups = [
-            [
-                part.entry.title,
-                part.chunks[at].text,
-                *(one.text for one in find_embedding_neighbours(part.chunks, at)),
-            ]
+            list_texts_of_passage_vector(part.entry.title, part.chunks, at)
             for part in parts
             for at in part.positions
         ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 from typing import TYPE_CHECKING, TypeVar
-from zlib import crc32
+
+from kbtui.index.pulled_vector_store import compute_vector_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,10 +29,6 @@ DAMAGE_CODES = (
     sqlite3.SQLITE_IOERR_SHORT_READ,
 )
 """SQLite's error codes for damaged files. `SQLITE_ERROR` means that the schema is damaged."""
-
-
-def _compute_cached_vector_checksum(model: str, key: bytes, vector: bytes) -> int:
-    return crc32(vector, crc32(key, crc32(model.encode())))
 
 
 class EmbeddingCache:
@@ -88,7 +85,7 @@ class EmbeddingCache:
             key: vector
             for key, vector, checksum in rows
             if isinstance(vector, bytes)
-            and _compute_cached_vector_checksum(self.model, key, vector) == checksum
+            and compute_vector_checksum(self.model, key, vector) == checksum
         }
 
     def store_cached_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
@@ -101,7 +98,7 @@ class EmbeddingCache:
             self._db.execute("BEGIN")
             self._db.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
-                [(*row, _compute_cached_vector_checksum(*row)) for row in rows],
+                [(*row, compute_vector_checksum(*row)) for row in rows],
             )
 
     def close(self) -> None:

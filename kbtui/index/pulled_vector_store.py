@@ -23,7 +23,8 @@ LOOKED_UP_HASHES = 500
 """The maximum number of hashes that are looked up in one query."""
 
 
-def _compute_checksum(model: str, key: bytes, vector: bytes) -> int:
+def compute_vector_checksum(model: str, key: bytes, vector: bytes) -> int:
+    """Return the checksum of a row: of the model's key, the hash of the text, and the vector."""
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
@@ -34,7 +35,7 @@ def write_pulled_vectors(
     db.executemany(
         "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
         (
-            (model, key, vector, _compute_checksum(model, key, vector))
+            (model, key, vector, compute_vector_checksum(model, key, vector))
             for key, vector in zip(hashes, vectors, strict=True)
         ),
     )
@@ -87,7 +88,7 @@ class PulledVectorStore:
                     (model, *some),
                 )
                 for key, vector, checksum in rows:
-                    if _compute_checksum(model, key, vector) == checksum:
+                    if compute_vector_checksum(model, key, vector) == checksum:
                         numbers = np.frombuffer(vector, dtype="<f2").astype(np.float32)
                         found[key] = numbers.tobytes()
         except (sqlite3.Error, OSError, TypeError, ValueError):

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kbtui.engine import EngineClient, connect_or_start_engine
-from kbtui.engine.engine_launcher import read_engine_lock_file
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,

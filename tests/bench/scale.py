@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kbtui.engine import EngineClient, connect_or_start_engine
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     OnnxEmbeddingModel,

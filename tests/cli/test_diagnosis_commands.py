@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.diagnostic_commands import DiagnosticLogRedactor
 from kbtui.cli.main import COMMANDS, main
-from kbtui.engine.engine_main import write_engine_log_record
+from kbtui.engine.__main__ import write_engine_log_record
 from kbtui.workspace.user_settings import SETTING_KEYS, get_settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"

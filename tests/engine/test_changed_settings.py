@@ -9,7 +9,7 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect_or_start_engine
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings

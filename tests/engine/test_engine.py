@@ -19,8 +19,12 @@ import pytest
 from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineClient, connect_or_start_engine
-from kbtui.engine.engine_launcher import get_engine_socket_path, read_engine_lock_file
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import (
+    connect_or_start_engine,
+    get_engine_socket_path,
+    read_engine_lock_file,
+)
 from kbtui.errors import EngineUnavailable
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library

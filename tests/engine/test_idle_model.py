@@ -12,9 +12,9 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.engine.embedding_worker import ReferenceCountedObjects
-from kbtui.engine.engine_launcher import read_engine_lock_file
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -90,7 +90,7 @@ def test_what_is_shared_is_made_once_and_given_back_by_its_last_user() -> None:
 IMPATIENT = """
 from kbtui.engine import workspace_pool
 workspace_pool.MODEL_IDLE_SECONDS = 2.0
-from kbtui.engine.engine_main import run_engine
+from kbtui.engine.__main__ import run_engine
 run_engine()
 """
 """An engine that frees the memory of the model two seconds after it was last used."""

@@ -18,8 +18,13 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect_or_start_engine, engine_protocol
-from kbtui.engine.engine_launcher import get_index_lock_path, read_engine_lock_file, read_lock_file
+from kbtui.engine import engine_protocol
+from kbtui.engine.engine_launcher import (
+    connect_or_start_engine,
+    get_index_lock_path,
+    read_engine_lock_file,
+    read_lock_file,
+)
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.engine.file_lock import take_file_lock
 from kbtui.errors import EngineUnavailable
@@ -255,7 +260,7 @@ def scan_or_fail(path="."):
     return scan(path)
 
 os.scandir = scan_or_fail
-from kbtui.engine.engine_main import run_engine
+from kbtui.engine.__main__ import run_engine
 run_engine()
 os._exit(0)
 """

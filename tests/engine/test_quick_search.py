@@ -14,7 +14,8 @@ import pytest
 from running import run_command
 from support import Builder, asked, called, end_engine, kill_engine, said
 
-from kbtui.engine import EngineClient, connect_or_start_engine
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.userdata.user_data_store import UserData
 
 

@@ -296,7 +296,7 @@ def run_slowly(self, module):
     run(self, module)
 
 machinery.SourceFileLoader.exec_module = run_slowly
-from kbtui.engine.engine_main import run_engine
+from kbtui.engine.__main__ import run_engine
 run_engine()
 """
 """An engine on a machine where importing numpy takes long, and importing lancedb may fail once."""

@@ -12,8 +12,9 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import EngineNotRunning, connect_or_start_engine, engine_launcher
+from kbtui.engine import engine_launcher
 from kbtui.engine.engine_client import UnresponsiveEngine
+from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.search.search_request_and_answer import SearchRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import Builder, end_engine
 
-from kbtui.engine import connect_or_start_engine
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
 
 SLOW_DISK = """
@@ -25,7 +25,7 @@ def slow_scan(path="."):
     return scan(path)
 
 os.scandir = slow_scan
-from kbtui.engine.engine_main import run_engine
+from kbtui.engine.__main__ import run_engine
 run_engine()
 """
 """An engine on a disk that needs three seconds to list the topic's directory."""

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
-from kbtui.engine import connect_or_start_engine
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
 from kbtui.index import index_generations
 from kbtui.index.index_generations import find_index_damage

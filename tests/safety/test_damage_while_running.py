@@ -10,7 +10,7 @@ import pytest
 from running import run_command
 from support import Builder, asked, kill_engine, said
 
-from kbtui.engine import connect_or_start_engine
+from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.index import index_generations
 from kbtui.index.index_generations import find_index_damage
 

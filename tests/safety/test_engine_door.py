@@ -19,8 +19,9 @@ from running import run_command
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
-from kbtui.engine import connect_or_start_engine, engine_protocol
+from kbtui.engine import engine_protocol
 from kbtui.engine.engine_launcher import (
+    connect_or_start_engine,
     get_engine_lock_path,
     get_engine_socket_path,
     read_engine_lock_file,

@@ -14,8 +14,7 @@ import pytest
 from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, kill_engine, said
 
-from kbtui.engine import connect_or_start_engine
-from kbtui.engine.engine_launcher import read_engine_lock_file
+from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.engine import connect_or_start_engine, engine_launcher
-from kbtui.engine.engine_launcher import find_network_file_system_type
+from kbtui.engine import engine_launcher
+from kbtui.engine.engine_launcher import connect_or_start_engine, find_network_file_system_type
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest

@@ -16,7 +16,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from kbtui.engine import EngineNotRunning
+from kbtui.engine.engine_launcher import EngineNotRunning
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.references import Ref

@@ -14,8 +14,7 @@ from support import Builder, asked, kill_engine, said, tree_hash
 from kbtui.assistant.jp_local_tools import answer_jp_tool_call
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.engine import connect_or_start_engine
-from kbtui.engine.engine_launcher import get_index_lock_path
+from kbtui.engine.engine_launcher import connect_or_start_engine, get_index_lock_path
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.errors import ConfigError, WorkspaceError
 from kbtui.knowledge import load_knowledge
