@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import EventJson
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.turn_marks import MarkFactsJson
-    from kbtui.library.file_turn_history import UnexplainedLinesJson
     from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
 
     class ConversationInfoJson(TypedDict):
@@ -136,7 +135,7 @@ class ConversationListPage:
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
     """Maps the id of each conversation to a shorter id of the same conversation."""
-    unexplained_lines: list[UnexplainedLinesJson] | None = None
+    unexplained_lines: list[dict[str, Any]] | None = None
     """The requested lines of a file that no turn wrote; None if no lines were requested."""
 
     @property
@@ -153,9 +152,9 @@ class ConversationListPage:
             "omitted": self.omitted,
             "hint": format_tool_notices(self.notices) or None,
             **(
-                {}
-                if self.unexplained_lines is None
-                else {"unexplained_lines": self.unexplained_lines}
+                {"unexplained_lines": lines}
+                if (lines := self.unexplained_lines) is not None
+                else {}
             ),
             "conversations": self.conversations,
         }

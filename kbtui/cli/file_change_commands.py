@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from kbtui.cli.cli_output import (
     StderrWaitIndicator,
@@ -14,6 +15,7 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
+from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
 from kbtui.terminal_text import (
     cut_to_width,
     format_added_and_removed_lines,
@@ -55,9 +57,6 @@ def run_blame_command(args: Namespace) -> int:
     kbtui blame src/main.py          turns that changed or read the file
     kbtui blame src/main.py:12-20    turns whose edits wrote these lines
     """
-    from pathlib import Path
-
-    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
@@ -79,7 +78,7 @@ def run_blame_command(args: Namespace) -> int:
         if args.json:
             shape = found._replace(turns=turns).as_json()
             for row in shape["turns"]:
-                row.update(marks.make_json_fields(row["ref"]))  # type: ignore[typeddict-item]
+                row.update(marks.make_json_fields(row["ref"]))
             print_json_result(shape)
         else:
             short_ids = shorten_conversation_ids(ids)
@@ -120,8 +119,6 @@ def _format_file_turn(
 
     The indented lines contain the user's marks, the request, and the actions of the turn on the file.
     """
-    from kbtui.cli.mark_command import format_mark_lines
-
     id_ = short_ids.get(turn.conversation, turn.conversation)
     time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
     rewound = "  rewound" if turn.rewound else ""
@@ -139,9 +136,6 @@ def _format_file_turn(
 
 def print_conversation_changes(library: Library, args: Namespace) -> int:
     """Print the changes that a conversation, a turn or a call made to files, in the format that `args` selects."""
-    from pathlib import Path
-
-    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_repository import (
         check_turn_and_call_exist,
         find_conversation,
@@ -249,8 +243,6 @@ def _format_changed_files(
 
     Then yield a line for each mark on these turns.
     """
-    from kbtui.cli.mark_command import format_mark_lines
-
     by_path: dict[str, list[tuple[int, TurnFileAction]]] = {}
     for _, turn, one in changes:
         by_path.setdefault(one.path, []).append((turn, one))
@@ -273,8 +265,6 @@ def _format_changes_as_diffs(
     changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield each change as a diff. The marks of a turn precede its first change."""
-    from kbtui.cli.mark_command import format_mark_lines
-
     shown: set[int] = set()
     for source, turn, one in changes:
         if turn not in shown:

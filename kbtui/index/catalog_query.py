@@ -423,17 +423,11 @@ def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     terms = [("", word) for word in (*wanted.q.split(), *wanted.phrases)]
     terms += [("NOT ", word) for word in wanted.without]
     for negation, word in terms:
-        if word.isascii() and "\0" not in word:
-            # LIKE is faster, but it ignores the case of ASCII only, and it ends at a NUL character.
-            escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
-            test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
-        else:
-            test, value = "instr(folded({}), ?)", word.casefold()
         conditions.append(
-            f"{negation}({test.format('e.title')} OR EXISTS "
-            f"(SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND {test.format('c.text')}))"
+            f"{negation}(instr(folded(e.title), ?) OR EXISTS "
+            "(SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND instr(folded(c.text), ?)))"
         )
-        values += [value, value]
+        values += [word.casefold()] * 2
     return conditions, values
 
 

@@ -99,6 +99,14 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
     return EmbeddingModelSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
+def find_model_key(setting: str) -> str | None:
+    """Return the key of the model for a value of the setting `model`; None if no model is available."""
+    try:
+        return find_embedding_model(setting).key
+    except EmbeddingModelUnavailable:
+        return None
+
+
 def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
     """Add the names and sizes of a model's files, and the content of its JSON files, to a digest.
 

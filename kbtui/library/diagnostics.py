@@ -285,7 +285,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
             found = distribution(name)
         except PackageNotFoundError:
             return None
-        return found, *_read_version_and_requirements(found)
+        return found, found.version, found.requires or []
 
     while waiting:
         wanted, extra, by = waiting.pop()
@@ -315,19 +315,6 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
             yield "wrong", "package_incomplete", make_package_values(install, file=gone)
     if is_complete:
         yield "ok", "packages_installed", {"packages": len(seen)}
-
-
-def _read_version_and_requirements(found: Distribution) -> tuple[str, list[str]]:
-    """Return the version of a distribution and the packages that it requires."""
-    from email.parser import HeaderParser
-
-    text = found.read_text("METADATA")
-    if text is None:  # An installation of the older format, which has other files.
-        return found.version, found.requires or []
-    # `Distribution.version` and `Distribution.requires` each parse the whole file with the description
-    # of the package, which takes 0.3 s for all packages.
-    headers = HeaderParser().parsestr(text.partition("\n\n")[0])
-    return headers["Version"], headers.get_all("Requires-Dist") or []
 
 
 def _find_missing_module_file(found: Distribution) -> str | None:
@@ -606,13 +593,10 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
     """Report how the workspace differs from its published library, if it subscribes to one."""
-    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+    from kbtui.index.embedding_model import find_model_key
     from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS, describe_subscription
 
-    model = None
-    with suppress(EmbeddingModelUnavailable):
-        model = find_embedding_model(library.settings.model).key
-    status = describe_subscription(library.workspace, model)
+    status = describe_subscription(library.workspace, find_model_key(library.settings.model))
     if status is None:
         return
     if status.is_mirrored:
@@ -694,8 +678,7 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.engine import EngineNotRunning
-    from kbtui.engine.engine_launcher import get_engine_socket_path
+    from kbtui.engine.engine_launcher import EngineNotRunning, get_engine_socket_path
 
     try:
         client = library.connect_engine(start=False)

@@ -165,11 +165,8 @@ def compare_models(
     loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
     measured = []
     for one in loaded:
-        vectors = _CachingEmbedder(workspace, one, report)
-        try:
+        with closing(_CachingEmbedder(workspace, one, report)) as vectors:
             measured.append(_measure_embedding_model(vectors, queries, passages, total))
-        finally:
-            vectors.close()
     first, second = measured
     ranks = (_rank_passages(first), _rank_passages(second))
     compared = [

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from kbtui.citations.turn_activity import TurnFileAction
+from kbtui.conversations.patch_parser import split_lines
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, split_slug_and_line_range
@@ -19,63 +20,14 @@ from kbtui.terminal_text import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import NotRequired, TypedDict
+    from typing import Any
 
     from kbtui.citations import CitationTargetLookup
-    from kbtui.citations.turn_activity import (
-        FileActionJson,
-        FileEdit,
-        FindEarlierText,
-        TurnActivity,
-    )
+    from kbtui.citations.turn_activity import FileEdit, FindEarlierText, TurnActivity
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo, Turn
-    from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.git_history import GitHistory, LineOrigin
-
-    class TurnTouchingFileJson(TypedDict):
-        """A `TurnTouchingFile` as JSON. Each range in `lines` is a pair of its first and last line.
-
-        `marks` are the user's marks on the turn, if it has any; front ends add them.
-        """
-
-        ref: str
-        conversation: str
-        title: str
-        agent: str
-        turn: int
-        rewound: bool
-        time: str | None
-        request: str
-        lines: list[list[int]]
-        actions: list[FileActionJson]
-        marks: NotRequired[list[MarkFactsJson]]
-
-    class UnexplainedLinesJson(TypedDict):
-        """`UnexplainedLines` as JSON. For lines without a known commit, all values about the commit are None."""
-
-        lines: list[int]
-        commit: str | None
-        time: str | None
-        author: str | None
-        summary: str | None
-
-    class ConversationProblemJson(TypedDict):
-        """The reason why a conversation, or a part of it, cannot be read."""
-
-        conversation: str
-        problem: str
-
-    class FileTurnHistoryJson(TypedDict):
-        """A `FileTurnHistory` as JSON."""
-
-        path: str
-        lines: list[int] | None
-        earlier_names: list[str]
-        turns: list[TurnTouchingFileJson]
-        unexplained: list[UnexplainedLinesJson]
-        problems: list[ConversationProblemJson]
 
 
 FILE_BYTES_MAX = 8 << 20
@@ -134,8 +86,8 @@ class TurnTouchingFile(NamedTuple):
         call = self.actions[0].call if self.actions else None
         return str(make_conversation_ref(self.conversation, self.turn, call))
 
-    def as_json(self) -> TurnTouchingFileJson:
-        """Return the turn as JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the turn in the documented JSON format."""
         return {
             "ref": self.ref,
             "conversation": self.conversation,
@@ -145,7 +97,7 @@ class TurnTouchingFile(NamedTuple):
             "rewound": self.rewound,
             "time": self.time.isoformat() if self.time else None,
             "request": self.request,
-            "lines": [[one.first, one.last] for one in self.lines],
+            "lines": list(map(list, self.lines)),
             "actions": [one.as_json() for one in self.actions],
         }
 
@@ -181,11 +133,11 @@ class UnexplainedLines(NamedTuple):
     lines: LineRange
     commit: LineOrigin | None
 
-    def as_json(self) -> UnexplainedLinesJson:
-        """Return the lines as JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the lines in the documented JSON format."""
         commit = self.commit
         return {
-            "lines": [self.lines.first, self.lines.last],
+            "lines": list(self.lines),
             "commit": commit.commit if commit else None,
             "time": datetime.fromtimestamp(commit.time, UTC).isoformat() if commit else None,
             "author": commit.author if commit else None,
@@ -213,15 +165,13 @@ class FileTurnHistory(NamedTuple):
 
     def format_lines(self) -> str:
         """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
-        if self.lines is None:
-            return ""
-        return _format_line_range(self.lines)
+        return _format_line_range(self.lines) if self.lines else ""
 
-    def as_json(self) -> FileTurnHistoryJson:
-        """Return the history as JSON."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the history in the documented JSON format."""
         return {
             "path": self.path,
-            "lines": [self.lines.first, self.lines.last] if self.lines else None,
+            "lines": list(self.lines) if self.lines else None,
             "earlier_names": self.earlier_names,
             "turns": [turn.as_json() for turn in self.turns],
             "unexplained": [one.as_json() for one in self.unexplained],
@@ -523,12 +473,9 @@ class _FileNameHistory:
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
 
-    def add_earlier_name(self, name: str, until: float | None) -> bool:
-        """Add a name that the file had until the time `until`. Return whether the name is new."""
-        if name in self.until:
-            return False
-        self.until[name] = until
-        return True
+    def add_earlier_name(self, name: str, until: float | None) -> None:
+        """Add a name that the file had until the time `until`, unless the name is known."""
+        self.until.setdefault(name, until)
 
     def had_name_at(self, name: str | None, time: datetime | None) -> bool:
         """Return whether the file had this name at this time."""
@@ -615,11 +562,11 @@ def _find_turns_with_actions_on_file(
             else info.problem
         )
     }
-    return sorted(turns, key=_make_turn_sort_key, reverse=True), problems
 
+    def make_sort_key(turn: TurnTouchingFile) -> tuple[float, str, int]:
+        return turn.time.timestamp() if turn.time else 0.0, turn.conversation, turn.turn
 
-def _make_turn_sort_key(turn: TurnTouchingFile) -> tuple[float, str, int]:
-    return turn.time.timestamp() if turn.time else 0.0, turn.conversation, turn.turn
+    return sorted(turns, key=make_sort_key, reverse=True), problems
 
 
 def _read_file_actions(
@@ -826,7 +773,7 @@ class _EditsToFile:
             text = history.read_file(commit, path) if history is not None else None
             if text is None:
                 continue
-            committed = _split_file_lines(text)
+            committed = split_lines(text)
             limit = time + CLOCK_SECONDS
             count = sum(self._get_action_time(action) <= limit for _, _, action in self._edits)
             # Later edits cannot be in the commit, even if they wrote the same text.
@@ -854,32 +801,22 @@ class _EditsToFile:
         ]
 
 
-def _group_lines_into_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
-    """Yield the ranges of lines with these indices, which are zero-based and in ascending order."""
-    first = last = None
+def _group_lines_into_ranges(indices: Iterable[int]) -> list[LineRange]:
+    """Return the ranges of lines with these indices, which are zero-based and in ascending order."""
+    found: list[LineRange] = []
     for index in indices:
-        if first is None or last is None:
-            first = last = index
-        elif index == last + 1:
-            last = index
+        if found and found[-1].last == index:
+            found[-1] = LineRange(found[-1].first, index + 1)
         else:
-            yield LineRange(first + 1, last + 1)
-            first = last = index
-    if first is not None and last is not None:
-        yield LineRange(first + 1, last + 1)
-
-
-def _split_file_lines(text: str) -> list[str]:
-    from kbtui.conversations.patch_parser import split_lines
-
-    return split_lines(text)
+            found.append(LineRange(index + 1, index + 1))
+    return found
 
 
 def _read_file_lines(path: str, name: str) -> list[str]:
     from kbtui.file_reading_and_writing import read_regular_file
 
     try:
-        return _split_file_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))
+        return split_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))
     except FileNotFoundError as error:
         hint = "without line numbers, kbtui lists the turns that read or changed the file"
         raise NothingFound("there is no such file", where=name, hint=hint) from error
@@ -911,7 +848,7 @@ def _list_line_origins(
     origins = history.list_line_origins(path) if history is not None else []
     if history is None or not origins:
         return {}
-    committed = _split_file_lines(history.read_file("HEAD", path) or "")
+    committed = split_lines(history.read_file("HEAD", path) or "")
     if committed == lines:
         return dict(enumerate(origins[: len(lines)]))
     matcher = SequenceMatcher(None, committed, lines, autojunk=False)

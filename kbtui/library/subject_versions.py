@@ -254,10 +254,9 @@ class _SubjectVersionCollector:
             for index in matches
             if time is None or (self._versions[index].time or 0.0) <= time
         ]
-        return max(earlier or matches, key=self._get_version_time, default=None)
-
-    def _get_version_time(self, index: int) -> float:
-        return self._versions[index].time or 0.0
+        return max(
+            earlier or matches, key=lambda index: self._versions[index].time or 0.0, default=None
+        )
 
     def _has_text(self, index: int, given: GivenText, stored: str) -> bool:
         if not self._versions[index].has_text:
@@ -422,7 +421,10 @@ def _list_citations_with_given_texts(
     """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]
     given: dict[CitationKey, Citation] = {}
-    for conversation_id, cites in _group_citations_by_conversation(found).items():
+    by_conversation: dict[str, list[Citation]] = {}
+    for cite in found:
+        by_conversation.setdefault(cite.conversation, []).append(cite)
+    for conversation_id, cites in by_conversation.items():
         with suppress(KbtuiError):
             conversation = reader.load_conversation(conversation_id)
             extracted = {cite.key: cite for cite in reader.extract_citations(conversation)}
@@ -434,13 +436,6 @@ def _list_citations_with_given_texts(
                     else _add_text_read_by_call_to_citation(cite, conversation)
                 )
     return [given[cite.key] for cite in found if cite.key in given]
-
-
-def _group_citations_by_conversation(cites: Iterable[Citation]) -> dict[str, list[Citation]]:
-    found: dict[str, list[Citation]] = {}
-    for cite in cites:
-        found.setdefault(cite.conversation, []).append(cite)
-    return found
 
 
 def _add_text_read_by_call_to_citation(cite: Citation, conversation: Conversation) -> Citation:
