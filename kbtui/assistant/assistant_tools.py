@@ -20,6 +20,15 @@ from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt, mask_secrets_in_json
+from kbtui.terminal_text import (
+    cut_to_width,
+    format_counted_noun,
+    format_outdated_subjects_of_turn,
+    format_parent_title_suffix,
+    sanitize,
+    sanitize_to_one_line,
+    strip_escape_sequences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -377,8 +386,6 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     """Return a hit with its secrets masked, including secrets that begin or end outside the passage."""
-    from kbtui.terminal_text import strip_escape_sequences
-
     try:
         if hit.workspace not in (None, str(library.workspace.root)):
             library = library.open_library_of_workspace(Path(hit.workspace or ""))
@@ -455,8 +462,6 @@ def answer_tool_call(
         # A traceback does not help the assistant; it is written to stderr for the user.
         from traceback import format_exc
 
-        from kbtui.terminal_text import sanitize
-
         # The last line of a traceback may quote an argument.
         trace = mask_secrets(format_exc()) if masked else format_exc()
         sys.stderr.write(sanitize(trace, "strip"))
@@ -523,7 +528,6 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
 
 def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
     """Map the root of each other workspace to the text `[label] ` that precedes its references."""
-    from kbtui.terminal_text import sanitize_to_one_line
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     here = library.workspace
@@ -585,13 +589,6 @@ def format_search_answer(
     answer has at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits
     fit, the last hits are left out. Only the first hit can be cut.
     """
-    from kbtui.terminal_text import (
-        cut_to_width,
-        format_counted_noun,
-        format_parent_title_suffix,
-        sanitize_to_one_line,
-    )
-
     notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
     if not answer.hits:
@@ -674,12 +671,6 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
 
 def _format_outdated_subjects(hit: Hit, width: int) -> str:
     """Return a remark about the subjects that have changed since the hit's turn used them, or ""."""
-    from kbtui.terminal_text import (
-        cut_to_width,
-        format_outdated_subjects_of_turn,
-        sanitize_to_one_line,
-    )
-
     if not hit.outdated_subjects:
         return ""
     changes = sanitize_to_one_line(format_outdated_subjects_of_turn(hit.outdated_subjects), "strip")
@@ -688,8 +679,6 @@ def _format_outdated_subjects(hit: Hit, width: int) -> str:
 
 def _format_marks(hit: Hit, width: int) -> str:
     """Return a remark about the user's marks on the hit's turn, or "" if there are no marks."""
-    from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
-
     if not hit.marks:
         return ""
     labels = "; ".join(sanitize_to_one_line(mark["label"], "strip") for mark in hit.marks)
@@ -781,8 +770,7 @@ def _grep_all_projects(
     library: Library, call: ToolRequest, arguments: dict[str, Any]
 ) -> ConversationGrepAnswer:
     """Search the conversations of all projects. An id from another project has the form `[PROJECT] ID`."""
-    from kbtui.assistant.all_projects_grep import grep_all_projects
-    from kbtui.assistant.conversation_tools import answer_conversation_grep
+    from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     if arguments["ids"]:

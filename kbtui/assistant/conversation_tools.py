@@ -78,11 +78,12 @@ if TYPE_CHECKING:
         EventJson,
         Turn,
     )
-    from kbtui.conversations.turn_marks import ConversationMarks
+    from kbtui.conversations.turn_marks import ConversationMarks, MarkFactsJson
     from kbtui.library.file_turn_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
+    from kbtui.userdata.workspace_registry import RegisteredWorkspace
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
@@ -101,7 +102,7 @@ _MAX_LABELS_SHOWN = 20
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
-def compute_characters_left_for_rows(max_chars: int) -> int:
+def _compute_characters_left_for_rows(max_chars: int) -> int:
     """Return how many of an answer's `max_chars` characters are available for rows or matches.
 
     The rest is reserved for the other fields of the answer.
@@ -177,7 +178,7 @@ def answer_conversation_list(
     if found is not None and found.lines is not None:
         unexplained = [one.as_json() for one in found.unexplained[:_LINE_RANGES_SHOWN]]
         page.unexplained_lines = mask_secrets_in_json(unexplained) if masked else unexplained
-    room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
+    room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
             _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
@@ -389,47 +390,44 @@ def answer_conversation_grep(
     results = _search_conversations(infos, query)
     marked = find_marks_of_conversations(workspace, (result.info.id for result in results))
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
-    room = None if max_chars is None else compute_characters_left_for_rows(max_chars)
+    room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
     unfinished: list[str] = []
-    is_full = False
+
+    def make_marks_json(conversation_id: str, turn: int | None) -> list[MarkFactsJson]:
+        marks = [
+            mark.make_mark_facts_json(is_short=max_chars is not None)
+            for mark in marked.by_turn.get((conversation_id, turn or 0), ())
+        ]
+        return mask_secrets_in_json(marks) if masked else marks
+
     for number, result in enumerate(results):
         before = answer.count
         info = result.info
         ref, title = info.ref, info.title
         title = cut_line_around_match(_mask_secrets_if_requested(masked, title)) if title else title
-        for line in [] if is_full else [*result.titles, *result.events.lines]:
-            if line.is_match and answer.count == query.limit:
-                is_full = True
-                break
-            block = (number << 32) + line.block
-            marks = [
-                mark.make_mark_facts_json(is_short=max_chars is not None)
-                for mark in marked.by_turn.get((info.id, line.turn or 0), ())
-            ]
-            marks = mask_secrets_in_json(marks) if masked else marks
-            hit = ConversationGrepLine(
-                ref, info.agent, title, info.parent, line, block, marks=marks
+        hits = (
+            ConversationGrepLine(
+                ref,
+                info.agent,
+                title,
+                info.parent,
+                line,
+                (number << 32) + line.block,
+                marks=make_marks_json(info.id, line.turn),
             )
-            if room is not None:
-                room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
-                if room < 0:
-                    is_full = True
-                    break
-            answer.count += line.is_match
-            answer.hits.append(hit)
+            for line in (*result.titles, *result.events.lines)
+        )
+        room = _add_hits_up_to_limit(answer, hits, query.limit, room)
         found = result.events.count + len(result.titles)
         answer.total += found
         if found:
             answer.conversations.append(ConversationMatchCount(ref, info.agent, title, found))
         if answer.count - before < found:
             unfinished.append(ref)
-    # Drop lines of context whose matching line exceeded the limit.
-    matching = {hit.block for hit in answer.hits if hit.line.is_match}
-    answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
-        notice = make_omitted_matches_notice(
-            answer, unfinished if is_cut else None, make_larger_answer_hint(max_chars, is_cut)
+        notice = _make_omitted_matches_notice(
+            answer, unfinished if is_cut else None, _make_larger_answer_hint(max_chars, is_cut)
         )
         answer.omitted_matches_notice = notice
         answer.notices.append(notice)
@@ -463,7 +461,7 @@ def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
     return ConversationToolNotice(fact, "tell the user", "`kbtui doctor` says what to do")
 
 
-def make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
+def _make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
     """Return the words "raise `max_chars`, " for a hint, or "" if a larger value would not help.
 
     `is_cut` says whether the answer was cut because of `max_chars`.
@@ -472,7 +470,7 @@ def make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
     return "raise `max_chars`, " if can_be_raised else ""
 
 
-def make_omitted_matches_notice(
+def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None, larger_answer_hint: str = ""
 ) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.
@@ -569,6 +567,91 @@ def _search_conversations(
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(key=lambda one: one.info.make_time_sort_key(), reverse=True)
     return results
+
+
+# grep in all projects
+
+
+def grep_all_projects(
+    registered: Sequence[RegisteredWorkspace],
+    grep_workspace: Callable[[Workspace], ConversationGrepAnswer],
+    limit: int,
+    max_chars: int | None = None,
+) -> ConversationGrepAnswer:
+    """Search the conversations of the `registered` workspaces, and join their answers in this order.
+
+    The answer has at most `limit` matches, and at most `max_chars` characters of XML. A
+    conversation that is in several workspaces of a project counts once. A notice names the
+    workspaces that cannot be searched. Raises `UsageError` for an invalid argument.
+    """
+    answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
+    room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
+    seen: set[tuple[str, str]] = set()
+    for number, one in enumerate(registered):
+        root = str(one.workspace.root)
+        # Assistants must not see paths.
+        name = one.label if answer.is_bounded else root
+        if one.is_missing:
+            hint = "`kbtui workspaces forget --missing` forgets such workspaces"
+            fact = f"{name} was not searched, because its directory does not exist"
+            answer.notices.append(ConversationToolNotice(fact, "", hint))
+            continue
+        try:
+            found = grep_workspace(one.workspace)
+        except UsageError:
+            raise
+        except (KbtuiError, OSError) as error:
+            reason = error.message if isinstance(error, KbtuiError) else error.strerror
+            answer.notices.append(ConversationToolNotice(f"{name} was not searched: {reason}"))
+            continue
+        new = [row for row in found.conversations if (one.project_key, row.id) not in seen]
+        seen |= {(one.project_key, row.id) for row in new}
+        answer.conversations += [row._replace(project=one.project, workspace=root) for row in new]
+        answer.total += sum(row.matches for row in new)
+        ids = {row.id for row in new}
+        hits = [hit for hit in found.hits if hit.id in ids]
+        labelled = [
+            replace(hit, block=(number << 48) + hit.block, project=one.project, workspace=root)
+            for hit in hits
+        ]
+        room = _add_hits_up_to_limit(answer, labelled, limit, room)
+        for notice in found.notices:
+            if notice is not found.omitted_matches_notice:
+                answer.notices.append(notice._replace(fact=f"{one.label}: {notice.fact}"))
+    if answer.omitted_match_count:
+        is_cut = room is not None and answer.count < limit
+        larger = _make_larger_answer_hint(max_chars, is_cut)
+        notice = _make_omitted_matches_notice(answer, None, larger)
+        answer.omitted_matches_notice = notice
+        answer.notices.append(notice)
+    return answer
+
+
+def _add_hits_up_to_limit(
+    answer: ConversationGrepAnswer,
+    hits: Iterable[ConversationGrepLine],
+    limit: int,
+    room: int | None,
+) -> int | None:
+    """Add the hits of a conversation or a workspace to `answer`.
+
+    Returns how many characters of XML are left of `room`; a negative number if a hit did not fit.
+
+    Matching lines that exceed a limit are left out, together with their context.
+    """
+    added = []
+    for hit in hits:
+        if hit.line.is_match and answer.count == limit:
+            break
+        if room is not None:
+            room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
+            if room < 0:
+                break
+        answer.count += hit.line.is_match
+        added.append(hit)
+    matching = {hit.block for hit in added if hit.line.is_match}
+    answer.hits += [hit for hit in added if hit.block in matching]
+    return room
 
 
 # read
@@ -778,7 +861,7 @@ def _make_conversation_read_answer(
         if not is_single:
             raise _make_answer_too_long_error(answer, size, limit, room)
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
-        larger = make_larger_answer_hint(limit)
+        larger = _make_larger_answer_hint(limit)
         shortened = shortened._replace(
             tool_hint=f"{larger}{'or ' * bool(larger)}{shortened.tool_hint}"
         )
@@ -817,7 +900,7 @@ def _make_answer_too_long_error(
     return ToolArgumentsRefused(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
         f"the limit is {limit:,}",
-        f"{make_larger_answer_hint(limit)}{hint}; or {_FEWER_KINDS_HINT} in `include`",
+        f"{_make_larger_answer_hint(limit)}{hint}; or {_FEWER_KINDS_HINT} in `include`",
         command_hint=f"{command_hint}; or {_FEWER_KINDS_HINT} with --include",
     )
 

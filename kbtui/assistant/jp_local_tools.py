@@ -27,26 +27,10 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.assistant_tools import ToolDefinition
     from kbtui.knowledge import KnowledgeBase
+    from kbtui.library import Library
     from kbtui.workspace import Workspace
 
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
-    from typing import Literal, TypedDict
-
-    from kbtui.library import Library
-
-    class JpToolSuccess(TypedDict):
-        """The answer to a call that succeeded."""
-
-        type: Literal["success"]
-        content: str
-
-    class JpToolError(TypedDict):
-        """The answer to a call that failed. If `transient` is true, JP repeats the call."""
-
-        type: Literal["error"]
-        message: str
-        trace: list[str]
-        transient: bool
 
 
 def format_tool_toml(tool: ToolDefinition) -> str:
@@ -147,19 +131,14 @@ class PlannedFileChange:
         """Return the change as a unified diff without a header; each line ends with a line break."""
         from difflib import unified_diff
 
-        old, new = self.old_text.splitlines(), self.new_text.splitlines()
-        lines = list(unified_diff(old, new, lineterm="", n=1))[2:]
+        old = (self.old or b"").decode("utf-8", "replace").splitlines()
+        lines = list(unified_diff(old, self.new_text.splitlines(), lineterm="", n=1))[2:]
         return "".join(f"{line}\n" for line in lines)
 
     @property
     def new_text(self) -> str:
         """The content after the change, as text."""
         return (self.new or b"").decode("utf-8")
-
-    @property
-    def old_text(self) -> str:
-        """The content before the change, as text."""
-        return (self.old or b"").decode("utf-8", "replace")
 
 
 def plan_tool_installation(
@@ -375,7 +354,7 @@ MAX_ARGUMENT_WIDTH = 200
 """Each argument in the answer to `format_arguments` is cut to this width, in columns."""
 
 
-def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:
+def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, object]:
     """Answer JP's call of a local tool. Both arguments are JSON objects as text.
 
     The workspace is exactly `context.root`; directories above it are not searched.
@@ -403,7 +382,7 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | Jp
 
 def _run_jp_tool_call(
     context: dict[str, Any], name: str, arguments: dict[str, Any]
-) -> JpToolSuccess | JpToolError:
+) -> dict[str, object]:
     from kbtui.assistant.assistant_tools import answer_tool_call, should_mask_secrets
 
     with closing(_open_library(context.get("root"))) as library:
@@ -415,7 +394,8 @@ def _run_jp_tool_call(
     return {"type": "success", "content": reply.text}
 
 
-def _make_jp_error_outcome(message: str) -> JpToolError:
+def _make_jp_error_outcome(message: str) -> dict[str, object]:
+    # `transient` would make JP repeat the call.
     return {"type": "error", "message": message, "trace": [], "transient": False}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import contextmanager
 
 from kbtui.cli.cli_output import get_terminal_width
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, NoReturn
 
 
@@ -73,12 +75,18 @@ _OPTIONS_BY_ARGUMENT = {
 """Maps each argument of a conversation tool to the command's option or argument with the same meaning."""
 
 
-def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword a tool's error to mention command-line options instead of the tool's arguments."""
-    from kbtui.assistant.conversation_tool_answers import ToolCallRefused
+@contextmanager
+def reword_errors_for_command() -> Iterator[None]:
+    """Reword tools' errors to mention command-line options instead of the tools' arguments."""
+    try:
+        yield
+    except KbtuiError as error:
+        from kbtui.assistant.conversation_tool_answers import ToolCallRefused
 
-    where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
-    if isinstance(error, ToolCallRefused):
-        kind = UsageError if isinstance(error, UsageError) else NothingFound
-        return kind(error.command_message, where=where, hint=error.command_hint)
-    return type(error)(error.message, where=where, hint=error.hint) if where else error
+        where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
+        if isinstance(error, ToolCallRefused):
+            kind = UsageError if isinstance(error, UsageError) else NothingFound
+            raise kind(error.command_message, where=where, hint=error.command_hint) from error
+        if where:
+            raise type(error)(error.message, where=where, hint=error.hint) from error
+        raise

@@ -12,7 +12,7 @@ from kbtui.assistant.conversation_tool_answers import (
     format_answer_as_xml,
     format_tool_notices,
 )
-from kbtui.cli.cli_argument_parser import reword_error_for_command, split_values_at_commas
+from kbtui.cli.cli_argument_parser import reword_errors_for_command, split_values_at_commas
 from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     are_colors_off,
@@ -24,7 +24,11 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.cli.conversation_export_command import declare_export_command_arguments
+from kbtui.cli.conversation_export_command import (
+    declare_export_command_arguments,
+    export_conversation,
+)
+from kbtui.cli.file_change_commands import print_conversation_changes
 from kbtui.cli.mark_command import cut_mark_label
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -50,8 +54,13 @@ if TYPE_CHECKING:
         ConversationListPage,
         ConversationReadAnswer,
     )
-    from kbtui.conversations.conversation_data_types import ConversationUsage, EventJson
+    from kbtui.conversations.conversation_data_types import (
+        ConversationInfo,
+        ConversationUsage,
+        EventJson,
+    )
     from kbtui.library import Library
+    from kbtui.references import Ref
     from kbtui.workspace import Workspace
 
 
@@ -108,7 +117,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     changes = commands.add_parser(
         "changes", help="print the changes that a conversation made to files, as a diff"
     )
-    changes.set_defaults(run_action=_print_conversation_changes)
+    changes.set_defaults(run_action=print_conversation_changes)
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     changes.add_argument("id", metavar="ID", help=text)
     changes.add_argument("--file", metavar="PATH", help="only changes to this file")
@@ -125,7 +134,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     info.set_defaults(run_action=_show_conversation_info)
     info.add_argument("ref", metavar="ID", help="jp-c17457886043, claude-258c7280, …")
     info.add_argument("--json", action="store_true", help="print one JSON document")
-    export.set_defaults(run_action=_export_conversation)
+    export.set_defaults(run_action=export_conversation)
     resume = commands.add_parser(
         "resume", help="print or run the agent's command that continues a conversation"
     )
@@ -191,15 +200,9 @@ def run_conversation_command(args: Namespace) -> int:
     """
     from kbtui.library import open_workspace
 
-    library = open_workspace(args.workspace)
-    try:
+    with open_workspace(args.workspace) as library, reword_errors_for_command():
         code: int = args.run_action(library, args)
-        return code
-    except KbtuiError as error:
-        shown = reword_error_for_command(error)
-        raise shown from (None if shown is error else error)
-    finally:
-        library.close()
+    return code
 
 
 def _list_conversations(library: Library, args: Namespace) -> int:
@@ -237,7 +240,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 
 
 def _grep_conversations(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import answer_conversation_grep
+    from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
     from kbtui.conversations.conversation_grep import make_grep_pattern
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
@@ -274,7 +277,6 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     short_ids: dict[str, str] = {}
     with StderrWaitIndicator("searching conversations"):
         if args.all:
-            from kbtui.assistant.all_projects_grep import grep_all_projects
             from kbtui.userdata.workspace_registry import list_registered_workspaces
 
             registered = list_registered_workspaces(library.settings, library.workspace)
@@ -404,29 +406,28 @@ def _print_conversation(library: Library, args: Namespace) -> int:
     return 0 if has_events or (answer.turns and not args.include) else 1
 
 
-def _export_conversation(library: Library, args: Namespace) -> int:
-    from kbtui.cli.conversation_export_command import export_conversation
+def _find_conversation_of_reference(library: Library, text: str) -> tuple[Ref, ConversationInfo]:
+    """Parse a reference to a conversation, turn or call, and check that its target exists."""
+    from kbtui.conversations.conversation_repository import (
+        check_turn_and_call_exist,
+        parse_entered_conversation_reference,
+    )
 
-    return export_conversation(library, args)
+    ref = parse_entered_conversation_reference(library.workspace, text)
+    info = library.find_conversation(ref.conversation or "")
+    if ref.turn is not None:
+        check_turn_and_call_exist(library.load_conversation(info.id), ref)
+    return ref, info
 
 
 def _resume_conversation(library: Library, args: Namespace) -> int:
     from shlex import join
 
     from kbtui.conversations.agent_commands import find_agent_command, run_agent_command
-    from kbtui.conversations.conversation_repository import (
-        check_turn_and_call_exist,
-        find_conversation,
-        load_conversation,
-        parse_entered_conversation_reference,
-    )
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")
-    ref = parse_entered_conversation_reference(library.workspace, args.ref)
-    info = find_conversation(library.workspace, ref.conversation or "")
-    if ref.turn is not None:
-        check_turn_and_call_exist(load_conversation(info), ref)
+    ref, info = _find_conversation_of_reference(library, args.ref)
     command = find_agent_command(library.workspace, info, ref.turn, args.purpose)
     if args.purpose == "fork" and command.last_turn != ref.turn:
         print_to_stderr(
@@ -459,29 +460,14 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _print_conversation_changes(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_change_commands import print_conversation_changes
-
-    return print_conversation_changes(library, args)
-
-
 def _show_conversation_info(library: Library, args: Namespace) -> int:
-    from kbtui.conversations.conversation_repository import (
-        check_turn_and_call_exist,
-        find_conversation,
-        load_conversation,
-        parse_entered_conversation_reference,
-    )
     from kbtui.conversations.conversation_statistics import (
         ModelPrices,
         compute_conversation_statistics,
     )
 
-    ref = parse_entered_conversation_reference(library.workspace, args.ref)
     with StderrWaitIndicator("reading"):
-        found = find_conversation(library.workspace, ref.conversation or "")
-        if ref.turn is not None:
-            check_turn_and_call_exist(load_conversation(found), ref)
+        ref, found = _find_conversation_of_reference(library, args.ref)
         statistics = compute_conversation_statistics(library.workspace, found)
     prices = ModelPrices(library.settings)
     cost, unpriced = prices.compute_cost(statistics.usage_by_model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.cli_argument_parser import reword_error_for_command, split_values_at_commas
+from kbtui.cli.cli_argument_parser import reword_errors_for_command, split_values_at_commas
 from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     ask_for_confirmation,
@@ -13,7 +13,7 @@ from kbtui.cli.cli_output import (
     print_to_stderr,
     write_output_file,
 )
-from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
+from kbtui.errors import NothingFound, UsageError, WorkspaceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,14 +60,8 @@ def run_export_command(args: Namespace) -> int:
     """
     from kbtui.library import open_workspace
 
-    library = open_workspace(args.workspace)
-    try:
+    with open_workspace(args.workspace) as library, reword_errors_for_command():
         return export_conversation(library, args)
-    except KbtuiError as error:
-        shown = reword_error_for_command(error)
-        raise shown from (None if shown is error else error)
-    finally:
-        library.close()
 
 
 def export_conversation(library: Library, args: Namespace) -> int:

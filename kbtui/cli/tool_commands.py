@@ -188,16 +188,10 @@ def _format_file_change_headline(change: PlannedFileChange) -> str:
 
 def _format_file_change(change: PlannedFileChange) -> str:
     """Format a planned change: all lines of a new file, or the changed lines of an existing file."""
-    lines: list[str] = []
-    if change.action == "write":
-        lines = change.new_text.splitlines()
-    elif change.action == "update" or change.is_outdated:
-        from difflib import unified_diff
-
-        old, new = change.old_text.splitlines(), change.new_text.splitlines()
-        lines = list(unified_diff(old, new, "there", "new", lineterm="", n=1))
-    body = "".join(f"    {line}\n" if line else "\n" for line in lines)
-    return _format_file_change_headline(change) + body
+    body = change.new_text if change.action == "write" else ""
+    if change.action == "update" or change.is_outdated:
+        body = change.make_diff()
+    return _format_file_change_headline(change) + textwrap.indent(body, "    ")
 
 
 def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[str, object]]:
