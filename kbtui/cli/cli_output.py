@@ -6,21 +6,28 @@ import os
 import sys
 import time
 
+from kbtui.errors import ConfigError, KbtuiError, UsageError
+from kbtui.terminal_text import (
+    cut_to_width,
+    sanitize,
+    sanitize_to_one_line,
+    set_sanitize_policy,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
     from typing import Any, Self
 
-    from kbtui.errors import KbtuiError
+    from kbtui.index.index_reader import IndexReader
+    from kbtui.library import Library
     from kbtui.workspace import Workspace
 
 
-def are_colors_off(stream: Any = None) -> bool:
-    """Return whether `stream` (default: standard output) must be written without colours."""
-    stream = stream or sys.stdout
-    return (
-        bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
-    )
+def are_colors_off() -> bool:
+    """Return whether standard output must be written without colours."""
+    is_dumb = os.environ.get("TERM") == "dumb"
+    return bool(os.environ.get("NO_COLOR")) or is_dumb or not sys.stdout.isatty()
 
 
 def get_terminal_width() -> int:
@@ -41,8 +48,6 @@ def print_result(text: str) -> None:
     unchanged.
     """
     if sys.stdout.isatty():
-        from kbtui.terminal_text import sanitize
-
         sys.stdout.write(sanitize(text).rstrip("\n") + "\n")
     else:
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
@@ -56,13 +61,11 @@ def apply_terminal_text_setting() -> None:
     """
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return
-    from kbtui.errors import ConfigError
     from kbtui.workspace.paths import get_config_home
 
     if os.path.isfile(get_config_home() + "/config.toml"):  # noqa: PTH113
         from contextlib import suppress
 
-        from kbtui.terminal_text import set_sanitize_policy
         from kbtui.workspace.user_settings import load_settings
 
         with suppress(ConfigError):
@@ -96,7 +99,6 @@ def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """
     from pathlib import Path
 
-    from kbtui.errors import UsageError
     from kbtui.workspace.workspace import write_export_file
 
     if not target:
@@ -106,8 +108,6 @@ def write_output_file(workspace: Workspace, target: str, text: str) -> None:
 
 def print_to_stderr(text: str, prefix: str = "kbtui: ") -> None:
     """Print a message on stderr."""
-    from kbtui.terminal_text import sanitize
-
     sys.stderr.write(sanitize(prefix + text) + "\n")
 
 
@@ -120,9 +120,6 @@ def print_error(error: KbtuiError) -> None:
 
 def ask_for_confirmation(question: str) -> bool:
     """Ask a yes-or-no question on the terminal. Raises `UsageError` if there is no terminal."""
-    from kbtui.errors import UsageError
-    from kbtui.terminal_text import sanitize_to_one_line
-
     if not sys.stdin.isatty():
         raise UsageError(
             "cannot ask for confirmation without a terminal", hint="add --yes to confirm"
@@ -161,8 +158,6 @@ class ProgressLine:
             return
         if not sys.stderr.isatty():
             return
-        from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
-
         self._last, self._shown = now, True
         sys.stderr.write(
             f"\r\x1b[K{cut_to_width(sanitize_to_one_line(text), get_terminal_width() - 1)}"
@@ -212,6 +207,16 @@ class StderrWaitIndicator:
         with ProgressLine() as progress:
             while not self._ended.wait(SILENT_SECONDS):
                 progress.show_progress(f"{self._what} … {time.monotonic() - began:.0f} s")
+
+
+def update_and_open_index(library: Library) -> IndexReader:
+    """Bring the index up to date, print its notices on stderr, and return a reader."""
+    with StderrWaitIndicator("bringing the index up to date"):
+        library.update_index()
+        reader = library.open_index_reader()
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
+    return reader
 
 
 def print_through_pager(text: str) -> None:

@@ -78,7 +78,7 @@ def declare_paths_command_arguments(parser: ArgumentParser) -> None:
 
 def run_paths_command(args: Namespace) -> int:
     """Print the directories and files that kbtui uses for this workspace."""
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    workspace = find_workspace(args.workspace)
     settings_file = user_settings.get_settings_path()
     if args.looked:
         from kbtui.workspace.jp_config import read_config_layers
@@ -155,23 +155,19 @@ def _compare_models(args: Namespace) -> int:
         except KeyboardInterrupt:
             print_to_stderr("stopped; the vectors made so far are kept for the next comparison")
             raise
-    current, other = found["current"], found["other"]
-    rows = [
-        ("", "current", "other"),
-        ("size", *(f"{one['size'] / 1e6:,.0f} MB" for one in (current, other))),
-        ("dimension", *(f"{one['dimension']:,}" for one in (current, other))),
-        ("load", *(f"{one['load_seconds']:.1f} s" for one in (current, other))),
-        (
-            "passages per second",
-            *(f"{one['passages_per_second']:,.0f}" for one in (current, other)),
-        ),
-        ("one query", *(f"{one['query_milliseconds']:.0f} ms" for one in (current, other))),
-        (
-            "embed all again",
-            *(f"{one['seconds_for_all'] / 60:,.1f} min" for one in (current, other)),
-        ),
+    columns = [
+        {
+            "size": f"{one['size'] / 1e6:,.0f} MB",
+            "dimension": f"{one['dimension']:,}",
+            "load": f"{one['load_seconds']:.1f} s",
+            "passages per second": f"{one['passages_per_second']:,.0f}",
+            "one query": f"{one['query_milliseconds']:.0f} ms",
+            "embed all again": f"{one['seconds_for_all'] / 60:,.1f} min",
+        }
+        for one in (found["current"], found["other"])
     ]
-    lines = [f"{name:20}  {first:>12}  {second:>12}" for name, first, second in rows]
+    lines = [f"{'':20}  {'current':>12}  {'other':>12}"]
+    lines += [f"{name:20}  {text:>12}  {columns[1][name]:>12}" for name, text in columns[0].items()]
     if quality := found["quality"]:
         kinds = (quality["current"], quality["other"])
         count = format_counted_noun(quality["queries"], "query", "queries")
@@ -189,10 +185,8 @@ def _compare_models(args: Namespace) -> int:
     ]
     for query in found["queries"][:10]:
         lines.append(f"{query['agreement']:4.0%}  {query['query']}")
-        lines += (
-            [f"      only current: {', '.join(query['current'][:3])}"] if query["current"] else []
-        )
-        lines += [f"      only other:   {', '.join(query['other'][:3])}"] if query["other"] else []
+        for label, refs in (("current: ", query["current"]), ("other:   ", query["other"])):
+            lines += [f"      only {label}{', '.join(refs[:3])}"] if refs else []
     print_text_or_json("\n".join([*lines, ""]), {**found}, args.json)
     return 0
 
@@ -260,7 +254,7 @@ def run_log_command(args: Namespace) -> int:
     """
     if args.lines < 1:
         raise UsageError("must be 1 or more", where="--lines")
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    workspace = find_workspace(args.workspace)
     logs = {
         "engine": workspace.engine_log_file,
         "TUI": workspace.engine_log_file.with_name("tui.log"),

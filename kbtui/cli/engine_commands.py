@@ -78,10 +78,7 @@ def run_engine_command(args: Namespace) -> int:
 
         library = open_workspace(args.workspace)
         library.set_embedding_paused(args.action == "pause")
-        if args.action == "pause":
-            print("embedding is paused; `kbtui engine continue` continues it")
-        else:
-            print("embedding continues")
+        print(EMBEDDING_PAUSED if args.action == "pause" else "embedding continues")
         return 0
     from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
     from kbtui.workspace import find_workspace, open_workspace_at_root
@@ -89,7 +86,7 @@ def run_engine_command(args: Namespace) -> int:
 
     # Do not load the settings, so that the user can stop the engine even if the settings are invalid.
     try:
-        workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+        workspace = find_workspace(args.workspace)
     except WorkspaceError:
         if args.workspace:
             raise

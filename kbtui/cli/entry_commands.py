@@ -18,8 +18,14 @@ from kbtui.cli.cli_output import (
     print_text_or_json,
     print_through_pager,
     print_to_stderr,
+    update_and_open_index,
 )
 from kbtui.cli.filter_options import add_filter_options, iterate_filters_from_options
+from kbtui.cli.mark_command import (
+    format_mark_lines,
+    print_marks_notice,
+    report_unreadable_marks,
+)
 from kbtui.cli.tui_start_commands import declare_open_command_arguments
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -105,18 +111,14 @@ def run_entries_command(args: Namespace) -> int:
     query = decode_command_argument(" ".join(args.query))
     wanted = parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
     library = open_workspace(args.workspace)
-    with StderrWaitIndicator("bringing the index up to date"):
-        library.update_index()
     page = query_entry_page(
         library.workspace,
-        library.open_index_reader(),
+        update_and_open_index(library),
         wanted,
         cursor=args.cursor,
         limit=args.limit,
         vectors=library.settings.model != "off",
     )
-    if library.index_notices_text:
-        print_to_stderr(library.index_notices_text)
     library.close()
     if args.json:
         entries = [_serialize_entry(row) for row in page.entries]
@@ -290,7 +292,7 @@ def _decode_entry_text(text: bytes) -> str:
 def _edit_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import subject_editing
 
-    subject = _find_subject_by_reference(library, args.ref)
+    subject = library.find_subject(_parse_subject_reference(library, args.ref))
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
             f"the source {source!r} fetched this subject; the source will not update the subject once you have edited it"
@@ -311,17 +313,17 @@ def _read_front_matter_with_warning(library: Library, subject: Subject) -> Front
     return text
 
 
-def _find_subject_by_reference(library: Library, text: str) -> Subject:
+def _parse_subject_reference(library: Library, text: str) -> Ref:
     ref = library.parse_entered_reference(text)
     if ref.kind != "subject":
         raise UsageError("not a subject", where=text, hint="write topic/slug")
-    return library.find_subject(ref)
+    return ref
 
 
 def _remove_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import subject_editing
 
-    subject = _find_subject_by_reference(library, args.ref)
+    subject = library.find_subject(_parse_subject_reference(library, args.ref))
     if not args.yes and not ask_for_confirmation(f"move {subject.path} to the trash?"):
         print_to_stderr("nothing was removed")
         return 1
@@ -342,7 +344,6 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_entry(library: Library, args: Namespace) -> int:
-    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.index.catalog_query import (
         CITATION_DAYS,
         PREVIEW_CHARACTERS,
@@ -359,11 +360,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         entry_id = ref.conversation or ""
     else:
         raise UsageError("not an entry", where=args.ref, hint="write topic/slug, jp-c… or claude-…")
-    with StderrWaitIndicator("bringing the index up to date"):
-        library.update_index()
-    if library.index_notices_text:
-        print_to_stderr(library.index_notices_text)
-    reader = library.open_index_reader()
+    reader = update_and_open_index(library)
     uses_model = library.settings.model != "off"
     row = get_entry_row(library.workspace, reader, entry_id, vectors=uses_model)
     if row is None:
@@ -406,16 +403,10 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
     from kbtui.cli.file_change_commands import print_git_problem
-    from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
     from kbtui.text_difference import format_unified_difference
 
-    ref = library.parse_entered_reference(args.ref)
-    if ref.kind != "subject":
-        raise UsageError("not a subject", where=args.ref, hint="write topic/slug")
-    with StderrWaitIndicator("bringing the index up to date"):
-        library.update_index()
-    if library.index_notices_text:
-        print_to_stderr(library.index_notices_text)
+    ref = _parse_subject_reference(library, args.ref)
+    reader = update_and_open_index(library)
     history = library.read_subject_history(ref)
     versions = history.versions
     print_git_problem(library.workspace)
@@ -429,7 +420,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     if args.compare:
         return _compare_subject_versions(ref, versions, args)
     turns = [turn for version in versions for turn in version.given_to]
-    short_refs = library.open_index_reader().shorten_references(turns)
+    short_refs = reader.shorten_references(turns)
     marks = library.find_marks_of_turns(turns)
     library.close()
     names = [_format_subject_version(version) for version in versions]
@@ -573,7 +564,6 @@ declare_show_command_arguments = declare_open_command_arguments
 
 def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
-    from kbtui.cli.mark_command import report_unreadable_marks
     from kbtui.library import open_workspace
     from kbtui.references import parse_conversation_ref
 
@@ -608,22 +598,18 @@ def run_cites_command(args: Namespace) -> int:
         format_citing_turn,
         serialize_citations,
     )
-    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.library import open_workspace
 
-    with (
-        open_workspace(args.workspace) as library,
-        StderrWaitIndicator("bringing the index up to date"),
-    ):
-        found = library.cites(decode_command_argument(args.ref))
+    with open_workspace(args.workspace) as library:
+        reader = update_and_open_index(library)
+        with StderrWaitIndicator("finding citations"):
+            found = library.find_citations(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
         differences = _compare_citations_with_current_texts(library, cites) if args.diff else None
         renamed = library.find_renamed_subject(found.ref) if found.gone else None
         marks = library.find_marks_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
-        short_refs = library.open_index_reader().shorten_references(named)
-    if library.index_notices_text:
-        print_to_stderr(library.index_notices_text)
+        short_refs = reader.shorten_references(named)
     if found.gone:
         later = f"; it was renamed to {renamed}" if renamed else ""
         print_to_stderr(f"{found.ref} cannot be opened: {found.gone}{later}")
@@ -658,8 +644,6 @@ def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) ->
 
     Yields "" for a citation if an earlier citation has the same turn.
     """
-    from kbtui.cli.mark_command import format_mark_lines
-
     seen: set[str] = set()
     for cite in cites:
         yield "" if cite.source in seen else format_mark_lines(marks.get_labels(cite.source))

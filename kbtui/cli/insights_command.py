@@ -7,7 +7,9 @@ from kbtui.cli.cli_output import (
     ask_for_confirmation,
     print_text_or_json,
     print_to_stderr,
+    update_and_open_index,
 )
+from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.terminal_text import (
@@ -49,7 +51,6 @@ def run_insights_command(args: Namespace) -> int:
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
-    from kbtui.cli.mark_command import print_marks_notice
     from kbtui.conversations.conversation_statistics import ModelPrices
     from kbtui.library import open_workspace
     from kbtui.userdata.insights import collect_insights
@@ -66,21 +67,18 @@ def run_insights_command(args: Namespace) -> int:
     userdata = UserData(library.workspace)
     if args.action == "erase":
         return _delete_logged_searches(userdata, args)
-    with StderrWaitIndicator("bringing the index up to date"):
-        library.update_index()
+    reader = update_and_open_index(library)
     with StderrWaitIndicator("counting"):
         found = collect_insights(
             library.workspace,
             userdata,
-            library.open_index_reader(),
+            reader,
             prices=ModelPrices(library.settings),
             days=args.days,
             limit=args.limit,
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    if library.index_notices_text:
-        print_to_stderr(library.index_notices_text)
     print_marks_notice(found.marks)
     library.close()
     is_logging = library.settings.query_log
@@ -165,8 +163,6 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
 
 
 def _format_outdated_turn(turn: TitledTurnWithOutdatedCitations, marks: Iterable[str]) -> str:
-    from kbtui.cli.mark_command import format_mark_lines
-
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
     title = cut_to_width(sanitize_to_one_line(turn.title), 60)
     subjects = ", ".join(

@@ -192,15 +192,10 @@ def run_prompt_command(args: Namespace) -> int:
 
 
 def _add_knowledge_options(parser: ArgumentParser) -> None:
-    for names, metavar, text in (
-        (("-k", "--knowledge"), "TOPIC/GLOB", "also pre-load these subjects (repeatable)"),
-        (
-            ("--cfg",),
-            "NAME|KEY=VALUE",
-            "load a named configuration, or set kb.topic.ID.KEY=VALUE; += appends (repeatable)",
-        ),
-    ):
-        parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)
+    add, text = parser.add_argument, "also pre-load these subjects (repeatable)"
+    add("-k", "--knowledge", action="append", default=[], metavar="TOPIC/GLOB", help=text)
+    text = "load a named configuration, or set kb.topic.ID.KEY=VALUE; += appends (repeatable)"
+    add("--cfg", action="append", default=[], metavar="NAME|KEY=VALUE", help=text)
 
 
 def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:

@@ -12,7 +12,8 @@ import io
 import os
 import sys
 
-from kbtui.errors import KbtuiError
+from kbtui.cli.cli_output import apply_terminal_text_setting, print_error, print_to_stderr
+from kbtui.errors import KbtuiError, PackageUnavailable, UsageError
 from kbtui.version import __version__
 
 TYPE_CHECKING = False
@@ -118,16 +119,11 @@ def _run_command_or_print_error(words: list[str]) -> int:
     try:
         return _dispatch_command(words)
     except KbtuiError as error:
-        from kbtui.cli.cli_output import print_error
-
         print_error(error)
         return error.exit_code
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        from kbtui.cli.cli_output import print_error
-        from kbtui.errors import PackageUnavailable
-
         missing = PackageUnavailable(error)
         print_error(missing)
         return missing.exit_code
@@ -140,8 +136,6 @@ def _run_command_or_print_error(words: list[str]) -> int:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF}:
             raise
-        from kbtui.cli.cli_output import print_to_stderr
-
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
         is_closed = error.errno == errno.EBADF
         reason = "it is closed" if is_closed else (error.strerror or str(error)).lower()
@@ -222,7 +216,6 @@ def _dispatch_command(words: list[str]) -> int:
         return 0
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
-        from kbtui.cli.cli_output import apply_terminal_text_setting
         from kbtui.cli.tui_start_commands import open_tui
 
         apply_terminal_text_setting()
@@ -232,8 +225,6 @@ def _dispatch_command(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0]) if words else "tui"
     if name not in COMMANDS:
         from difflib import get_close_matches
-
-        from kbtui.errors import UsageError
 
         if name in {"-w", "--workspace"}:
             raise UsageError("a path is missing", where=name, hint="write `kbtui -w PATH`")
@@ -249,13 +240,9 @@ def _dispatch_command(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    from kbtui.cli.cli_output import apply_terminal_text_setting
-
     apply_terminal_text_setting()
     args, run = _parse_command_words(name, workspace, words[1:])
     if args.workspace == "":
-        from kbtui.errors import UsageError
-
         raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or omit `-w`")
     args.workspace = _resolve_workspace_option(args.workspace)
     try:

@@ -72,10 +72,11 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
 def run_mark_command(args: Namespace) -> int:
     """Mark turns and passages as decided, rejected or superseded.
 
-    kbtui mark add jp-c17457886043:3 decided --note "RRF with k = 15" kbtui mark add
-    jp-c17457886043:5 superseded --by jp-c17502219907:2 kbtui mark add claude-258c7280:2 rejected
-    --passage "use a global lock" kbtui mark ls --unmatched                list marks whose text was
-    not found kbtui mark rm jp-c17457886043:3          remove the marks on a turn
+    kbtui mark add jp-c17457886043:3 decided --note "RRF with k = 15"
+    kbtui mark add jp-c17457886043:5 superseded --by jp-c17502219907:2
+    kbtui mark add claude-258c7280:2 rejected --passage "use a global lock"
+    kbtui mark ls --unmatched                list marks whose text was not found
+    kbtui mark rm jp-c17457886043:3          remove the marks on a turn
     """
     from kbtui.library import open_workspace
 
@@ -100,12 +101,8 @@ def _add_mark(library: Library, args: Namespace) -> int:
         args.ref, args.state, note=args.note, superseded_by=args.by, passage=args.passage
     )
     (placed,) = library.find_marks(mark.id)
-    text = (
-        ""
-        if args.json
-        else f"{_format_mark(placed, _map_conversation_ids_to_short_ids(library))}\n"
-    )
-    print_text_or_json(text, placed.as_json(), args.json)
+    short_ids = {} if args.json else _map_conversation_ids_to_short_ids(library)
+    print_text_or_json(f"{_format_mark(placed, short_ids)}\n", placed.as_json(), args.json)
     return 0
 
 

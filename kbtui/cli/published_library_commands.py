@@ -6,11 +6,7 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 
-from kbtui.cli.cli_output import (
-    ProgressLine,
-    print_text_or_json,
-    print_to_stderr,
-)
+from kbtui.cli.cli_output import ProgressLine, print_text_or_json, print_to_stderr
 from kbtui.errors import IndexUnavailable, KbtuiError, NothingFound, UsageError
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 
@@ -70,7 +66,7 @@ def run_publish_command(args: Namespace) -> int:
     from kbtui.workspace.published_library_mirror import get_mirror_of_root, normalize_library_uri
     from kbtui.workspace.published_library_settings import load_library_settings
 
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    workspace = find_workspace(args.workspace)
     if get_mirror_of_root(workspace.root) is not None:
         raise UsageError("this workspace is itself a published library", where=str(workspace.root))
     settings, library = load_settings(), load_library_settings(workspace)
@@ -303,11 +299,13 @@ def run_library_command(args: Namespace) -> int:
     A workspace subscribes with `[library] remote = "URI"` in kb-library.toml. Nothing is fetched before the
     first `pull`. From then on, the engine fetches new versions, by default every 15 minutes.
     """
+    from kbtui.index.embedding_model import find_model_key
+    from kbtui.publishing.library_subscription_status import describe_subscription
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
-    from kbtui.workspace import find_workspace
+    from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.published_library_mirror import get_mirror_of_root, get_subscribed_mirror
 
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    workspace = find_workspace(args.workspace)
     mirror = get_subscribed_mirror(workspace)
     if mirror is None:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
@@ -321,7 +319,8 @@ def run_library_command(args: Namespace) -> int:
             result = pull_subscribed_library(workspace, _make_pull_reporter(progress))
         if not args.json:
             print_to_stderr(_format_pull_result(result))
-    status = _describe_subscription(workspace)
+    status = describe_subscription(workspace, find_model_key(load_settings().model))
+    assert status is not None
     has_own_files = get_mirror_of_root(workspace.root) is None
     print_text_or_json(_format_subscription(status, has_own_files), status.as_json(), args.json)
     return 0 if status.is_mirrored else 1
@@ -329,25 +328,6 @@ def run_library_command(args: Namespace) -> int:
 
 def _make_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
     return lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}")
-
-
-def _describe_subscription(workspace: Workspace) -> LibrarySubscriptionStatus:
-    from kbtui.publishing.library_subscription_status import describe_subscription
-
-    status = describe_subscription(workspace, find_model_key())
-    assert status is not None
-    return status
-
-
-def find_model_key() -> str | None:
-    """Return the key of the configured model; None if no model is available."""
-    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
-    from kbtui.workspace import load_settings
-
-    try:
-        return find_embedding_model(load_settings().model).key
-    except EmbeddingModelUnavailable:
-        return None
 
 
 def _format_pull_result(result: LibraryPullResult) -> str:
@@ -369,7 +349,7 @@ def _format_subscription(status: LibrarySubscriptionStatus, has_own_files: bool)
         lines += [
             f"published  {status.published_at}{commit} (version {status.version})",
             f"fetched    {status.pulled_at}, last checked {status.checked_at}",
-            f"contains   {_format_named_counts(status.counts)}",
+            f"contains   {', '.join(f'{count:,} {name}' for name, count in status.counts.items())}",
         ]
     if status.is_mirrored and has_own_files:
         lines.append(
@@ -381,10 +361,6 @@ def _format_subscription(status: LibrarySubscriptionStatus, has_own_files: bool)
         text = PROBLEM_TEXTS[status.problem].format(detail=status.detail)
         lines.append(f"note       {sanitize_to_one_line(text)}")
     return "\n".join(lines) + "\n"
-
-
-def _format_named_counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def find_mirror_of_uri(uri: str) -> str:

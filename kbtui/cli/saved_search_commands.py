@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kbtui.cli.cli_output import print_json_result, print_result, print_to_stderr
 from kbtui.cli.filter_options import iterate_filters_from_options
 from kbtui.dates import format_unix_time_as_iso
@@ -103,4 +101,4 @@ def _make_unknown_name_error(name: str, known: list[SavedSearch]) -> NothingFoun
 
 
 def _open_user_data(args: Namespace) -> UserData:
-    return UserData(find_workspace(Path(args.workspace) if args.workspace else None))
+    return UserData(find_workspace(args.workspace))

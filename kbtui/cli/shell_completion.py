@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from kbtui.cli.cli_output import print_result
 from kbtui.errors import KbtuiError
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Topic
-    from kbtui.workspace import Workspace
 
     Pairs = Iterable[tuple[str, str]]
 
@@ -118,14 +116,10 @@ MAX_TITLES = 200
 """If more than this many ids of one agent match, they are offered without titles."""
 
 
-def _find_workspace(path: str | None) -> Workspace:
-    return find_workspace(Path(path) if path is not None else None)
-
-
 def _load_knowledge(path: str | None) -> KnowledgeBase:
     from kbtui.knowledge import load_knowledge
 
-    return load_knowledge(_find_workspace(path))
+    return load_knowledge(find_workspace(path))
 
 
 def _list_topic_completions(path: str | None, topic_name: str, current: str) -> Pairs:
@@ -205,7 +199,7 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     )
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
-    workspace = _find_workspace(path)
+    workspace = find_workspace(path)
     found: list[tuple[str, str]] = []
     for one in list_enabled_conversation_formats():
         prefix = one.id_prefix
@@ -240,7 +234,7 @@ def _list_source_name_completions(path: str | None, topic_name: str, current: st
     from kbtui.workspace.jp_config import load_config_file
     from kbtui.workspace.paths import SOURCES_FILE
 
-    file = _find_workspace(path).config_directory / SOURCES_FILE
+    file = find_workspace(path).config_directory / SOURCES_FILE
     found = load_config_file(file).get("source") if file.exists() else None
     return [(name, "") for name in found] if isinstance(found, dict) else []
 

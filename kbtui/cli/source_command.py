@@ -239,10 +239,8 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
         for name, source in found.sources.items()
     ]
     lines = [
-        _format_source_summary(
-            source, runs.get(name), find_source_approval_time(workspace, userdata, source)
-        )
-        for name, source in found.sources.items()
+        _format_source_summary(source, runs.get(source.name), is_approved=bool(row["approved_at"]))
+        for source, row in zip(found.sources.values(), shown, strict=True)
     ]
     for problem in found.problems:
         print_to_stderr(str(problem))
@@ -272,7 +270,7 @@ def _serialize_source(
 
 
 def _format_source_summary(
-    source: SourceDefinition, run: SourceRunRecord | None, approved_at: float | None
+    source: SourceDefinition, run: SourceRunRecord | None, *, is_approved: bool
 ) -> str:
     state = "never run"
     if run:
@@ -280,7 +278,7 @@ def _format_source_summary(
         if time := format_unix_time_as_iso(run.began):
             count = format_counted_noun(run.entries, "document")
             state += f" {time[:16].replace('T', ' ')}, {count}"
-    if approved_at is None:
+    if not is_approved:
         state = "NOT APPROVED"
     cron = f", scheduled at {source.cron}" if source.cron else ""
     text = f"{source.name}  {source.kind} into {source.topic}{cron}: {state}\n"

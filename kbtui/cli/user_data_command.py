@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from kbtui.userdata.user_data_export_file import ExportedUserData, ExportOmission
     from kbtui.userdata.user_data_transfer import (
-        ExportedAndLocalWorkspace,
         ImportedRecordCounts,
         UserDataImportReport,
         WorkspaceImportReport,
@@ -96,7 +95,7 @@ def _export_data(args: Namespace) -> int:
         raise UsageError("the path is empty", where="FILE", hint="write `-` for standard output")
     if args.json and args.file == "-" and not args.dry_run:
         raise UsageError("cannot be combined with standard output", where="--json")
-    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    workspace = find_workspace(args.workspace)
     with StderrWaitIndicator("reading"):
         data, left_out = collect_user_data(
             load_settings(), workspace, is_only_here=args.here, with_searches=args.searches
@@ -200,10 +199,7 @@ def _import_data(args: Namespace) -> int:
     from kbtui.userdata.user_data_transfer import UserDataImportOptions, import_user_data
     from kbtui.workspace import find_workspace, load_settings
 
-    workspace, settings = (
-        find_workspace(Path(args.workspace) if args.workspace else None),
-        load_settings(),
-    )
+    workspace, settings = find_workspace(args.workspace), load_settings()
     options = UserDataImportOptions(
         args.approvals, args.searches and settings.query_log, args.dry_run
     )
@@ -276,9 +272,9 @@ def _describe_user_data_import(report: UserDataImportReport, *, is_dry_run: bool
         note = f"  (in the file: {', '.join(origin)})" if origin else ""
         lines.append(sanitize_to_one_line(f"{one.root}{note}") + "\n")
         lines += [
-            f"  {_NOUNS[kind][1]}: {_format_imported_counts(counts)}\n"
+            f"  {_NOUNS[kind][1]}: {text}\n"
             for kind, counts in sorted(one.counts.items(), key=lambda pair: _ORDER.index(pair[0]))
-            if _format_imported_counts(counts)
+            if (text := _format_imported_counts(counts))
         ]
     if counts := _format_imported_counts(report.kept_sessions):
         lines.append(f"kept sessions: {counts}\n")
@@ -294,8 +290,7 @@ def _describe_user_data_import(report: UserDataImportReport, *, is_dry_run: bool
 
 
 def _format_imported_counts(counts: ImportedRecordCounts) -> str:
-    texts = [f"{count:,} {name}" for name, count in vars(counts).items() if count]
-    return ", ".join(texts)
+    return ", ".join(f"{count:,} {name}" for name, count in vars(counts).items() if count)
 
 
 def _make_import_json(
@@ -346,20 +341,11 @@ def _report_what_was_left_out(
     if is_log_off:
         print_to_stderr("the log of searches was not imported, because query_log is false")
     for one in report.missing:
-        _report_missing_workspace(one)
-
-
-def _report_missing_workspace(one: ExportedAndLocalWorkspace) -> None:
-    noun = format_counted_noun(len(one.data.records), "record")
-    root = sanitize_to_one_line(one.data.root)
-    print_to_stderr(f"left out: {noun} of {root}: {_describe_candidate_workspaces(one)}")
-    print_to_stderr(
-        f"`--map {root}=DIRECTORY` imports these records into a workspace on this machine",
-        "  hint: ",
-    )
-
-
-def _describe_candidate_workspaces(one: ExportedAndLocalWorkspace) -> str:
-    if one.candidates:
-        return f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
-    return "kbtui does not know this workspace on this machine"
+        noun = format_counted_noun(len(one.data.records), "record")
+        root = sanitize_to_one_line(one.data.root)
+        reason = "kbtui does not know this workspace on this machine"
+        if one.candidates:
+            reason = f"this workspace could be {sanitize_to_one_line(' or '.join(one.candidates))}"
+        print_to_stderr(f"left out: {noun} of {root}: {reason}")
+        hint = f"`--map {root}=DIRECTORY` imports these records into a workspace on this machine"
+        print_to_stderr(hint, "  hint: ")
