@@ -125,10 +125,8 @@ class DoctorFindingBlock(ParagraphBlock):
 
     state: FindingState
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
-        lines = ParagraphBlock.lay_out_lines(self, max(8, width - 2), found, opened)
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
+        lines = ParagraphBlock.lay_out_lines(self, max(8, width - 2), found)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines

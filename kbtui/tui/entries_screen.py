@@ -263,15 +263,13 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
     text: str = ""
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
-        lines = FoldHeadingBlock.lay_out_lines(self, width, found, opened)
-        is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
+        lines = FoldHeadingBlock.lay_out_lines(self, width, found)
+        is_whole = self.is_open or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
         for part in sanitize(text).split("\n"):
-            lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
+            lines += wrap_spans([(part, "" if self.is_open else "dim")], width, margin, margin)
         return lines
 
     def estimate_line_count(self, width: int) -> int:

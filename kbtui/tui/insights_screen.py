@@ -64,9 +64,7 @@ class DailyActivityChartBlock(ReaderBlock):
 
     insights: Insights
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [

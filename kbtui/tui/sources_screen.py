@@ -61,9 +61,7 @@ class BulletItemBlock(ParagraphBlock):
 
     sign: Span = ("• ", "marker")
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 

@@ -64,9 +64,7 @@ class VersionNamesBlock(ReaderBlock):
     new_name: str
     side_by_side_width: int
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         old: Spans = [("- ", "deleted"), (self.old_name, "strong")]
         new: Spans = [("+ ", "inserted"), (self.new_name, "strong")]
         if width < self.side_by_side_width:
@@ -84,9 +82,7 @@ class ComparedParagraphBlock(ReaderBlock):
     paragraph: ComparedParagraph
     side_by_side_width: int
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         one = self.paragraph
         is_wide = width >= self.side_by_side_width
         room = (width - 3) // 2 - 2 if is_wide else width - 2

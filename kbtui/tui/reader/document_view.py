@@ -157,7 +157,9 @@ class DocumentViewport:
         found = None
         if self.pattern:
             found = HighlightPattern(self.pattern, match if match_block == index else -1)
-        return block.lay_out_whole_block(self.width, found, self.is_fold_open(block.key))
+        if isinstance(block, FoldHeadingBlock):
+            block.is_open = self.is_fold_open(block.key)
+        return block.lay_out_whole_block(self.width, found)
 
     def _get_line_counts_before_blocks(self) -> list[int]:
         self._block_tops = self._block_tops or [0, *accumulate(self._heights)]

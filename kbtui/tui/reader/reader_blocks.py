@@ -61,15 +61,12 @@ class ReaderBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def lay_out_whole_block(
-        self, width: int, found: HighlightPattern | None = None, opened: bool = False
-    ) -> StyledLines:
+    def lay_out_whole_block(self, width: int, found: HighlightPattern | None = None) -> StyledLines:
         """Return the lines of the block, including `lead` and `above`.
 
-        Matches of `found` are highlighted. `opened` says whether the fold is open, if the block is
-        the heading of a fold.
+        Matches of `found` are highlighted.
         """
-        made = self.lay_out_lines(max(8, width - measure_cell_width(self.lead)), found, opened)
+        made = self.lay_out_lines(max(8, width - measure_cell_width(self.lead)), found)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
@@ -81,9 +78,7 @@ class ReaderBlock:
         return self.link is not None or self.cite is not None
 
     @abstractmethod
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Return the lines of the block, without `lead` and `above`."""
 
     def estimate_line_count(self, width: int) -> int:
@@ -134,9 +129,7 @@ class MarkdownBlock(TextRangeBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         from kbtui.tui.reader.markdown_layout import lay_out_markdown
 
         return lay_out_markdown(
@@ -162,9 +155,7 @@ class VerbatimTextBlock(TextRangeBlock):
     numbers: int = 0
     panel: bool = False
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Lay out the lines of the code. The syntax is highlighted if the language is known."""
         from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
@@ -194,9 +185,7 @@ class LeftAndRightLineBlock(ReaderBlock):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -213,20 +202,20 @@ class LeftAndRightLineBlock(ReaderBlock):
 class FoldHeadingBlock(LeftAndRightLineBlock):
     """The heading of a fold.
 
-    All folds with the same `kind`, such as "tool", can be opened together. `citation_number` is the
-    number of the tool call's citation in the citations pane.
+    All folds with the same `kind`, such as "tool", can be opened together. `is_open` says whether
+    the fold is open. `citation_number` is the number of the tool call's citation in the citations
+    pane.
     """
 
     kind: str = "tool"
     citation_number: int | None = None
+    is_open: bool = False
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Return one line: an arrow, the summary of the fold and its citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
-        left = [("▾ " if opened else "▸ ", "dim"), *highlight_matches(self.left, found)]
+        left = [("▾ " if self.is_open else "▸ ", "dim"), *highlight_matches(self.left, found)]
         return [StyledLine(align_spans_to_edges(left, right, width))]
 
 
@@ -237,9 +226,7 @@ class FactTableBlock(ReaderBlock):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Return the lines of the table. A long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         hang = [(" " * (column + 2), "")]
@@ -262,9 +249,7 @@ class ParagraphBlock(ReaderBlock):
 
     spans: Spans
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Wrap the text and keep its line breaks."""
         text = join_span_texts(self.spans)
         if "\n" not in text:

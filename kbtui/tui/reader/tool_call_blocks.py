@@ -239,9 +239,7 @@ class ColouredTextBlock(TextRangeBlock):
 
     colours: list[TerminalStyleRange] = field(default_factory=list)
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         from kbtui.tui.reader.markdown_layout import highlight_source_code
 
         lines: StyledLines = []
@@ -502,9 +500,7 @@ class DiffBlock(ReaderBlock):
     digits: int = 0
     continues: bool = False
 
-    def lay_out_lines(
-        self, width: int, found: HighlightPattern | None, opened: bool
-    ) -> StyledLines:
+    def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         """Return the lines, wrapped, with numbers, colours and marked words.
 
         The `source_line` of each returned line is its number in the new file.
