@@ -191,50 +191,25 @@ def make_list_movement_bindings(action: str, *, priority: bool = False) -> list[
     return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]
 
 
-DIALOG_COMMANDS: tuple[TuiCommand, ...] = (
-    TuiCommand("dialog.cancel", "escape", "dismiss", "cancel", "Close the dialog.", "dialog"),
-    TuiCommand("options.cancel", "escape,q", "dismiss", "cancel", "Close the dialog.", "options"),
-    TuiCommand(
-        "options.choose", "enter", "choose_option", "choose", "Choose the option.", "options"
-    ),
-    TuiCommand("form.cancel", "escape", "dismiss", "cancel", "Close the form.", "form"),
-    TuiCommand("form.down", "down", "app.focus_next_pane", "next", "Go to the next field.", "form"),
-    TuiCommand("form.up", "up", "app.focus_previous", "previous", "Go to the field above.", "form"),
-    # Immediate commands have priority, so that the keys typed after them go to the next field.
-    TuiCommand(
-        "form.choose",
-        "enter",
-        "go_to_next_field",
-        "next",
-        "Go to the next field; on the last field, save the form.",
-        "form",
-        is_immediate=True,
-    ),
-    TuiCommand(
-        "form.next",
-        "tab",
-        "app.focus_next_pane",
-        "next",
-        "Go to the next field.",
-        "form",
-        is_immediate=True,
-    ),
-    TuiCommand(
-        "form.write", "ctrl+s", "save_form", "save", "Save the form.", "form", is_immediate=True
-    ),
-    TuiCommand(
-        "choice.fold", "left", "step_choice(-1)", "previous", "Choose the previous value.", "choice"
-    ),
-    TuiCommand(
-        "choice.unfold", "right", "step_choice(1)", "next", "Choose the next value.", "choice"
-    ),
-    TuiCommand(
-        "choice.toggle", "space", "step_choice(1)", "next", "Choose the next value.", "choice"
-    ),
-    TuiCommand(
-        "page.cancel", "escape,q,n,question_mark", "dismiss", "no", "Close the page.", "page"
-    ),
-    TuiCommand("page.agree", "y", "confirm", "yes", "Agree to what the page shows.", "page"),
+DIALOG_COMMANDS: tuple[TuiCommand, ...] = tuple(
+    TuiCommand(name, keys, action, "", "", name.partition(".")[0], is_immediate=is_immediate)
+    for name, keys, action, is_immediate in (
+        ("dialog.cancel", "escape", "dismiss", False),
+        ("options.cancel", "escape,q", "dismiss", False),
+        ("options.choose", "enter", "choose_option", False),
+        ("form.cancel", "escape", "dismiss", False),
+        ("form.down", "down", "app.focus_next_pane", False),
+        ("form.up", "up", "app.focus_previous", False),
+        # Immediate commands have priority, so that the keys typed after them go to the next field.
+        ("form.choose", "enter", "go_to_next_field", True),
+        ("form.next", "tab", "app.focus_next_pane", True),
+        ("form.write", "ctrl+s", "save_form", True),
+        ("choice.fold", "left", "step_choice(-1)", False),
+        ("choice.unfold", "right", "step_choice(1)", False),
+        ("choice.toggle", "space", "step_choice(1)", False),
+        ("page.cancel", "escape,q,n,question_mark", "dismiss", False),
+        ("page.agree", "y", "confirm", False),
+    )
 )
 """The commands of dialogs. Their keys are fixed, so that the answer to a question is always the same key."""
 
