@@ -3,6 +3,7 @@
 import pytest
 from support import Builder
 from textual.events import Key
+from textual.widgets import Input
 from tui_support import running
 
 from kbtui.tui.doctor_screen import DoctorScreen
@@ -55,6 +56,19 @@ async def test_typing_a_choice_selects_it_and_one_letter_goes_round(book: Builde
             for letter in typed:
                 await tui.press(letter)
             assert field.value == chosen
+
+
+@pytest.mark.parametrize("key", ["down", "tab"])
+async def test_a_key_goes_to_the_next_field_of_a_form_at_once(book: Builder, key: str) -> None:
+    async with running(book.root) as tui:
+        fields = FormField("note", "note"), FormField("file", "file")
+        tui.app.push_screen(form := FormDialog("New", fields, dict, str))
+        await tui.until(lambda: form.focused is not None)
+        await tui.press(key, "x")
+        values = [one.value for one in form.query(Input)]
+        assert values == ["", "x"]
+        await tui.press("up", "y")
+        assert [one.value for one in form.query(Input)] == ["y", "x"]
 
 
 @pytest.mark.parametrize("size", [(40, 12), (40, 9), (80, 24)])

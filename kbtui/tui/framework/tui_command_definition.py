@@ -198,11 +198,11 @@ DIALOG_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("options.cancel", "escape,q", "dismiss", False),
         ("options.choose", "enter", "choose_option", False),
         ("form.cancel", "escape", "dismiss", False),
-        ("form.down", "down", "app.focus_next_pane", False),
+        ("form.down", "down", "app.focus_next", False),
         ("form.up", "up", "app.focus_previous", False),
         # Immediate commands have priority, so that the keys typed after them go to the next field.
         ("form.choose", "enter", "go_to_next_field", True),
-        ("form.next", "tab", "app.focus_next_pane", True),
+        ("form.next", "tab", "app.focus_next", True),
         ("form.write", "ctrl+s", "save_form", True),
         ("choice.fold", "left", "step_choice(-1)", False),
         ("choice.unfold", "right", "step_choice(1)", False),
