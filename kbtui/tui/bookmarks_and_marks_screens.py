@@ -148,7 +148,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     ADD_HINT: ClassVar[str]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        cls.BINDINGS = [*make_key_bindings_of_scopes(cls.SCOPE)]
+        cls.BINDINGS = make_key_bindings_of_scopes(cls.SCOPE)
         super().__init_subclass__(**options)
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.containers import Vertical
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.timer import Timer
 
     from kbtui.citations import Citation
@@ -77,7 +76,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
     the open document.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
+    BINDINGS = make_key_bindings_of_scopes("citations")
 
     class CopyRequested(Message):
         """The user asks to copy `text`. The status line shows `name` instead of the text."""

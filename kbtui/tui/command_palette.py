@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
@@ -19,6 +18,7 @@ from kbtui.tui.framework.styled_widget import SanitizedInput, StyledScreen
 from kbtui.tui.framework.tui_command_definition import (
     TuiCommand,
     apply_keymap_to_commands,
+    make_dialog_bindings,
     make_list_movement_bindings,
 )
 from kbtui.tui.navigation_target import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.tui.framework.styled_text import Spans
@@ -182,10 +181,9 @@ class CommandPaletteScreen(StyledScreen):
     background thread.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", show=False),
-        *make_list_movement_bindings("move_in_list", priority=True),
-    ]
+    BINDINGS = make_dialog_bindings("dialog") + make_list_movement_bindings(
+        "move_in_list", priority=True
+    )
 
     def __init__(
         self,

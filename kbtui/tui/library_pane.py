@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.actions import SkipAction
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.conversations.conversation_data_types import (
         ConversationInfo,
@@ -588,7 +587,7 @@ UPDATE_SECONDS = 60.0
 class LibraryPane(BorderDrawingPane, Vertical):
     """A list of topics, subjects and conversations."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("library")]
+    BINDINGS = make_key_bindings_of_scopes("library")
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.containers import Vertical
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.citations.turn_activity import TurnActivity
     from kbtui.conversations.turn_marks import PlacedMark
@@ -66,7 +65,7 @@ class OutlineColumn:
 class OutlineInput(PaneInput):
     """The filter of the outline. In it, the arrow keys select rows of the list."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_outline")]
+    BINDINGS = make_list_movement_bindings("move_in_outline")
 
     async def action_move_in_outline(self, move: str, *pages: float) -> None:
         """Select another row; `move` is a direction such as "up" or "down"."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import on
 from textual.containers import Horizontal, Vertical
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.widgets.input import Selection
 
     from kbtui.dates import Clock
@@ -92,7 +91,7 @@ PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, afte
 class SearchInput(CompletingInput):
     """The search input. In it, the arrow keys select hits in the results."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_results")]
+    BINDINGS = make_list_movement_bindings("move_in_results")
 
     class SelectionChanged(Message):
         """The selection in the input changed."""
@@ -199,7 +198,7 @@ class HitList(RowList):
 class SearchResultsPane(BorderDrawingPane, Vertical):
     """The pane with the hits of the last query."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]
+    BINDINGS = make_key_bindings_of_scopes("results")
 
     class HitOpened(Message):
         """The user opened a hit. If `preview` is true, the user only selected it."""

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from kbtui.engine.engine_protocol import IndexChangedEvent
@@ -99,10 +98,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 class HelpScreen(StyledScreen):
     """A screen with a help page; `f` or `/` filters it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *make_key_bindings_of_scopes("help"),
-        *MOVE_BINDINGS,
-    ]
+    BINDINGS = make_key_bindings_of_scopes("help") + MOVE_BINDINGS
 
     def __init__(self, page: ReaderDocument) -> None:
         super().__init__()
@@ -168,7 +164,7 @@ class SecondaryScreen(StyledScreen):
 
     def __init_subclass__(cls, **options: Any) -> None:
         if hasattr(cls, "SCOPE"):
-            cls.BINDINGS = [*make_key_bindings_of_scopes(cls.SCOPE)]
+            cls.BINDINGS = make_key_bindings_of_scopes(cls.SCOPE)
         super().__init_subclass__(**options)
 
     def __init__(self, library: Library) -> None:

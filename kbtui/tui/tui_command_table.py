@@ -20,7 +20,7 @@ from kbtui.tui.framework.tui_command_definition import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from textual.binding import Binding
+    from textual.binding import BindingType
 
 
 Scope = Literal[
@@ -296,7 +296,7 @@ def list_commands_of_scopes(
     )
 
 
-def make_key_bindings_of_scopes(*scopes: Scope) -> list[Binding]:
+def make_key_bindings_of_scopes(*scopes: Scope) -> list[BindingType]:
     """Return the key bindings of the commands of `scopes`, for the `BINDINGS` of a class."""
     return make_textual_bindings(list_commands_of_scopes(*scopes))
 

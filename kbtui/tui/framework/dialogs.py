@@ -36,14 +36,13 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.strip import Strip
 
 
 class TextInputDialog(StyledScreen):
     """A dialog that asks for a line of text; its result is the text, or None if the user cancels."""
 
-    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("dialog")
+    BINDINGS = make_dialog_bindings("dialog")
 
     def __init__(
         self,
@@ -103,7 +102,7 @@ class OptionsDialog(StyledScreen):
     The dialog's result is the `result` of the chosen option, or None if the user cancels.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("options")
+    BINDINGS = make_dialog_bindings("options")
 
     def __init__(self, title: str, options: list[DialogOption], notes: Sequence[str] = ()) -> None:
         super().__init__()
@@ -232,7 +231,7 @@ class ChoiceField(StyledWidget, can_focus=True):
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
-    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("choice")
+    BINDINGS = make_dialog_bindings("choice")
     DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
 
     def __init__(self, field: FormField) -> None:
@@ -302,7 +301,7 @@ class FormDialog(StyledScreen):
     shows the error and stays open.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = make_dialog_bindings("form")
+    BINDINGS = make_dialog_bindings("form")
     DEFAULT_CSS = """
     FormDialog { align: center top; }
     #fields { height: auto; }

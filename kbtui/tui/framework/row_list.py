@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from textual import events
-    from textual.binding import BindingType
 
 
 NEAR_END_LINES = 3
@@ -67,7 +66,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = False
-    BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
+    BINDINGS = MOVE_BINDINGS
 
     class RowClicked(Message):
         """The user clicked a row."""

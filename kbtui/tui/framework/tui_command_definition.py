@@ -106,7 +106,7 @@ def apply_keymap_to_commands(
     return [command._replace(keys=keymap.get(command.id, command.keys)) for command in commands]
 
 
-def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
+def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[BindingType]:
     """Return Textual's bindings for commands."""
     return [
         Binding(c.keys, c.action, c.label, id=c.id, show=False, priority=c.is_immediate)
@@ -216,4 +216,4 @@ DIALOG_COMMANDS: tuple[TuiCommand, ...] = tuple(
 
 def make_dialog_bindings(scope: str) -> list[BindingType]:
     """Return the key bindings of the dialog commands in a scope."""
-    return [*make_textual_bindings(one for one in DIALOG_COMMANDS if one.scope == scope)]
+    return make_textual_bindings(one for one in DIALOG_COMMANDS if one.scope == scope)

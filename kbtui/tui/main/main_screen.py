@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.dates import Clock
     from kbtui.engine.engine_protocol import IndexChangedEvent
@@ -94,7 +93,7 @@ class MainScreen(StyledScreen):
     * `session` saves and restores the state of the screen.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("everywhere")]
+    BINDINGS = make_key_bindings_of_scopes("everywhere")
     AUTO_FOCUS = ""
     # The screen draws nothing itself, because widgets cover it completely.
     BLANK = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from shlex import quote
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal, Vertical
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.app import ComposeResult
-    from textual.binding import BindingType
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
@@ -245,7 +244,7 @@ def _find_pattern_problem(
 class SubjectPatternInput(PaneInput):
     """The input for a pattern. While it has the focus, the arrow keys move the selection in the list."""
 
-    BINDINGS: ClassVar[list[BindingType]] = make_list_movement_bindings("screen.move_in_list")
+    BINDINGS = make_list_movement_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.selection import Selection
 
     from kbtui.tui.framework.styled_text import StyledLine, StyledLines
@@ -730,7 +729,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
-    BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
+    BINDINGS = MOVE_BINDINGS
 
     class CursorMoved(Message):
         """The cursor moved, or the view shows another document."""
@@ -916,10 +915,7 @@ class DocumentOverlayScreen(StyledScreen):
     If there is a `confirm_label`, the key `y` closes the screen with the result True.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *make_dialog_bindings("page"),
-        *MOVE_BINDINGS,
-    ]
+    BINDINGS = make_dialog_bindings("page") + MOVE_BINDINGS
 
     def __init__(self, title: str, page: ReaderDocument, confirm_label: str = "") -> None:
         super().__init__()

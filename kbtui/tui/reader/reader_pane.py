@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.actions import SkipAction
@@ -48,7 +48,6 @@ from kbtui.tui.tui_command_table import find_key_label_of_command, make_key_bind
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
-    from textual.binding import BindingType
     from textual.strip import Strip
 
     from kbtui.tui.framework.styled_text import Spans, StyledLines
@@ -153,7 +152,7 @@ class DocumentFactsBar(WrappedParagraphs):
 class ReaderPane(BorderDrawingPane, Vertical):
     """The pane that shows a document and the cursor in it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("reader")]
+    BINDINGS = make_key_bindings_of_scopes("reader")
 
     class CursorPositionChanged(Message):
         """The cursor moved."""
