@@ -35,6 +35,7 @@ from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
     capitalize_first_word_unless_name,
     join_span_texts,
+    measure_cell_width,
     truncate_spans,
     wrap_spans,
 )
@@ -318,7 +319,10 @@ class BorderDrawingPane(Widget, inherit_bindings=False):
 
 
 class LeftAndRightTextLine(StyledWidget):
-    """A line with text at its left and right edges."""
+    """A line with text at its left and right edges.
+
+    If the line has several forms, it shows the first one that fits, or else the last one.
+    """
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -326,17 +330,24 @@ class LeftAndRightTextLine(StyledWidget):
         super().__init__(id=id, classes=classes)
         self.left: Spans = []
         self.right: Spans = []
+        self._shorter_forms: list[tuple[Spans, Spans]] = []
 
     def set_edge_texts(self, left: Spans, right: Spans | None = None) -> None:
         """Set the texts at the left and the right edge of the line."""
-        if (left, right or []) != (self.left, self.right):
-            self.left, self.right = left, right or []
+        self.set_line_forms([(left, right or [])])
+
+    def set_line_forms(self, forms: list[tuple[Spans, Spans]]) -> None:
+        """Set the forms of the line, the longest first. A form is a left and a right text."""
+        if forms != [(self.left, self.right), *self._shorter_forms]:
+            (self.left, self.right), *self._shorter_forms = forms
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
-        spans = align_spans_to_edges(self.left, self.right, width) if y == 0 else []
-        return self.render_spans(spans, width)
+        for left, right in ((self.left, self.right), *self._shorter_forms):
+            if measure_cell_width([*left, *right]) + bool(right) <= width:
+                break
+        return self.render_spans(align_spans_to_edges(left, right, width) if y == 0 else [], width)
 
     @property
     def text(self) -> str:

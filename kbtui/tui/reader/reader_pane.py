@@ -17,7 +17,7 @@ from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
-from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
+from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.framework.styled_widget import (
     BorderDrawingPane,
     LabeledInput,
@@ -69,28 +69,6 @@ class ReaderHeader(LeftAndRightTextLine):
             super().__init__()
             self.text = text
 
-    def __init__(self, id: str) -> None:  # noqa: A002
-        super().__init__(id)
-        self._short_forms: list[Spans] = []
-
-    def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the texts of the header.
-
-        `left` is the text on the left side. `forms` are versions of the text on the right side, the
-        longest first.
-        """
-        self._short_forms = forms[1:]
-        self.set_edge_texts(left, forms[0])
-
-    def render_line(self, y: int) -> Strip:
-        """Render the header. The longest version of its right side that fits is shown."""
-        width = self.content_size.width
-        room = width - measure_cell_width(self.left)
-        forms = [self.right, *self._short_forms]
-        right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
-        spans = align_spans_to_edges(self.left, right, width) if y == 0 else []
-        return self.render_spans(spans, width)
-
     def on_click(self, event: events.Click) -> None:
         """Post `HeaderPartClicked` for the clicked part."""
         edge = self.gutter.left
@@ -99,26 +77,6 @@ class ReaderHeader(LeftAndRightTextLine):
             if event.x < edge:
                 self.post_message(self.HeaderPartClicked(text))
                 return
-
-
-class TurnCitationsLine(LeftAndRightTextLine):
-    """The line about what the turn at the cursor cites."""
-
-    def __init__(self, id: str) -> None:  # noqa: A002
-        super().__init__(id)
-        self._forms: list[Spans] = []
-
-    def set_line_forms(self, forms: list[Spans]) -> None:
-        """Set the forms of the line, the longest first."""
-        self._forms = forms
-        self.set_edge_texts(forms[0])
-
-    def render_line(self, y: int) -> Strip:
-        """Render the longest form that fits, or else the beginning of the shortest form."""
-        width = self.content_size.width
-        forms = self._forms or [self.left]
-        form = next((one for one in forms if measure_cell_width(one) <= width), forms[-1])
-        return self.render_spans(form if y == 0 else [], width)
 
 
 class DocumentFactsBar(WrappedParagraphs):
@@ -190,7 +148,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
         self.loss_bar = WrappedParagraphs(self.document_view)
-        self._cited_line = TurnCitationsLine("cited")
+        self._cited_line = LeftAndRightTextLine(id="cited")
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
@@ -277,7 +235,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         `forms` are forms of the line, the longest first. Without any, the line is hidden.
         """
         if forms:
-            self._cited_line.set_line_forms(forms)
+            self._cited_line.set_line_forms([(form, []) for form in forms])
         if self._cited_line.has_class("known") != bool(forms):
             self._cited_line.set_class(bool(forms), "known")
 
@@ -376,7 +334,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         if reference and document.ref and document.short_ref:
             reference = reference.replace(document.ref, document.short_ref, 1)
         header = self.query_one("#where", ReaderHeader)
-        header.set_header_texts(left, self._make_right_header_variants())
+        header.set_line_forms([(left, right) for right in self._make_right_header_variants()])
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_next_change_hint(self, space: str = "") -> Spans:
