@@ -7,6 +7,7 @@ keyword"), and `styled_widget.TEXT_STYLES` defines their look. Widths are in ter
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,20 @@ def _measure_text_width(text: str) -> int:
 def add_style_role(spans: Iterable[Span], role: str) -> Spans:
     """Add a role to each span."""
     return [(text, f"{had} {role}" if had else role) for text, had in spans]
+
+
+def add_role_to_ranges(spans: Sequence[Span], ranges: Iterable[tuple[int, int, str]]) -> Spans:
+    """Add a role to each range of characters; a range is its start, its end (exclusive) and the role.
+
+    The ranges must be in ascending order.
+    """
+    marked: Spans = []
+    position = 0
+    for start, end, role in ranges:
+        marked += slice_spans(spans, position, start)
+        marked += add_style_role(slice_spans(spans, start, end), role)
+        position = end
+    return [*marked, *slice_spans(spans, position, sys.maxsize)] if position else list(spans)
 
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
@@ -312,15 +327,10 @@ def highlight_matches(spans: Sequence[Span], found: HighlightPattern | None) -> 
     """Add the style role "found" to each match in `spans`, but "found-here" to the current match."""
     if found is None:
         return list(spans)
-    text = join_span_texts(spans)
-    marked: Spans = []
-    position = 0
-    for match in found.pattern.finditer(text):
-        if match.end() == match.start():
-            continue
-        role = "found-here" if found.seen_count == found.current else "found"
-        found.seen_count += 1
-        marked += slice_spans(spans, position, match.start())
-        marked += add_style_role(slice_spans(spans, match.start(), match.end()), role)
-        position = match.end()
-    return [*marked, *slice_spans(spans, position, len(text))] if position else list(spans)
+    ranges = []
+    for match in found.pattern.finditer(join_span_texts(spans)):
+        if match[0]:
+            role = "found-here" if found.seen_count == found.current else "found"
+            found.seen_count += 1
+            ranges.append((*match.span(), role))
+    return add_role_to_ranges(spans, ranges)

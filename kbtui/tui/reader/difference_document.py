@@ -19,10 +19,9 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     StyledLines,
-    add_style_role,
+    add_role_to_ranges,
     highlight_matches,
     measure_cell_width,
-    slice_spans,
     truncate_spans,
     wrap_code_line,
 )
@@ -324,16 +323,9 @@ def _lay_out_version(
     lines: StyledLines = []
     start = 0
     for line in clean.split("\n"):
-        spans: Spans = []
-        position = 0
-        whole: Spans = [(line, base)] if line else []
-        for first, end in marked:
-            first, end = max(0, first - start), min(len(line), end - start)
-            if first < end:
-                spans += slice_spans(whole, position, first)
-                spans += add_style_role(slice_spans(whole, first, end), f"{role} changed-word")
-                position = end
-        spans += slice_spans(whole, position, len(line))
+        moved = ((max(0, first - start), min(len(line), end - start)) for first, end in marked)
+        changed = [(first, end, f"{role} changed-word") for first, end in moved if first < end]
+        spans = add_role_to_ranges([(line, base)] if line else [], changed)
         expanded = [(part.expandtabs(TAB_WIDTH), style) for part, style in spans]
         for wrapped in wrap_code_line(highlight_matches(expanded, found), width):
             lines.append(StyledLine([(f"{mark} ".rjust(2), role), *wrapped.spans]))

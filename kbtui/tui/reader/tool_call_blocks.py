@@ -27,11 +27,10 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     StyledLines,
-    add_style_role,
+    add_role_to_ranges,
     highlight_matches,
     join_span_texts,
     measure_cell_width,
-    slice_spans,
     wrap_code_line,
 )
 from kbtui.tui.reader.reader_blocks import (
@@ -514,7 +513,9 @@ class DiffBlock(ReaderBlock):
         made: StyledLines = [StyledLine([("⋯", "dim")])] if self.continues else []
         for index, (mark, text) in enumerate(zip(marks, texts, strict=True)):
             role = _ROLES.get(mark, "")
-            spans: Spans = [(mark, role), *_mark_changed_words(text, ranges.get(index, []), role)]
+            changed = [(*one, "changed-word") for one in ranges.get(index, ())]
+            words: Spans = [(text, role)] if text else []
+            spans: Spans = [(mark, role), *add_role_to_ranges(words, changed)]
             numbers = (old if mark != "+" else None, new if mark != "-" else None)
             shown = highlight_matches(spans, found)
             for part, line in enumerate(wrap_code_line(shown, room, new, self.code_offset)):
@@ -585,20 +586,6 @@ def _pair_similar_lines(
             yield old, *best
             if compares_all:
                 news = news[news.index(best[0]) + 1 :]
-
-
-def _mark_changed_words(text: str, ranges: Sequence[TextRange], role: str) -> Spans:
-    """Return `text` as spans with the role `role`, and mark the words in `ranges` as changed."""
-    spans: Spans = [(text, role)] if text else []
-    if not ranges:
-        return spans
-    marked: Spans = []
-    position = 0
-    for start, end in ranges:
-        marked += slice_spans(spans, position, start)
-        marked += add_style_role(slice_spans(spans, start, end), "changed-word")
-        position = end
-    return [*marked, *slice_spans(spans, position, len(text))]
 
 
 def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock]:
