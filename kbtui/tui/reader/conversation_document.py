@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.patch_parser import PatchHunk
-    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.framework.styled_text import Span, Spans
 
 
 # The arguments that describe a call best, in order of preference. For a call without any of them, the first
@@ -462,13 +462,10 @@ class _ConversationReaderDocumentBuilder:
         own = self.conversation.info.problem
         problems = dict.fromkeys([*self.conversation.problems, *([own] if own else [])])
         for number, problem in enumerate(problems):
-            self._add_note_paragraph(
-                f"problem:{number}", f"! {sanitize_to_one_line(problem)}", "error"
-            )
+            self._add_problem(f"problem:{number}", problem)
             self.blocks[-1].above = int(number == 0)
         if notice := self.marks.notice:
-            text = f"! {sanitize_to_one_line(format_notice(notice))}"
-            self._add_note_paragraph("marks:unreadable", text, "warning")
+            self._add_problem("marks:unreadable", format_notice(notice), "warning")
         for event in self.conversation.leading:
             self._add_event_blocks(event)
         for turn in self.conversation.turns:
@@ -643,9 +640,7 @@ class _ConversationReaderDocumentBuilder:
         )(self, key, event)
         self._end_fold()
         if event.problem:
-            self._add_note_paragraph(
-                f"{key}:problem", f"! {sanitize_to_one_line(event.problem)}", "error"
-            )
+            self._add_problem(f"{key}:problem", event.problem)
         self._add_secret_warning(key, event.text)
         if event.result is not None:
             self._add_secret_warning(f"{key}:result", event.result.text)
@@ -659,7 +654,7 @@ class _ConversationReaderDocumentBuilder:
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
-            self._add_note_paragraph(f"{key}:secret", f"! {said}", "warning")
+            self._add_problem(f"{key}:secret", said, "warning")
 
     def _add_request_blocks(self, key: str, event: ConversationEvent) -> None:
         if self.turn_fold is None:
@@ -751,13 +746,9 @@ class _ConversationReaderDocumentBuilder:
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
-        first = (
-            sanitize_to_one_line(event.text[:400]).replace("**", "") or "(hidden by the provider)"
-        )
-        size = format_text_length(event.text)
-        self._add_fold_heading(
-            key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")]
-        )
+        word, first = ("reasoning ", "emph"), sanitize_to_one_line(event.text[:400])
+        first = first.replace("**", "") or "(hidden by the provider)"
+        self._add_heading_of_text_fold(key, "reasoning", word, event.text, first=first)
         self._add_markdown_blocks(key, event.text)
 
     def _add_tool_call_fold(self, key: str, event: ConversationEvent) -> None:
@@ -914,16 +905,11 @@ class _ConversationReaderDocumentBuilder:
         else:
             self._add_text_with_diffs(f"{key}:text", result.text, shown, path)
         if result.problem:
-            self._add_note_paragraph(
-                f"{key}:problem", f"! {sanitize_to_one_line(result.problem)}", "error"
-            )
+            self._add_problem(f"{key}:problem", result.problem)
 
     def _add_fold_for_result_without_call(self, key: str, event: ConversationEvent) -> None:
-        words: Spans = [
-            ("result without a call  ", "warning"),
-            (sanitize_to_one_line(event.text[:200]), "dim"),
-        ]
-        self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
+        word = ("result without a call  ", "warning")
+        self._add_heading_of_text_fold(key, "tool", word, event.text, first=event.text[:200])
         if event.blocks:
             self._add_content_blocks(key, event.blocks)
         else:
@@ -933,8 +919,7 @@ class _ConversationReaderDocumentBuilder:
         """Add a notice of the agent. A short notice is a dim line, a long one is a fold."""
         text = event.text.strip()
         if len(text) > MAX_NOTICE_CHARACTERS or "\n" in text:
-            words: Spans = [("notice  ", "dim"), (sanitize_to_one_line(text[:400]), "dim")]
-            self._add_fold_heading(key, "notice", words, [(format_text_length(text), "dim")])
+            self._add_heading_of_text_fold(key, "notice", ("notice  ", "dim"), text)
             self._add_source_text_blocks(key, text)
             return
         self._add_notice_paragraph(key, sanitize_to_one_line(text))
@@ -952,20 +937,14 @@ class _ConversationReaderDocumentBuilder:
         The fold is not shown in the model's view.
         """
         self.view = "user"
-        words: Spans = [
-            ("compacted here  ", "accent"),
-            (sanitize_to_one_line(event.text[:400]), "dim"),
-        ]
-        self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])
+        word = ("compacted here  ", "accent")
+        self._add_heading_of_text_fold(key, "compaction", word, event.text)
         self._add_markdown_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
         """Add an event of an unknown kind, for example from a newer version of the agent, as JSON."""
-        words: Spans = [
-            ("unknown event  ", "warning"),
-            (sanitize_to_one_line(event.name or ""), "dim"),
-        ]
-        self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
+        word = ("unknown event  ", "warning")
+        self._add_heading_of_text_fold(key, "tool", word, event.text, first=event.name or "")
         self._add_source_text_blocks(key, event.text, language="json")
 
     def _add_question_fold(self, key: str, event: ConversationEvent) -> None:
@@ -1007,11 +986,7 @@ class _ConversationReaderDocumentBuilder:
         self._add_text_with_diffs(key, text)
 
     def _add_fold_heading(
-        self,
-        key: str,
-        kind: str,
-        left: Spans,
-        right: Spans | None = None,
+        self, key: str, kind: str, left: Spans, right: Spans | None = None
     ) -> None:
         """Add the heading of a fold.
 
@@ -1021,6 +996,17 @@ class _ConversationReaderDocumentBuilder:
         self._append_blocks(FoldHeadingBlock(key, left, right or [], kind=kind, above=above))
         self.after_fold, self.space_above = True, 0
         self.fold, self.lead = key, [("  │ ", "rule")]
+
+    def _add_heading_of_text_fold(
+        self, key: str, kind: str, word: Span, text: str, *, first: str | None = None
+    ) -> None:
+        """Add the heading of a fold with a text: a word, the beginning of the text, and its length.
+
+        `first` is shown in place of the beginning.
+        """
+        beginning = sanitize_to_one_line(text[:400] if first is None else first)
+        size = format_text_length(text)
+        self._add_fold_heading(key, kind, [word, (beginning, "dim")], [(size, "dim")])
 
     def _end_fold(self) -> None:
         self.fold, self.call, self.lead = None, None, []
@@ -1036,6 +1022,9 @@ class _ConversationReaderDocumentBuilder:
 
     def _add_note_paragraph(self, key: str, text: str, role: str) -> None:
         self._append_blocks(ParagraphBlock(key, [(text, role)]))
+
+    def _add_problem(self, key: str, text: str, role: str = "error") -> None:
+        self._add_note_paragraph(key, f"! {sanitize_to_one_line(text)}", role)
 
     def _append_blocks(self, *blocks: ReaderBlock) -> None:
         for block in blocks:
