@@ -1,4 +1,4 @@
-"""Opens web addresses and files in other programs, and copies text to the clipboard."""
+"""Opens web addresses and files in other programs, runs programs in the terminal, and copies text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,43 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from textual.app import SuspendNotSupported
+
+from kbtui.errors import KbtuiError, UsageError
 from kbtui.terminal_text import format_counted_noun, sanitize
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import App
+
+T = TypeVar("T")
+
+
+def run_in_terminal(
+    app: App[None],
+    work: Callable[[], T],
+    on_done: Callable[[T], object],
+    on_error: Callable[[Exception], object],
+    program: str = "an editor",
+    hint: str | None = None,
+) -> None:
+    """Suspend the TUI, and run `work` in the terminal. Then call `on_done` with the result.
+
+    If `work` raises an error, call `on_error`. It is also called if the TUI cannot be suspended; the
+    message then names the `program` and gives the `hint`.
+    """
+    try:
+        with app.suspend():
+            result = work()
+    except SuspendNotSupported:
+        on_error(UsageError(f"{program} cannot be started in this terminal", hint=hint))
+    except (KbtuiError, OSError, ValueError) as error:
+        on_error(error)
+    else:
+        on_done(result)
 
 
 def open_web_address_in_browser(app: App[None], url: str) -> bool:

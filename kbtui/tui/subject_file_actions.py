@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
-
-from textual.app import SuspendNotSupported
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.subject_files import make_safe_file_name
+from kbtui.tui.browser_and_clipboard import run_in_terminal
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.styled_widget import get_configured_keys
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     PlannedSubject = tuple[KnowledgeBase, Topic, subject_editing.SubjectDraft]
 
-T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 
 
@@ -117,9 +115,8 @@ class SubjectFileActions:
             self._show_message(f"created {subject.ref}", "inserted")
             self._on_written(subject.ref)
 
-        self._suspend_tui_and_run(
-            lambda: subject_editing.edit_draft_in_editor(*planned), report_new_entry
-        )
+        edit = partial(subject_editing.edit_draft_in_editor, *planned)
+        run_in_terminal(self._screen.app, edit, report_new_entry, self._show_error)
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the user's editor."""
@@ -165,24 +162,8 @@ class SubjectFileActions:
                 self._show_message(f"changed {name}{note}", "inserted")
             self._on_written(name)
 
-        self._suspend_tui_and_run(
-            lambda: subject_editing.edit_subject_in_editor(subject, line), report_subject_change
-        )
-
-    def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
-        """Suspend the TUI, and run `work` in the terminal. Then call `on_done` with the result.
-
-        If `work` raises an error, show it.
-        """
-        try:
-            with self._screen.app.suspend():
-                result = work()
-        except SuspendNotSupported:
-            self._show_error(UsageError("an editor cannot be started in this terminal"))
-        except (KbtuiError, OSError, ValueError) as error:
-            self._show_error(error)
-        else:
-            on_done(result)
+        edit = partial(subject_editing.edit_subject_in_editor, subject, line)
+        run_in_terminal(self._screen.app, edit, report_subject_change, self._show_error)
 
     def remove_subject(self, ref: Ref) -> None:
         """Ask the user, and move a subject's file to the trash.

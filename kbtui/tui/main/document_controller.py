@@ -665,6 +665,11 @@ class MainScreenContext(NamedTuple):
     open_hit_in_other_workspace: Callable[[Hit], None]
     """A function that visits the workspace of a hit, and shows the hit there."""
 
+    def show_error(self, error: Exception) -> None:
+        """Show an error in the status line."""
+        text = format_error_on_one_line(error, self.library.workspace.root)
+        self.status.flash_message(text, "error")
+
     def is_hit_of_other_workspace(self, hit: Hit) -> bool:
         """Return whether a hit is in a workspace other than the one shown."""
         return hit.workspace not in (None, str(self.library.workspace.root))

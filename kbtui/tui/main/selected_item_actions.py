@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from textual.app import SuspendNotSupported
-
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.reader.links_and_copyable_texts import DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
+    from kbtui.workspace.workspace import Workspace
 
 
 T = TypeVar("T")
@@ -132,9 +131,7 @@ class SelectedItemActions:
 
         def report_failure(error: Exception) -> None:
             clear_activity()
-            status.flash_message(
-                format_error_on_one_line(error, self._main.library.workspace.root), "error"
-            )
+            self._main.show_error(error)
 
         self._worker.submit_call(work, deliver_result, report_failure)
 
@@ -427,9 +424,59 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
+        ref = parse_ref(reference)
+        if ref.kind != "conversation":
+            self._main.status.show_unavailable_key_message(
+                "Only a conversation can be continued in its agent."
+            )
+            return
+        self.run_with_activity_shown(
+            "looking for the agent's commands …",
+            partial(_find_agent_commands, self._main.library.workspace, ref),
+            partial(self._show_agent_commands, ref),
+            holds_keys=True,
+        )
 
-        actions = AgentCommandActions(self._main, self.run_with_activity_shown, self.copy_text)
-        actions.offer_commands(parse_ref(reference))
+    def _show_agent_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+
+        copying: list[DialogOption] = []
+        running: list[DialogOption] = []
+        for command in commands:
+            key, name = _KEYS[command.purpose], _format_command_name(command, ref)
+            text = command.shell_command
+            copy = partial(self.copy_text, text, text)
+            run = partial(self._run_agent_command_if_confirmed, command)
+            copying.append(DialogOption(key, f"copy: {name}", text, copy))
+            running.append(DialogOption(key.upper(), f"run: {name}", "asks first", run))
+        title = f"Continue {sanitize_to_one_line(str(ref))}"
+        dialog = OptionsDialog(title, [*copying, *running])
+        self._main.screen.app.push_screen(dialog, lambda act: act() if act else None)
+
+    def _run_agent_command_if_confirmed(self, command: OfferedAgentCommand) -> None:
+        """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
+        from shlex import join
+
+        from kbtui.conversations.agent_commands import run_agent_command
+        from kbtui.tui.browser_and_clipboard import run_in_terminal
+        from kbtui.tui.framework.dialogs import ConfirmDialog
+
+        main, program = self._main, command.words[0]
+
+        def report_exit(code: int) -> None:
+            if code:
+                main.status.flash_message(f"{program} exited with code {code}", "warning")
+            else:
+                main.status.flash_message(f"{program} has exited", "dim")
+
+        def run_if_confirmed(answer: str | None) -> None:
+            if answer == "y":
+                work = partial(run_agent_command, command)
+                how = ("a program", "copy the command")
+                run_in_terminal(main.screen.app, work, report_exit, main.show_error, *how)
+
+        question = f"Run `{join(command.words)}` in {command.directory}?"
+        main.screen.app.push_screen(ConfirmDialog(question, {"y": "run it"}), run_if_confirmed)
 
     def export_conversation(self) -> None:
         """Ask for a file and for the content to include, and write the open conversation to the file."""
@@ -697,115 +744,15 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 """The key that copies a command, by the command's purpose. The same key in upper case runs the command."""
 
 
-class AgentCommandActions:
-    """Offers the commands of a conversation's agent, copies them, and runs them in the terminal."""
+def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCommand]:
+    from kbtui.conversations.agent_commands import find_agent_command, list_agent_commands
+    from kbtui.conversations.conversation_repository import find_conversation
 
-    def __init__(
-        self,
-        main: MainScreenContext,
-        run_with_activity_shown: Callable[..., None],
-        copy_text: Callable[[str, str], None],
-    ) -> None:
-        """Create the actions.
-
-        The functions are the methods of `SelectedItemActions` that have the same names.
-        """
-        self._main = main
-        self._run_with_activity_shown = run_with_activity_shown
-        self._copy_text = copy_text
-
-    def offer_commands(self, ref: Ref) -> None:
-        """Offer the commands that a conversation's agent has for the conversation or for one of its turns."""
-        if ref.kind != "conversation":
-            self._main.status.show_unavailable_key_message(
-                "Only a conversation can be continued in its agent."
-            )
-            return
-        self._run_with_activity_shown(
-            "looking for the agent's commands …",
-            partial(self._find_agent_commands, ref),
-            partial(self._show_agent_commands, ref),
-            holds_keys=True,
-        )
-
-    def _find_agent_commands(self, ref: Ref) -> list[OfferedAgentCommand]:
-        from kbtui.conversations.agent_commands import find_agent_command, list_agent_commands
-        from kbtui.conversations.conversation_repository import find_conversation
-
-        workspace = self._main.library.workspace
-        info = find_conversation(workspace, ref.conversation or "")
-        # If there is no command, `find_agent_command` raises an error that says why.
-        return list_agent_commands(workspace, info, ref.turn) or [
-            find_agent_command(workspace, info, ref.turn, "resume")
-        ]
-
-    def _show_agent_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-
-        names = [_format_command_name(command, ref) for command in commands]
-        keys = [_KEYS[command.purpose] for command in commands]
-        choices = list(zip(keys, names, commands, strict=True))
-        options = [
-            DialogOption(
-                key, f"copy: {name}", one.shell_command, _ChosenAgentCommand(one, is_run=False)
-            )
-            for key, name, one in choices
-        ] + [
-            DialogOption(
-                key.upper(), f"run: {name}", "asks first", _ChosenAgentCommand(one, is_run=True)
-            )
-            for key, name, one in choices
-        ]
-        title = f"Continue {sanitize_to_one_line(str(ref))}"
-        self._main.screen.app.push_screen(
-            OptionsDialog(title, options), self._copy_or_confirm_agent_command
-        )
-
-    def _copy_or_confirm_agent_command(self, choice: _ChosenAgentCommand | None) -> None:
-        if choice is None:
-            return
-        command = choice.command
-        if not choice.is_run:
-            self._copy_text(command.shell_command, command.shell_command)
-            return
-        from shlex import join
-
-        from kbtui.tui.framework.dialogs import ConfirmDialog
-
-        question = f"Run `{join(command.words)}` in {command.directory}?"
-        self._main.screen.app.push_screen(
-            ConfirmDialog(question, {"y": "run it"}),
-            partial(self._run_agent_command_if_confirmed, command),
-        )
-
-    def _run_agent_command_if_confirmed(
-        self, command: OfferedAgentCommand, answer: str | None
-    ) -> None:
-        """Run the command in the terminal if the answer is "y". The TUI returns when the agent exits."""
-        if answer != "y":
-            return
-        from kbtui.conversations.agent_commands import run_agent_command
-
-        show, program = self._main.status.flash_message, command.words[0]
-        try:
-            with self._main.screen.app.suspend():
-                code = run_agent_command(command)
-        except SuspendNotSupported:
-            show("A program cannot be started in this terminal; copy the command.", "error")
-        except (KbtuiError, OSError, ValueError) as error:
-            show(format_error_on_one_line(error, self._main.library.workspace.root), "error")
-        else:
-            if code:
-                show(f"{program} exited with code {code}", "warning")
-            else:
-                show(f"{program} has exited", "dim")
-
-
-class _ChosenAgentCommand(NamedTuple):
-    """A command that the user chose, and whether to run or to copy it."""
-
-    command: OfferedAgentCommand
-    is_run: bool
+    info = find_conversation(workspace, ref.conversation or "")
+    # If there is no command, `find_agent_command` raises an error that says why.
+    return list_agent_commands(workspace, info, ref.turn) or [
+        find_agent_command(workspace, info, ref.turn, "resume")
+    ]
 
 
 def _format_command_name(command: OfferedAgentCommand, ref: Ref) -> str:

@@ -6,9 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.app import SuspendNotSupported
-
-from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
+from kbtui.errors import NothingFound
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
@@ -129,17 +127,15 @@ class TouchedFileActions:
         if file is None:
             return
         from kbtui.knowledge.subject_editing import open_file_in_editor
+        from kbtui.tui.browser_and_clipboard import run_in_terminal
 
-        show = self._main.status.flash_message
-        try:
-            with self._main.screen.app.suspend():
-                open_file_in_editor(Path(file.path), file.line)
-        except SuspendNotSupported:
-            show("An editor cannot be started in this terminal.", "error")
-        except (KbtuiError, OSError, ValueError) as error:
-            show(format_error_on_one_line(error, self._main.library.workspace.root), "error")
-        else:
-            show(f"closed {sanitize_to_one_line(file.name)}{why}", "dim")
+        main, closed = self._main, f"closed {sanitize_to_one_line(file.name)}{why}"
+        run_in_terminal(
+            main.screen.app,
+            partial(open_file_in_editor, Path(file.path), file.line),
+            lambda _: main.status.flash_message(closed, "dim"),
+            main.show_error,
+        )
 
     def list_turns_of_file(self, ref: Ref) -> None:
         """List the turns that changed or read the file of an item, and open the chosen one."""
