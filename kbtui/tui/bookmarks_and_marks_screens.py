@@ -25,7 +25,6 @@ from kbtui.tui.framework.dialogs import (
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
-from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
 from kbtui.tui.tui_command_table import (
     Scope,
@@ -137,7 +136,7 @@ def _make_mark_form(
 class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     """The base class of the screens with a list of bookmarks or marks.
 
-    When such a screen closes, it returns the place to open, or None. If the list is empty, the
+    When such a screen closes, it returns the reference to open, or None. If the list is empty, the
     screen tells which key adds an item. `ADD_COMMAND` is the command of this key, and `ADD_HINT` is
     the text after the key, such as "on a turn to mark it".
     """
@@ -226,7 +225,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
     def close_and_open_reference(self, reference: str) -> None:
         """Close the screen, and open the place that a reference names."""
         try:
-            self.dismiss(make_navigation_target(parse_ref(reference)))
+            self.dismiss(parse_ref(reference))
         except KbtuiError as error:
             self._show_error(error)
 

@@ -279,34 +279,29 @@ class MainScreen(StyledScreen):
         self._show_key_hints_at_cursor()
         self._show_equivalent_command()
 
+    @on(RowList.SelectedRowChanged)
     def _show_key_hints_at_cursor(self) -> None:
         """Show the hints of the keys that do something at the current line of the focused pane."""
         name = self.panes.focused_pane_id
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
         document = self.reader_pane.document_view.document
-        offers = document.available_features
-        if self.reader_pane.is_finding:
-            offers |= {"find"}
-        if name == "reader" and (
-            self.reader_pane.viewport.is_file_at_cursor or "source" in document.views
-        ):
-            offers |= {"file"}
-        if name == "citations":
-            offers |= self.citations_pane.available_features
-        offers |= self.status.embedding_features
-        if (
-            self.document_controller.contents
-            and self.document_controller.contents.learn_tool_problem
-        ):
-            offers |= {"tools"}
-        if name == "results" and self.search.has_ranked_hits:
-            offers |= {"ranks"}
-        if (step := self._find_step_back(name)) is not None:
-            offers |= {"step_back"}
-        if step == self._return_to_results:
-            offers |= {"opened_hit"}
-        self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
+        contents, step = self.document_controller.contents, self._find_step_back(name)
+        conditions = {
+            "find": self.reader_pane.is_finding,
+            "file": name == "reader"
+            and (self.reader_pane.viewport.is_file_at_cursor or "source" in document.views),
+            "tools": contents is not None and contents.learn_tool_problem is not None,
+            "ranks": name == "results" and self.search.has_ranked_hits,
+            "step_back": step is not None,
+            "opened_hit": step == self._return_to_results,
+        }
+        self.hints.scopes, self.hints.input_id = scopes, input_id
+        self.hints.offers = document.available_features.union(
+            self.status.embedding_features,
+            self.citations_pane.available_features if name == "citations" else (),
+            (feature for feature, is_met in conditions.items() if is_met),
+        )
         self.hints.next_view = document.next_view
 
     def _show_equivalent_command(self) -> None:
@@ -481,10 +476,6 @@ class MainScreen(StyledScreen):
             and target == self.document_controller.history.current_target
         ):
             self.library_pane.select_row_of_target(target)
-
-    @on(RowList.SelectedRowChanged)
-    def _update_hints_of_selected_row(self) -> None:
-        self._show_key_hints_at_cursor()
 
     @on(ReaderPane.CursorPositionChanged)
     def _on_reader_position_changed(self) -> None:
@@ -691,13 +682,10 @@ class MainScreen(StyledScreen):
         self.panes.close_outline()
         self.reader_pane.go_to_reading_position(event.position)
 
+    @on(CitationsPane.TurnActivitiesFound)
     def _update_outline(self) -> None:
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.show_outline_of_document(self.citations_pane.activities)
-
-    @on(CitationsPane.TurnActivitiesFound)
-    def _show_activities_in_outline(self) -> None:
-        self._update_outline()
 
     def action_show_jump_labels(self) -> None:
         """Show a label at each visible item. When the user types a label, go to its item."""
@@ -709,26 +697,21 @@ class MainScreen(StyledScreen):
     def action_show_bookmarks(self) -> None:
         from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen
 
-        screen = BookmarksScreen(
-            self.library, self.document_controller.contents or TopicsAndConversations()
-        )
-        self.app.push_screen(
-            screen, lambda target: self.open_target_in_reader(target) if target else None
-        )
+        contents = self.document_controller.contents or TopicsAndConversations()
+        self.app.push_screen(BookmarksScreen(self.library, contents), self.open_returned_reference)
 
     def action_show_marks(self) -> None:
         from kbtui.tui.bookmarks_and_marks_screens import MarksScreen
 
-        def reload_document_and_open_target(target: NavigationTarget | None) -> None:
+        def reload_document_and_open_reference(ref: Ref | None) -> None:
             # Marks may have been changed or removed.
             self.document_controller.reload_shown_document()
-            if target:
-                self.open_target_in_reader(target)
+            self.open_returned_reference(ref)
 
-        screen = MarksScreen(
-            self.library, self.document_controller.contents or TopicsAndConversations()
+        contents = self.document_controller.contents or TopicsAndConversations()
+        self.app.push_screen(
+            MarksScreen(self.library, contents), reload_document_and_open_reference
         )
-        self.app.push_screen(screen, reload_document_and_open_target)
 
     def action_open_prompt_workshop(self) -> None:
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
