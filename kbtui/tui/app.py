@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.events import InputEvent, Key
-from textual.filter import ANSIToTruecolor
+from textual.filter import ANSIToTruecolor, LineFilter
 from textual.theme import BUILTIN_THEMES, Theme
 
 from kbtui.dates import Clock, get_current_local_time
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.await_complete import AwaitComplete
-    from textual.filter import LineFilter
 
     from kbtui.library import Library
     from kbtui.references import Ref

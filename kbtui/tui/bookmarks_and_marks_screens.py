@@ -34,7 +34,7 @@ from kbtui.tui.tui_command_table import (
 )
 from kbtui.userdata.bookmark_anchors import BookmarkAnchors
 from kbtui.userdata.turn_mark_store import MarkStore
-from kbtui.userdata.user_data_store import UserData
+from kbtui.userdata.user_data_store import Bookmark, UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.topics_and_conversations import TopicsAndConversations
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
-    from kbtui.userdata.user_data_store import Bookmark
 
 ItemT = TypeVar("ItemT", "Bookmark", "PlacedMark")
 

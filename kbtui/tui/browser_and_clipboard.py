@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from textual.app import SuspendNotSupported
+from textual.app import App, SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.terminal_text import format_counted_noun, sanitize
@@ -18,7 +18,6 @@ from kbtui.terminal_text import format_counted_noun, sanitize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.app import App
 
 T = TypeVar("T")
 

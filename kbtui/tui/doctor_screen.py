@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kbtui.errors import NothingFound
-from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
+from kbtui.library.diagnostics import AREAS, DiagnosticFinding, FindingState, run_diagnostics
 from kbtui.references import parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbtui.assistant.jp_local_tools import PlannedFileChange
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
-    from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import HighlightPattern, Spans, StyledLines
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from textual import on
 from textual.message import Message
 from textual.widgets import Input
 
-from kbtui.dates import format_time_with_date, format_unix_time_as_day
+from kbtui.dates import Clock, format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.catalog_query import (
     CITATION_DAYS,
@@ -25,7 +25,7 @@ from kbtui.index.catalog_query import (
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import parse_ref
+from kbtui.references import Ref, parse_ref
 from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.terminal_text import (
@@ -58,17 +58,13 @@ from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from textual.strip import Strip
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.dates import Clock
     from kbtui.index.catalog_query import EntryChunkJson
     from kbtui.knowledge.subject_editing import TrashedFile
     from kbtui.library import Library
-    from kbtui.references import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
     from kbtui.tui.reader.reader_blocks import ReaderBlock

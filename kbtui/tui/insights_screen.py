@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.dates import format_unix_time_as_day
+from kbtui.dates import Clock, format_unix_time_as_day
 from kbtui.references import parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
+from kbtui.tui.framework.styled_text import HighlightPattern, Span, Spans, StyledLine, StyledLines
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
@@ -22,6 +22,11 @@ from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.userdata.insights import (
+    EntryCitationCount,
+    Insights,
+    PeriodTokenStatistics,
+    TitledTurnWithOutdatedCitations,
+    TokenCount,
     collect_insights,
     draw_daily_searches_and_citations,
 )
@@ -30,16 +35,7 @@ from kbtui.userdata.user_data_store import UserData
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.tui.framework.styled_text import Span, Spans
-    from kbtui.userdata.insights import (
-        EntryCitationCount,
-        Insights,
-        PeriodTokenStatistics,
-        TitledTurnWithOutdatedCitations,
-        TokenCount,
-    )
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import is_other_agents_conversation_ref, make_subject_ref
+from kbtui.references import Ref, is_other_agents_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import CitationKey
-    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
 
 _REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")

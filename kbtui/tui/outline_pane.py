@@ -11,11 +11,11 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from kbtui.dates import format_time_with_date
+from kbtui.dates import Clock, format_time_with_date
 from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import measure_cell_width
+from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderDrawingPane, LeftAndRightTextLine, PaneInput
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.reader.reader_document import (
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from kbtui.citations.turn_activity import TurnActivity
     from kbtui.conversations.turn_marks import PlacedMark
-    from kbtui.dates import Clock
-    from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.tui.navigation_target import ReadingPosition
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument

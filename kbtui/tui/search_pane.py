@@ -10,10 +10,10 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.dates import format_date
+from kbtui.dates import Clock, format_date
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
+from kbtui.notices import NOTHING_INDEXED, Notice, format_notice, format_notices
 from kbtui.search.filter_definitions import list_filters_of_input
 from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widgets.input import Selection
 
-    from kbtui.dates import Clock
-    from kbtui.notices import Notice
     from kbtui.search.search_request_and_answer import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.userdata.user_data_store import SavedSearch, UserData

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from kbtui.errors import format_error_on_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.styled_text import join_span_texts
+from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
     ClickableHintLine,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import RowList
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
     from kbtui.tui.tui_command_table import Scope
 

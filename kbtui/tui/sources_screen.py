@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import on
 
-from kbtui.dates import format_time_with_date
+from kbtui.dates import Clock, format_time_with_date
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.sources.document_source_definitions import (
@@ -29,7 +29,7 @@ from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import HighlightPattern, Span, StyledLines, wrap_spans
+from kbtui.tui.framework.styled_text import HighlightPattern, Span, Spans, StyledLines, wrap_spans
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     LeftAndRightLineBlock,
@@ -44,11 +44,9 @@ from kbtui.workspace.paths import SOURCES_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kbtui.dates import Clock
     from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
     from kbtui.library import Library
     from kbtui.sources.document_source_definitions import SourceDefinition, SourceRunProgress
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}

@@ -12,7 +12,7 @@ from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.tui.browser_and_clipboard import run_in_terminal
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
-from kbtui.tui.framework.styled_widget import get_configured_keys
+from kbtui.tui.framework.styled_widget import StyledScreen, get_configured_keys
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject, Topic
     from kbtui.library import Library
     from kbtui.references import Ref
-    from kbtui.tui.framework.styled_widget import StyledScreen
 
     PlannedSubject = tuple[KnowledgeBase, Topic, subject_editing.SubjectDraft]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input
@@ -34,7 +34,6 @@ from kbtui.tui.framework.tui_command_definition import format_key_hints, make_di
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from textual import events
     from textual.app import ComposeResult
     from textual.strip import Strip
 

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.color import Color
 from textual.containers import Horizontal
 from textual.content import Content
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from rich.text import Text
-    from textual.binding import BindingsMap, BindingType
     from textual.dom import DOMNode
 
     from kbtui.tui.framework.styled_text import Span

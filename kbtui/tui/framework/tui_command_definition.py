@@ -5,18 +5,14 @@ from __future__ import annotations
 import string
 from typing import TYPE_CHECKING, Any, Literal
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.keys import _character_to_key
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.tui.framework.styled_text import measure_cell_width
+from kbtui.tui.framework.styled_text import Spans, measure_cell_width
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-
-    from textual.binding import BindingType
-
-    from kbtui.tui.framework.styled_text import Spans
 
 
 KEY_LABELS = {

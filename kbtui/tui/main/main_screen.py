@@ -15,7 +15,7 @@ from textual.widgets import Input
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
-from kbtui.search.search_request_and_answer import MAX_HITS
+from kbtui.search.search_request_and_answer import MAX_HITS, Hit
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -36,7 +36,7 @@ from kbtui.tui.navigation_target import (
     make_hit_target,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_document import CHANGES_VIEWS
+from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
 from kbtui.tui.topics_and_conversations import TopicsAndConversations
@@ -58,10 +58,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge.subject_editing import TrashedFile
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
-    from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.outline_pane import OutlinePane
-    from kbtui.tui.reader.reader_document import ReaderDocument
     from kbtui.tui.tui_command_table import Scope
 
 

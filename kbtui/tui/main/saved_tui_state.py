@@ -18,14 +18,13 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.search_pane import MODES
-from kbtui.tui.topics_and_conversations import load_last_visit, save_visit
+from kbtui.tui.topics_and_conversations import LastVisit, load_last_visit, save_visit
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
     from kbtui.tui.main.search_controller import SearchController
-    from kbtui.tui.topics_and_conversations import LastVisit
 
 STATE_NAME = "tui"
 """The name under which the session of the TUI is stored in the user data."""

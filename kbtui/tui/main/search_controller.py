@@ -19,7 +19,7 @@ from kbtui.terminal_text import extract_regex_between_slashes, sanitize_to_one_l
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.navigation_target import make_hit_target
+from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     MODES,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
-    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.search_pane import SearchSuggestion
     from kbtui.userdata.user_data_store import SavedSearch
 

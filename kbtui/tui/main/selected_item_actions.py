@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import parse_ref
+from kbtui.references import Ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
@@ -23,7 +23,7 @@ from kbtui.tui.reader.reader_blocks import (
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.workspace.paths import get_user_home
-from kbtui.workspace.workspace import check_export_path, write_export_file
+from kbtui.workspace.workspace import Workspace, check_export_path, write_export_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
-    from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.reader.links_and_copyable_texts import DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
-    from kbtui.workspace.workspace import Workspace
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import NothingFound
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import parse_ref
+from kbtui.references import Ref, parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.navigation_target import make_navigation_target
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.library.file_turn_history import FileTurnHistory, FileUsedByCall
-    from kbtui.references import Ref
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 

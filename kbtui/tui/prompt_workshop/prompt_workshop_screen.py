@@ -23,7 +23,7 @@ from kbtui.library.index_and_engine_access import CallCancellation, get_current_
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
-from kbtui.tui.framework.row_list import RowList
+from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import (
     LabeledInput,
     LeftAndRightTextLine,
@@ -46,9 +46,11 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_subject_tree_rows,
 )
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+    FolderSizeSums,
     PendingPreloadMarks,
     PromptTextSize,
     SubjectPromptSizes,
+    SystemPromptWithChanges,
     apply_preload_marks,
     format_prompt_size_change,
     load_prompt_with_changes,
@@ -77,13 +79,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
-    from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
-    from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
-        FolderSizeSums,
-        SystemPromptWithChanges,
-    )
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 

@@ -14,7 +14,7 @@ from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitize_to_one_line
-from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
+from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import NO_COST, PromptTextSize
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.system_prompt_with_changes import SubjectPromptSizes
 
 

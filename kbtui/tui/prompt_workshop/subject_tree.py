@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_text import measure_cell_width
+from kbtui.tui.framework.styled_text import Spans, measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+    PendingPreloadMarks,
     PromptTextSize,
+    SubjectPromptSizes,
+    SystemPromptWithChanges,
     find_slug_prefix_range,
     format_prompt_size_change,
     measure_prompt_size,
@@ -23,12 +26,6 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.knowledge.topic_scan import TopicScan
-    from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
-        PendingPreloadMarks,
-        SubjectPromptSizes,
-        SystemPromptWithChanges,
-    )
 
 
 NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
-from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark, Subject
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.reader.reader_document import format_size
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_data_types import JpPromptSection, Subject
     from kbtui.library import Library
 
 

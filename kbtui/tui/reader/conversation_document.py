@@ -11,11 +11,17 @@ from kbtui.citations.files_read_by_tool_calls import find_path_of_content
 from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_requested_file_changes
 from kbtui.conversations.conversation_data_types import (
     CONTENT_STATE_LABELS,
+    ContentBlock,
+    Conversation,
+    ConversationCompaction,
+    ConversationEvent,
+    ConversationInfo,
+    Turn,
     describe_content_block,
     format_event_text,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.patch_parser import find_unified_diffs
+from kbtui.conversations.patch_parser import PatchHunk, find_unified_diffs
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
@@ -31,7 +37,7 @@ from kbtui.terminal_text import (
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
 )
-from kbtui.tui.framework.styled_text import truncate_text_start
+from kbtui.tui.framework.styled_text import Span, Spans, truncate_text_start
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
@@ -62,16 +68,6 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation
     from kbtui.citations.turn_activity import TurnFileAction
-    from kbtui.conversations.conversation_data_types import (
-        ContentBlock,
-        Conversation,
-        ConversationCompaction,
-        ConversationEvent,
-        ConversationInfo,
-        Turn,
-    )
-    from kbtui.conversations.patch_parser import PatchHunk
-    from kbtui.tui.framework.styled_text import Span, Spans
 
 
 # The arguments that describe a call best, in order of preference. For a call without any of them, the first

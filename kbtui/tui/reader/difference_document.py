@@ -13,7 +13,7 @@ from kbtui.terminal_text import (
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
 )
-from kbtui.text_difference import compare_paragraphs
+from kbtui.text_difference import ComparedParagraph, TextRange, compare_paragraphs
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     Spans,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from kbtui.citations.turn_activity import TurnFileAction
     from kbtui.library.subject_versions import SubjectVersion
-    from kbtui.text_difference import ComparedParagraph, TextRange
 
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""

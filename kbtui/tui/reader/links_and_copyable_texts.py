@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import make_subject_ref, parse_ref
+from kbtui.references import Ref, make_subject_ref, parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
-from kbtui.tui.reader.reader_blocks import TextRangeBlock
+from kbtui.tui.reader.reader_blocks import ReaderBlock, TextRangeBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.references import Ref
     from kbtui.tui.framework.dialogs import DialogOption
     from kbtui.tui.reader.document_view import DocumentViewport
-    from kbtui.tui.reader.reader_blocks import ReaderBlock
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 _BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+")

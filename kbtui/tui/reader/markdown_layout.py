@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.terminal_text import sanitize
 from kbtui.tui.framework.styled_text import (
@@ -25,7 +25,6 @@ from kbtui.tui.framework.styled_text import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
 
     from markdown_it import MarkdownIt
     from markdown_it.token import Token

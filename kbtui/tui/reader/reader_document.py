@@ -8,9 +8,9 @@ from itertools import count, pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import make_conversation_ref, make_subject_ref
+from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.framework.styled_text import join_span_texts
+from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.conversations.conversation_data_types import ConversationUsage, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
-    from kbtui.references import Ref
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import events, on
 from textual.actions import SkipAction
 from textual.containers import Vertical
 from textual.message import Message
@@ -17,7 +17,7 @@ from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
-from kbtui.tui.framework.styled_text import measure_cell_width
+from kbtui.tui.framework.styled_text import Spans, StyledLines, measure_cell_width
 from kbtui.tui.framework.styled_widget import (
     BorderDrawingPane,
     LabeledInput,
@@ -46,11 +46,9 @@ from kbtui.tui.reader.reader_document import (
 from kbtui.tui.tui_command_table import find_key_label_of_command, make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
-    from textual import events
     from textual.app import ComposeResult
     from textual.strip import Strip
 
-    from kbtui.tui.framework.styled_text import Spans, StyledLines
     from kbtui.tui.navigation_target import NavigationTarget, ReadingPosition
     from kbtui.tui.reader.reader_document import OutlineEntry, ReaderDocument
 

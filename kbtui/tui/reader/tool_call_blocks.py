@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import (
@@ -21,7 +21,7 @@ from kbtui.terminal_text import (
     strip_escape_sequences,
     strip_escape_sequences_before_cutting,
 )
-from kbtui.text_difference import SIMILAR_WORDS_SHARE, find_changed_words
+from kbtui.text_difference import SIMILAR_WORDS_SHARE, ChangedWords, TextRange, find_changed_words
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     Spans,
@@ -42,10 +42,8 @@ from kbtui.tui.reader.reader_blocks import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from kbtui.conversations.patch_parser import PatchHunk
-    from kbtui.text_difference import ChangedWords, TextRange
 
 
 MAX_LINES = 60
