@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Vertical
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from kbtui.tui.topics_and_conversations import TopicsAndConversations
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
-ItemT = TypeVar("ItemT", "Bookmark", "PlacedMark")
-
 _REMOVE = "remove"
 _COPY = "copy"
 _PROBLEM_TEXTS: dict[MarkProblem, str] = {
@@ -84,7 +83,7 @@ def ask_for_mark(
                 lambda error: on_changed(format_error_on_one_line(error, library.workspace.root)),
             )
         elif chosen is not None:
-            dialog = _make_mark_form(screen, library, reference, chosen, placed)
+            dialog = _make_mark_form(library, reference, chosen, placed)
             screen.app.push_screen(dialog, report_saved_mark)
 
     def report_saved_mark(mark: Mark | None) -> None:
@@ -95,15 +94,12 @@ def ask_for_mark(
 
 
 def _make_mark_form(
-    screen: StyledScreen, library: Library, reference: str, state: str, placed: PlacedMark | None
+    library: Library, reference: str, state: str, placed: PlacedMark | None
 ) -> FormDialog:
     root, known = library.workspace.root, placed.mark if placed else None
     by = known.superseded_by if known else None
-    fields = [
-        FormField(
-            "note", "note", known.note if known else "", "Optional: a note, such as the reason."
-        )
-    ]
+    note_help = "Optional: a note, such as the reason."
+    fields = [FormField("note", "note", known.note if known else "", note_help)]
     if state == "superseded":
         about = (
             "A reference to the text that applies instead, such as jp-c17457886043:3 or topic/slug."
@@ -132,7 +128,7 @@ def _make_mark_form(
     )
 
 
-class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
+class BookmarksOrMarksScreen(StyledScreen):
     """The base class of the screens with a list of bookmarks or marks.
 
     When such a screen closes, it returns the reference to open, or None. If the list is empty, the
@@ -149,29 +145,33 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         cls.BINDINGS = make_key_bindings_of_scopes(cls.SCOPE)
         super().__init_subclass__(**options)
 
-    def __init__(
-        self,
-        library: Library,
-        contents: TopicsAndConversations,
-        read_rows: Callable[[], list[ListRow]],
-        remove_item: Callable[[ItemT], object],
-        restore_item: Callable[[ItemT], object],
-    ) -> None:
-        """Create the screen.
-
-        `read_rows` returns a row for each item; the row's `data` is the item. `remove_item` removes
-        an item from the user's data, and `restore_item` stores it again. The three functions are
-        called in a background thread.
-        """
+    def __init__(self, library: Library, contents: TopicsAndConversations) -> None:
         super().__init__()
         self._library, self._contents = library, contents
-        self._read_rows = read_rows
-        self._remove_item: Callable[[ItemT], object] = remove_item
-        self._restore_item: Callable[[ItemT], object] = restore_item
         self._worker = LatestOnlyWorker(self)
-        self._removed: ItemT | None = None
+        self._removed: Bookmark | PlacedMark | None = None
         self.list = RowList(f"{self.TITLE.lower()}-list")
         self._hints = ClickableHintLine()
+
+    @abstractmethod
+    def read_rows(self) -> list[ListRow]:
+        """Return a row for each item; its `data` is the item. Called in a background thread."""
+
+    @abstractmethod
+    def remove_item(self, item: Any) -> object:
+        """Remove an item from the user's data. Called in a background thread."""
+
+    @abstractmethod
+    def restore_item(self, item: Any) -> object:
+        """Store an item again in the user's data. Called in a background thread."""
+
+    @abstractmethod
+    def open_item(self, item: Any) -> None:
+        """Open an item."""
+
+    @abstractmethod
+    def edit_item(self, item: Any) -> None:
+        """Let the user change an item."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="palette", classes="pane") as pane:
@@ -209,7 +209,7 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         def change_and_read_rows() -> list[ListRow]:
             if change is not None:
                 change()
-            return self._read_rows()
+            return self.read_rows()
 
         self._worker.submit_call(change_and_read_rows, self._show_rows, self._show_error)
 
@@ -228,20 +228,29 @@ class BookmarksOrMarksScreen(StyledScreen, Generic[ItemT]):
         except KbtuiError as error:
             self._show_error(error)
 
+    @on(RowList.RowClicked)
+    def action_open_item(self) -> None:
+        if row := self.list.selected_row:
+            self.open_item(row.data)
+
+    def action_edit_item(self) -> None:
+        if row := self.list.selected_row:
+            self.edit_item(row.data)
+
     def action_remove_item(self) -> None:
         if row := self.list.selected_row:
             self._removed = row.data
             self.update_key_hints()
-            self.reload_rows_after_change(partial(self._remove_item, row.data))
+            self.reload_rows_after_change(partial(self.remove_item, row.data))
 
     def action_undo_removal(self) -> None:
         item, self._removed = self._removed, None
         if item is not None:
             self.update_key_hints()
-            self.reload_rows_after_change(partial(self._restore_item, item))
+            self.reload_rows_after_change(partial(self.restore_item, item))
 
 
-class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
+class BookmarksScreen(BookmarksOrMarksScreen):
     """A screen with a list of bookmarks."""
 
     SCOPE = "bookmarks"
@@ -250,16 +259,16 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
     ADD_HINT = "to bookmark the selected or open item"
 
     def __init__(self, library: Library, contents: TopicsAndConversations) -> None:
-        self._userdata = userdata = UserData(library.workspace)
-        super().__init__(
-            library,
-            contents,
-            self._read_bookmark_rows,
-            lambda bookmark: userdata.remove_bookmark(bookmark.ref),
-            lambda bookmark: userdata.save_bookmark(bookmark.ref, bookmark.title, bookmark.note),
-        )
+        super().__init__(library, contents)
+        self._userdata = UserData(library.workspace)
 
-    def _read_bookmark_rows(self) -> list[ListRow]:
+    def remove_item(self, item: Bookmark) -> None:
+        self._userdata.remove_bookmark(item.ref)
+
+    def restore_item(self, item: Bookmark) -> None:
+        self._userdata.save_bookmark(item.ref, item.title, item.note)
+
+    def read_rows(self) -> list[ListRow]:
         bookmarks = BookmarkAnchors(self._library.workspace, self._userdata).list_bookmarks()
         marks = self._library.find_marks_of_turns(one.ref for one in bookmarks)
         return [self._make_row(bookmark, marks) for bookmark in bookmarks]
@@ -274,26 +283,20 @@ class BookmarksScreen(BookmarksOrMarksScreen["Bookmark"]):
         ]
         return ListRow(bookmark.ref, left, [(ref, "dim")], below, data=bookmark)
 
-    @on(RowList.RowClicked)
-    def action_open_item(self) -> None:
-        if row := self.list.selected_row:
-            self.close_and_open_reference(row.data.ref)
+    def open_item(self, item: Bookmark) -> None:
+        self.close_and_open_reference(item.ref)
 
-    def action_edit_item(self) -> None:
-        if row := self.list.selected_row:
-            bookmark: Bookmark = row.data
+    def edit_item(self, item: Bookmark) -> None:
+        def save_bookmark_note(note: str | None) -> None:
+            if note is not None:
+                changed = item._replace(note=note)
+                self.reload_rows_after_change(partial(self.restore_item, changed))
 
-            def save_bookmark_note(note: str | None) -> None:
-                if note is not None:
-                    self.reload_rows_after_change(
-                        partial(self._restore_item, bookmark._replace(note=note))
-                    )
-
-            title = f"Note on {self._contents.shorten_reference(bookmark.ref)}"
-            self.app.push_screen(TextInputDialog(title, bookmark.note), save_bookmark_note)
+        title = f"Note on {self._contents.shorten_reference(item.ref)}"
+        self.app.push_screen(TextInputDialog(title, item.note), save_bookmark_note)
 
 
-class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
+class MarksScreen(BookmarksOrMarksScreen):
     """A screen with a list of marks."""
 
     SCOPE = "marks"
@@ -302,16 +305,16 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
     ADD_HINT = "on a turn to mark it"
 
     def __init__(self, library: Library, contents: TopicsAndConversations) -> None:
-        self._store = store = MarkStore(library.workspace)
-        super().__init__(
-            library,
-            contents,
-            self._read_mark_rows,
-            lambda placed: store.remove_mark(placed.mark.id),
-            lambda placed: store.restore_mark(placed.mark),
-        )
+        super().__init__(library, contents)
+        self._store = MarkStore(library.workspace)
 
-    def _read_mark_rows(self) -> list[ListRow]:
+    def remove_item(self, item: PlacedMark) -> None:
+        self._store.remove_mark(item.mark.id)
+
+    def restore_item(self, item: PlacedMark) -> None:
+        self._store.restore_mark(item.mark)
+
+    def read_rows(self) -> list[ListRow]:
         return [self._make_row(placed) for placed in self._store.list_placed_marks()]
 
     def _make_row(self, placed: PlacedMark) -> ListRow:
@@ -324,14 +327,18 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
         left: Spans = [sign, (placed.label, "strong")]
         return ListRow(mark.id, left, [(ref, "dim")], below, data=placed)
 
-    @on(RowList.RowClicked)
-    def action_open_item(self) -> None:
-        if row := self.list.selected_row:
-            placed: PlacedMark = row.data
-            if placed.place is None:
-                self._offer_actions_on_lost_mark(placed)
-            else:
-                self.close_and_open_reference(placed.ref)
+    def open_item(self, item: PlacedMark) -> None:
+        if item.place is None:
+            self._offer_actions_on_lost_mark(item)
+        else:
+            self.close_and_open_reference(item.ref)
+
+    def edit_item(self, item: PlacedMark) -> None:
+        if item.place is None:
+            self._offer_actions_on_lost_mark(item)
+        else:
+            reload = self.reload_rows_after_change
+            ask_for_mark(self, self._library, item.ref, item, lambda message: reload())
 
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.
@@ -369,14 +376,3 @@ class MarksScreen(BookmarksOrMarksScreen["PlacedMark"]):
         self.app.push_screen(
             OptionsDialog(title, options, notes), copy_or_remove_mark_or_open_reference
         )
-
-    def action_edit_item(self) -> None:
-        if row := self.list.selected_row:
-            placed: PlacedMark = row.data
-            if placed.place is None:
-                self._offer_actions_on_lost_mark(placed)
-            else:
-                ask_for_mark(self, self._library, placed.ref, placed, self._show_change)
-
-    def _show_change(self, _: str) -> None:
-        self.reload_rows_after_change()
