@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from textual import on
 
@@ -307,7 +307,6 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
     return lines
 
 
-T = TypeVar("T")
 RELOAD_SECONDS = 5.0
 """The interval in seconds at which the screen looks for runs that another process started."""
 NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
@@ -606,51 +605,32 @@ class SourcesScreen(ListDetailScreen):
         self._show_selected_source()
 
     def action_add_source(self) -> None:
-        def report_new_source(source: SourceDefinition | None) -> None:
-            if source is not None:
-                message = f"added {source.name}; press {self.get_key_label('run')} to run it"
-                self._reload_with_message(source.name, message)
-
-        self._open_source_form("Add a source", None, add_source_from_form, report_new_source)
+        self._open_source_form(None)
 
     def action_edit_source(self) -> None:
-        state = self.selected_source
-        if state is None:
-            return
-        before = state.source
+        if (state := self.selected_source) is not None:
+            self._open_source_form(state.source)
 
-        def save_source_changes(
-            library: Library, values: FormValues
-        ) -> tuple[SourceDefinition, bool]:
-            return change_source_from_form(library, before, values)
+    def _open_source_form(self, before: SourceDefinition | None) -> None:
+        """Open the form that changes the source `before`. If `before` is None, it adds a source."""
+        run_key = self.get_key_label("run")
 
-        def report_source_change(result: tuple[SourceDefinition, bool] | None) -> None:
-            if result is not None:
-                source, is_approved = result
-                note = "" if is_approved else "; the source is not approved yet"
-                self._reload_with_message(source.name, f"changed {source.name}{note}")
+        def save_source(values: FormValues) -> tuple[str, str]:
+            """Return the name of the source, and a message. Called in a background thread."""
+            if before is None:
+                source = add_source_from_form(self.library, values)
+                return source.name, f"added {source.name}; press {run_key} to run it"
+            source, is_approved = change_source_from_form(self.library, before, values)
+            note = "" if is_approved else "; the source is not approved yet"
+            return source.name, f"changed {source.name}{note}"
 
-        self._open_source_form(
-            f"Change {before.name}", before, save_source_changes, report_source_change
-        )
-
-    def _open_source_form(
-        self,
-        title: str,
-        source: SourceDefinition | None,
-        save: Callable[[Library, FormValues], T],
-        on_closed: Callable[[T | None], None],
-    ) -> None:
         def show_source_form(topics: list[str]) -> None:
-            fields, label = make_source_form_fields(topics, source), "save" if source else "add"
-            form = FormDialog(
-                title,
-                fields,
-                lambda values: save(self.library, values),
-                self.format_error_on_one_line,
-                label,
+            title, label = (f"Change {before.name}", "save") if before else ("Add a source", "add")
+            fields = make_source_form_fields(topics, before)
+            form = FormDialog(title, fields, save_source, self.format_error_on_one_line, label)
+            self.app.push_screen(
+                form, lambda saved: self._reload_with_message(*saved) if saved else None
             )
-            self.app.push_screen(form, on_closed)
 
         self.run_in_thread(self._list_enabled_topic_ids, show_source_form)
 
