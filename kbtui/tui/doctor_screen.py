@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, FindingState, run_diagnostics
@@ -27,29 +27,18 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 
-T = TypeVar("T")
-
-
-class ThreadRunner(Protocol):
-    """Runs a function in a background thread, and passes the result to a second function.
-
-    If the first function raises an error, the error is shown, and the second function is not
-    called.
-    """
-
-    def __call__(self, work: Callable[[], T], on_done: Callable[[T], object], /) -> object: ...
-
-
 def offer_tool_update(
     app: App[None],
     library: Library,
-    run_in_thread: ThreadRunner,
+    run_in_thread: Callable[[Callable[[], Any], Callable[[Any], object]], object],
     show_message: Callable[[str], object],
     on_done: Callable[[], object],
 ) -> None:
     """Show how an update of kbtui's tools for JP would change files; write the files if the user agrees.
 
-    `on_done` is called after the files have been written.
+    `run_in_thread` runs a function in a background thread, and passes the result to a second
+    function; it shows the error if the first function raises one. `on_done` is called after the
+    files have been written.
     """
 
     def show_tool_file_changes(changes: list[PlannedFileChange]) -> None:

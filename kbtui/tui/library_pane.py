@@ -626,7 +626,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         if must_unfold:
             self._unfold_topics_that_fit(contents)
         self.update_library_rows()
-        self._look_up_filter_again()
+        self._look_up_filter({})
 
     def unfold_rows_of_saved_session(self, unfolded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
@@ -747,7 +747,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         """Show or hide the hidden subjects. Return whether they are shown now."""
         self.state.hidden = not self.state.hidden
         self.update_library_rows()
-        self._look_up_filter_again()
+        self._look_up_filter({})
         return self.state.hidden
 
     def action_ask_for_sort_order(self) -> None:
@@ -787,11 +787,11 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self._look_up_filter(self._lookups)
         self._show_filter()
 
-    def _look_up_filter_again(self) -> None:
-        """Look up the filter in the index again, because files or the shown subjects have changed."""
-        self._look_up_filter({})
-
     def _look_up_filter(self, known: Mapping[str, EntriesMatchingFilter]) -> None:
+        """Look up the conditions of the filter in the index, except those whose entries are `known`.
+
+        After a change of files or of the shown subjects, none are known.
+        """
         wanted = {part.lookup for part in self._parsed.parts if part.lookup} - known.keys()
         hidden = self.state.hidden
         if not wanted:

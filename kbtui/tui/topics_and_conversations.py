@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -353,7 +354,6 @@ def list_running_conversations(
 
 def load_last_visit(library: Library) -> LastVisit | None:
     """Return the last visit, or None if no readable visit is stored."""
-    from kbtui.errors import KbtuiError
     from kbtui.userdata.user_data_store import UserData
 
     try:
@@ -368,9 +368,6 @@ def load_last_visit(library: Library) -> LastVisit | None:
 
 def save_visit(library: Library, now: datetime, contents: TopicsAndConversations | None) -> None:
     """Record that the user is leaving the workspace now. Errors are ignored."""
-    from contextlib import suppress
-
-    from kbtui.errors import KbtuiError
     from kbtui.userdata.user_data_store import UserData
 
     turns: dict[str, int] = {}

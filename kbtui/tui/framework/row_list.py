@@ -69,18 +69,14 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     BINDINGS = MOVE_BINDINGS
 
     class RowClicked(Message):
-        """The user clicked a row."""
-
-        def __init__(self, within: RowList, row: ListRow) -> None:
-            super().__init__()
-            self.list, self.row = within, row
+        """The user clicked a row, which is selected now."""
 
     class SelectedRowChanged(Message):
         """Another row has been selected, or the list has become empty."""
 
-        def __init__(self, within: RowList, row: ListRow | None) -> None:
+        def __init__(self, row: ListRow | None) -> None:
             super().__init__()
-            self.list, self.row = within, row
+            self.row = row
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -125,7 +121,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._repaint_changed_lines(painted)
         after = self.selected_row
         if (before and before.key) != (after and after.key):
-            self.post_message(self.SelectedRowChanged(self, after))
+            self.post_message(self.SelectedRowChanged(after))
 
     @property
     def selected_row(self) -> ListRow | None:
@@ -178,7 +174,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._scroll_to_selected_row()
         self._repaint_changed_lines(painted)
         if changed:
-            self.post_message(self.SelectedRowChanged(self, self.selected_row))
+            self.post_message(self.SelectedRowChanged(self.selected_row))
 
     def _scroll_to_list_line(self, y: float) -> None:
         self.scroll_to(y=y, animate=False, force=True)
@@ -293,4 +289,4 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         index, _ = self._find_row_at_line(event.y + round(self.scroll_y))
         if index < len(self.rows) and self.rows[index].selectable:
             self._select_row_at_index(index)
-            self.post_message(self.RowClicked(self, self.rows[index]))
+            self.post_message(self.RowClicked())

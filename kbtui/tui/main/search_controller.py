@@ -782,8 +782,7 @@ class SearchController:
             return
         ref = str(Ref("chunk", chunk=row.data.chunk_id))
         self._show_rank_explanation(
-            lambda request: request._replace(why=ref, per_entry=0, limit=MAX_HITS),
-            lambda answer: answer.why,
+            lambda request: request._replace(why=ref, per_entry=0, limit=MAX_HITS)
         )
 
     def ask_which_missing_hit_to_explain(self) -> None:
@@ -802,21 +801,12 @@ class SearchController:
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
-                self._show_rank_explanation(
-                    lambda request: request._replace(why=text), lambda answer: answer.why
-                )
+                self._show_rank_explanation(lambda request: request._replace(why=text))
 
         self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
-    def _show_rank_explanation(
-        self,
-        change: Callable[[SearchRequest], SearchRequest],
-        find: Callable[[SearchAnswer], RankExplanation | None],
-    ) -> None:
-        """Repeat the last search with a changed request, and show an explanation from the answer.
-
-        `change` returns the changed request. `find` returns the explanation in an answer, or None.
-        """
+    def _show_rank_explanation(self, change: Callable[[SearchRequest], SearchRequest]) -> None:
+        """Repeat the last search with the request that `change` returns, and show the explanation."""
         request, status = self._answered_request, self._main.status
         if request is not None and request.all_projects:
             key = find_key_label_of_command("search", self._main.screen.configured_keys)
@@ -841,7 +831,7 @@ class SearchController:
 
         self._items.run_with_activity_shown(
             "explaining …",
-            lambda: find(self._library.search(change(request), origin=None)),
+            lambda: self._library.search(change(request), origin=None).why,
             show_explanation_document,
         )
 
