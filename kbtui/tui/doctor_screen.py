@@ -236,7 +236,7 @@ class DoctorScreen(SecondaryScreen):
         if notes:
             left += [("  · ", "warning"), (notes, "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
-        self.show_totals_line(left, right)
+        self.show_totals_line((left, right))
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:

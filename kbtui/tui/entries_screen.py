@@ -42,7 +42,6 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     StyledLines,
-    measure_cell_width,
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import LabeledInput, LeftAndRightTextLine
@@ -439,8 +438,6 @@ class EntriesScreen(ListDetailScreen):
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_column_headings)
-        if self.loaded is not None:
-            self.call_after_refresh(self._show_entry_totals, self.loaded.page)
 
     def _show_column_headings(self) -> None:
         left, right = make_entry_table_headings(self.list.scrollable_content_region.width)
@@ -533,14 +530,9 @@ class EntriesScreen(ListDetailScreen):
             )
             for kind, count in kinds
         ]
-        room = (
-            self.query_one("#totals", LeftAndRightTextLine).content_size.width
-            - measure_cell_width(left)
-            - 2
-        )
-        while types and measure_text_width(" · ".join(types)) > room:
-            types.pop()
-        self.show_totals_line(left, [(" · ".join(types), "dim")])
+        # A narrow screen shows only the most frequent types.
+        rights = (" · ".join(types[:count]) for count in range(len(types), -1, -1))
+        self.show_totals_line(*((left, [(right, "dim")]) for right in rights))
         self._show_list_position()
         self.show_key_hints()
 

@@ -233,7 +233,7 @@ class InsightsScreen(SecondaryScreen):
 
     def on_mount(self) -> None:
         self.reader.focus()
-        self.show_totals_line([("reading …", "dim")])
+        self.show_totals_line(([("reading …", "dim")], []))
 
     @property
     def has_loaded_content(self) -> bool:
@@ -273,7 +273,7 @@ class InsightsScreen(SecondaryScreen):
         right = (" · ".join(origins), "dim")
         if not self.library.settings.query_log:
             right = ("searches are not logged (setting query_log = false)", "warning")
-        self.show_totals_line([(counts, "strong"), (period, "dim")], [right])
+        self.show_totals_line(([(counts, "strong"), (period, "dim")], [right]))
 
     def action_change_period(self) -> None:
         self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]

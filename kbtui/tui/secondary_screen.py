@@ -286,9 +286,12 @@ class SecondaryScreen(StyledScreen):
         if self._is_refusal:
             self.show_message()
 
-    def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
-        """Show totals at the left and right edge of the line below the panes."""
-        self.query_one("#totals", LeftAndRightTextLine).set_edge_texts(left, right)
+    def show_totals_line(self, *forms: tuple[Spans, Spans]) -> None:
+        """Show totals at the left and right edge of the line below the panes.
+
+        `forms` are forms of the line, the longest first. The first one that fits is shown.
+        """
+        self.query_one("#totals", LeftAndRightTextLine).set_line_forms([*forms])
 
     def format_error_on_one_line(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""

@@ -503,7 +503,7 @@ class SourcesScreen(ListDetailScreen):
             left.append(
                 (f"  {format_counted_noun(len(problems), 'declaration')} cannot be read", "error")
             )
-        self.show_totals_line(left, [(f"{len(running)} running", "key")] if running else [])
+        self.show_totals_line((left, [(f"{len(running)} running", "key")] if running else []))
         self.show_key_hints()
 
     @on(RowList.SelectedRowChanged)

@@ -317,14 +317,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.costs.forget_subject_sizes()
         self.list.rows = []
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._show_prompt_totals)
-
     def _show_prompt_totals(self) -> None:
-        width = self.query_one("#totals", LeftAndRightTextLine).content_size.width
-        self.show_totals_line(
-            *format_prompt_totals(self.prompt_with_changes, len(self.marks), width)
-        )
+        self.show_totals_line(*format_prompt_totals(self.prompt_with_changes, len(self.marks)))
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:

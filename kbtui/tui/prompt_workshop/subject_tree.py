@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_text import Spans, measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
 from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     PendingPreloadMarks,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.knowledge.topic_scan import TopicScan
+    from kbtui.tui.framework.styled_text import Spans
 
 
 NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]
@@ -267,27 +267,25 @@ class SubjectTreeList(RowList):
 
 
 def format_prompt_totals(
-    prompt: SystemPromptWithChanges | None, marks: int, width: int
-) -> tuple[Spans, Spans]:
-    """Return the line of totals: the size and its change (left), and the number of marks (right)."""
+    prompt: SystemPromptWithChanges | None, marks: int
+) -> list[tuple[Spans, Spans]]:
+    """Return forms of the line of totals, the longest first.
+
+    The size and its change are on the left, and the number of marks is on the right.
+    """
     if prompt is None:
-        return [("reading the workspace …", "dim")], []
+        return [([("reading the workspace …", "dim")], [])]
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
     before, after = prompt.written_cost, prompt.cost
     role = "warning" if after.characters >= before.characters else "inserted"
-    left: Spans = []
-    for units in (True, False):
-        cost = (
-            after.format_prompt_size_with_units()
-            if units
-            else after.format_prompt_size_without_units()
+    sizes = after.format_prompt_size_with_units(), after.format_prompt_size_without_units()
+    forms: list[tuple[Spans, Spans]] = []
+    for size, units in zip(sizes, (True, False), strict=True):
+        growth = format_prompt_size_change(before, after, units=units)
+        forms.append(
+            ([(size, "strong"), *([(", ", "dim"), (growth, role)] if growth else [])], right)
         )
-        left = [(cost, "strong")]
-        if growth := format_prompt_size_change(before, after, units=units):
-            left += [(", ", "dim"), (growth, role)]
-        if measure_cell_width(left) + measure_cell_width(right) < width:
-            break
-    return left, right
+    return forms
 
 
 def describe_tree_node(prompt: SystemPromptWithChanges, node: SubjectTreeNode) -> str:
