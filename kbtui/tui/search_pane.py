@@ -56,7 +56,7 @@ from kbtui.tui.tui_command_table import (
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.widgets.input import Selection
@@ -693,31 +693,20 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSugg
     """
     found: list[SearchSuggestion] = []
     problems: list[str] = []
-
-    def add_earlier_searches() -> None:
+    try:
         queries = dict.fromkeys([*recent, *data.query_log.list_recent_queries()])
-        found.extend(
-            [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
-        )
-
-    def add_saved_searches_and_bookmarks() -> None:
-        found.extend(
-            SearchSuggestion("saved", one.query, saved=one) for one in data.list_saved_searches()
-        )
-        found.extend(
+        found += [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
+    except WorkspaceError as error:
+        problems.append(f"Earlier searches cannot be read: {error}")
+    try:
+        saved = data.list_saved_searches()
+        found += [SearchSuggestion("saved", one.query, saved=one) for one in saved]
+        found += [
             SearchSuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
             for one in data.list_bookmarks()[:MAX_SUGGESTIONS_OF_A_KIND]
-        )
-
-    readers: dict[str, Callable[[], None]] = {
-        "Earlier searches cannot be read": add_earlier_searches,
-        "Saved searches and bookmarks cannot be read": add_saved_searches_and_bookmarks,
-    }
-    for problem, read in readers.items():
-        try:
-            read()
-        except WorkspaceError as error:
-            problems.append(f"{problem}: {error}")
+        ]
+    except WorkspaceError as error:
+        problems.append(f"Saved searches and bookmarks cannot be read: {error}")
     return LoadedSuggestions([*found, *list_filter_suggestions()], problems)
 
 
