@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -32,7 +32,7 @@ from kbtui.tui.framework.styled_widget import (
 from kbtui.tui.framework.tui_command_definition import format_key_hints, make_dialog_bindings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from textual.app import ComposeResult
     from textual.strip import Strip
@@ -90,6 +90,20 @@ class DialogOption:
     result: Any
     details: str = ""
     role: str = ""
+
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+"""The keys of options that have no key of their own, and of jump labels: the easiest to reach first."""
+
+
+def make_lettered_options(
+    options: Iterable[tuple[str, str, Any]], role: str = ""
+) -> list[DialogOption]:
+    """Return an option for each name, preview and result; its key is a letter. There are at most 26."""
+    return [
+        DialogOption(letter, name, preview, result, role=role)
+        for letter, (name, preview, result) in zip(LETTERS, options, strict=False)
+    ]
 
 
 MAX_DETAIL_LINES = 2
@@ -229,7 +243,6 @@ class ChoiceField(StyledWidget, can_focus=True):
     The user selects a choice with the arrow keys or by typing its first letters.
     """
 
-    ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS = make_dialog_bindings("choice")
     DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
 

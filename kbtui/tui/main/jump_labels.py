@@ -9,6 +9,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.tui.framework.dialogs import LETTERS
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
 from kbtui.tui.framework.tui_command_definition import format_key_hints
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from kbtui.tui.search_pane import SearchResultsPane
 
     JumpTarget = tuple[int, int, int, Callable[[], object]]
-
-LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class JumpLabel(NamedTuple):

@@ -290,20 +290,16 @@ class SelectedItemActions:
 
     def open_link_on_current_line(self) -> None:
         """Open the link on the current line. If there are several links, ask which one to open."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.framework.dialogs import OptionsDialog, make_lettered_options
         from kbtui.tui.reader.links_and_copyable_texts import find_links_at_cursor
 
-        found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
+        found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)
         if not found:
             self._main.status.show_unavailable_key_message("No link on this line.")
         elif len(found) == 1:
             self._open_document_link(found[0])
         else:
-            options = [
-                DialogOption(letter, link.text, link.href, link)
-                for letter, link in zip(LETTERS, found, strict=False)
-            ]
+            options = make_lettered_options((link.text, link.href, link) for link in found)
             self._main.screen.app.push_screen(
                 OptionsDialog("Links", options), self._open_document_link
             )

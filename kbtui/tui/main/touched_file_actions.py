@@ -109,13 +109,10 @@ class TouchedFileActions:
                 files[0], f", the only file of turn {ref.turn}" if is_whole_turn else ""
             )
             return
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.framework.dialogs import OptionsDialog, make_lettered_options
 
-        options = [
-            DialogOption(letter, sanitize_to_one_line(file.name), "", file, role="path")
-            for letter, file in zip(LETTERS, files, strict=False)
-        ]
+        named = ((sanitize_to_one_line(file.name), "", file) for file in files)
+        options = make_lettered_options(named, "path")
         title = f"Edit which file of turn {ref.turn}?" if is_whole_turn else "Edit which file?"
         self._main.screen.app.push_screen(
             OptionsDialog(title, options), self._open_touched_file_in_editor
@@ -189,13 +186,10 @@ class TouchedFileActions:
         if len(files) == 1:
             self._find_turns_of_file(files[0])
             return
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.framework.dialogs import OptionsDialog, make_lettered_options
 
-        options = [
-            DialogOption(letter, sanitize_to_one_line(file[0]), "", file, role="path")
-            for letter, file in zip(LETTERS, files, strict=False)
-        ]
+        named = ((sanitize_to_one_line(file[0]), "", file) for file in files)
+        options = make_lettered_options(named, "path")
         self._main.screen.app.push_screen(
             OptionsDialog("Turns of which file?", options), self._find_turns_of_file
         )
@@ -227,8 +221,7 @@ class TouchedFileActions:
             describe_unexplained_lines,
             format_line_ranges,
         )
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.framework.dialogs import LETTERS, DialogOption, OptionsDialog
 
         found, line, marks = turns
         what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
