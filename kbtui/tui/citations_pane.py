@@ -29,6 +29,7 @@ from kbtui.tui.navigation_target import (
     make_difference_target,
     make_navigation_target,
 )
+from kbtui.tui.reader.reader_blocks import make_mark_spans
 from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
@@ -447,19 +448,12 @@ class CitationsPane(BorderDrawingPane, Vertical):
         described = map(_describe_citation_state, [outdated, *cites])
         state = next(filter(None, described), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
+        marks = self._marks_of_using.get_marks(cite.source) if self._marks_of_using else ()
+        states += [[("  ", ""), *make_mark_spans(mark)] for mark in marks]
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
         self._cites_of_rows[key] = outdated
-        return ListRow(key, name, below=[below, *states, *self._list_mark_rows(cite)], data=place)
-
-    def _list_mark_rows(self, cite: Citation) -> Iterator[Spans]:
-        """Yield a line for each mark on a citing turn."""
-        marks = self._marks_of_using.get_marks(cite.source) if self._marks_of_using else ()
-        if marks:
-            # Imported only if there are marks, so that the start of the TUI imports less.
-            from kbtui.tui.reader.reader_blocks import make_mark_spans
-
-            yield from ([("  ", ""), *make_mark_spans(mark)] for mark in marks)
+        return ListRow(key, name, below=[below, *states], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""

@@ -18,6 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderDrawingPane, LeftAndRightTextLine, PaneInput
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
+from kbtui.tui.reader.reader_blocks import make_mark_spans
 from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
@@ -191,15 +192,6 @@ class OutlinePane(BorderDrawingPane, Vertical):
         marks = self._document.marks if self._document else None
         return marks.by_turn.get(entry.turn.number, ()) if marks and entry.turn else ()
 
-    def _make_mark_signs(self, entry: OutlineEntry) -> Spans:
-        """Return a sign for each mark on a turn."""
-        if not (marks := self._get_marks_on_turn(entry)):
-            return []
-        # Imported only if there are marks, so that the start of the TUI imports less.
-        from kbtui.tui.reader.reader_blocks import make_mark_spans
-
-        return [make_mark_spans(mark)[0] for mark in marks]
-
     def _update_rows(self, *, select_current: bool = False) -> None:
         entries = self._list_matching_entries()
         width = self.list.scrollable_content_region.width - 2
@@ -213,7 +205,8 @@ class OutlinePane(BorderDrawingPane, Vertical):
                 lead = (f"{entry.turn.number:>{digits}}  ", "turn")
             is_rewound = entry.turn is not None and entry.turn.is_rewound
             words = (entry.words or "no text", "dim" if is_rewound else "")
-            left: Spans = [lead, *self._make_mark_signs(entry), words]
+            signs = [make_mark_spans(mark)[0] for mark in self._get_marks_on_turn(entry)]
+            left: Spans = [lead, *signs, words]
             right: Spans = [
                 (f"{text:>{column.width}}", role)
                 for column in columns
@@ -227,19 +220,13 @@ class OutlinePane(BorderDrawingPane, Vertical):
         heads: Spans = [(f"{column.name:>{column.width}}", "dim") for column in columns]
         self._head.set_edge_texts([], heads)
         self._head.display = bool(heads)
-        empty = (
-            "Nothing matches. Esc clears the filter."
-            if self._entries
-            else self._explain_empty_outline
-        )
+        empty = "Nothing matches. Esc clears the filter."
+        if not self._entries:
+            empty = "This page has no turns and no headings. Esc closes the outline."
+        if self.is_loading_outline and not self._entries:
+            empty = "Reading …"
         current = self._find_current_key() if select_current else None
         self.list.set_rows(rows, [(empty, "dim")], current)
-
-    @property
-    def _explain_empty_outline(self) -> str:
-        if self.is_loading_outline:
-            return "Reading …"
-        return "This page has no turns and no headings. Esc closes the outline."
 
     def _choose_columns(self, width: int) -> list[OutlineColumn]:
         """Return the columns that fit if each row keeps `MIN_WORDS_WIDTH` cells for its words."""
