@@ -9,7 +9,7 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual.geometry import Size
 from textual.message import Message
@@ -65,7 +65,6 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A list of rows, one of which is selected."""
 
     ALLOW_MAXIMIZE = False
-    ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS = MOVE_BINDINGS
 
     class RowClicked(Message):

@@ -217,7 +217,9 @@ class StyledScreen(Screen[Any]):
 
 
 class StyledWidget(Widget, inherit_bindings=False):
-    """A widget that draws styled text."""
+    """A widget that draws styled text. By default, the mouse cannot select the text."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
 
     @property
     def base_style(self) -> Style:
@@ -323,8 +325,6 @@ class LeftAndRightTextLine(StyledWidget):
     If the line has several forms, it shows the first one that fits, or else the last one.
     """
 
-    ALLOW_SELECT: ClassVar[bool] = False
-
     def __init__(self, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.left: Spans = []
@@ -372,7 +372,6 @@ class ClickableHintLine(LeftAndRightTextLine):
 class WrappedParagraphs(StyledWidget):
     """A widget with wrapped paragraphs, shown above the widget `covered` while there are paragraphs."""
 
-    ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
 
     def __init__(self, covered: Widget) -> None:
@@ -409,7 +408,6 @@ MAX_MESSAGE_LINES = 4
 class MessageLine(StyledWidget):
     """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Any further lines are cut off."""
 
-    ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, id: str) -> None:  # noqa: A002

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.reactive import reactive
 from textual.suggester import SuggestionReady
@@ -50,8 +50,6 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 class StatusBar(StyledWidget):
     """A line with the current activities (left) and the state of index and search (right)."""
-
-    ALLOW_SELECT: ClassVar[bool] = False
 
     problem = reactive("")
     """The text of the problem to show; "" if there is none."""
@@ -298,8 +296,6 @@ CALL_HINTS = {
 class KeyHintLine(StyledWidget):
     """A line of key hints for the focused widget, with as many hints as fit."""
 
-    ALLOW_SELECT: ClassVar[bool] = False
-
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the open document that commands may need, and "find" while the user searches in it."""
@@ -373,6 +369,9 @@ class KeyHintLine(StyledWidget):
                 pairs.pop(-2)
             return format_key_hints(pairs)
         commands = list_commands_of_scopes(*self.scopes, keymap=self.keymap)
+        # The next view, and the current search mode.
+        next_view = CHANGES_VIEW_NAMES.get(self.next_view, self.next_view)
+        shown_states = {"reader.view": next_view, "results.mode": self.search_mode}
         for number, command in enumerate(commands):
             if "links" in self.offers and command.needs == "folds":
                 # On a line with a link and nothing to unfold, Enter opens the link.
@@ -387,21 +386,9 @@ class KeyHintLine(StyledWidget):
             if command.id == "return" and self.offers & STEP_LABELS.keys():
                 label = next(STEP_LABELS[name] for name in STEP_LABELS if name in self.offers)
                 commands[number] = command._replace(label=label, needs="")
-            if state := self._get_state_shown_in_hint(command.id):
+            if state := shown_states.get(command.id):
                 commands[number] = commands[number]._replace(label=f"{command.label}: {state}")
         return format_fitting_key_hints(commands, width, self.offers)
-
-    def _get_state_shown_in_hint(self, command_id: str) -> str:
-        """Return the state that the hint of a command shows, or "" if it shows none.
-
-        For the command that switches the view, this is the next view. For the command that switches
-        the search mode, this is the current mode.
-        """
-        states = {
-            "reader.view": CHANGES_VIEW_NAMES.get(self.next_view, self.next_view),
-            "results.mode": self.search_mode,
-        }
-        return states.get(command_id, "")
 
     def _get_input_key_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self.input_id, INPUT_HINTS[""])]

@@ -80,17 +80,13 @@ class WorkspaceChangeListener:
 
     def _start_workspace_check(self) -> None:
         # Check it in a background thread, because a file system may be slow to answer.
+        workspace = self._main.library.workspace
         if not self._check_worker.has_running_call:
             self._check_worker.submit_call(
-                self._read_workspace_state,
+                lambda: (workspace.root.is_dir(), workspace.is_jp_workspace),
                 self._show_workspace_state,
                 lambda error: self._set_workspace_found(False),
             )
-
-    def _read_workspace_state(self) -> tuple[bool, bool]:
-        """Return whether the workspace exists, and whether it is a JP workspace."""
-        workspace = self._main.library.workspace
-        return workspace.root.is_dir(), workspace.is_jp_workspace
 
     def _show_workspace_state(self, state: tuple[bool, bool]) -> None:
         is_found, is_jp_workspace = state

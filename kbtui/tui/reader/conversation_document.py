@@ -118,11 +118,8 @@ def _find_block_language(block: ContentBlock) -> str:
     The language is derived from the name of the block, such as a path, or from its media type.
     """
     path = (block.name or "").partition("?")[0].partition("#")[0]
-    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
-    if dot and suffix not in ("txt", "log"):
-        return suffix.lower()
     subtype = (block.media_type or "").partition(";")[0].partition("/")[2].removeprefix("x-")
-    return "" if subtype == "plain" else subtype
+    return find_language_of_path(path) or ("" if subtype == "plain" else subtype)
 
 
 def _looks_like_path(summary: str) -> bool:
@@ -348,9 +345,8 @@ def build_conversation_document(
     info = conversation.info
     outdated = outdated or {}
     builder = _ConversationReaderDocumentBuilder(
-        conversation, present, titles or {}, marks, outdated
+        conversation, present, titles or {}, marks, outdated, seen_at
     )
-    builder.seen_at = seen_at
     blocks = builder.build_conversation_blocks()
     badges = make_conversation_badges(info)
     if marks.notice:
@@ -414,6 +410,7 @@ class _ConversationReaderDocumentBuilder:
         titles: Mapping[str, str],
         marks: ConversationMarks,
         outdated: Mapping[int, Sequence[Citation]],
+        seen_at: datetime | None,
     ) -> None:
         self.conversation = conversation
         self.marks = marks
@@ -429,7 +426,7 @@ class _ConversationReaderDocumentBuilder:
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
         """The summaries in events of the kind "compaction". The document shows them where the events are."""
-        self.seen_at: datetime | None = None
+        self.seen_at = seen_at
         """The time when the user last left the workspace.
 
         None if this time is unknown, or if the line before the new turns has already been added.

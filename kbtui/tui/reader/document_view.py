@@ -611,14 +611,11 @@ class DocumentViewport:
         "none". The state "diffs" is skipped if no tool call has a diff, or if all have one.
         """
         kinds = self.document.fold_kinds
-        here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]
-        is_open = [kind for kind in here if kind in self._open_fold_kinds]
-        if not is_open:
-            wanted = {"diff"} if "diff" in here else set(TOOL_FOLD_KINDS)
-        else:
-            wanted = set(TOOL_FOLD_KINDS) if len(is_open) < len(here) else set()
-        if here == ["diff"] and wanted:
-            wanted = set(TOOL_FOLD_KINDS)
+        here = {*kinds.values()}.intersection(TOOL_FOLD_KINDS)
+        is_open = here & self._open_fold_kinds
+        wanted = set() if is_open and is_open == here else set(TOOL_FOLD_KINDS)
+        if len(here) > 1 and not is_open:
+            wanted = {"diff"}
         inside = self.find_fold_at_cursor()
         if inside and kinds.get(inside) in TOOL_FOLD_KINDS and kinds[inside] not in wanted:
             self._move_cursor_to_fold_heading(inside)

@@ -245,17 +245,16 @@ def _map_turns_that_are_left(before: Sequence[Turn], after: Sequence[Turn]) -> d
     """
     from difflib import SequenceMatcher
 
-    old, new = ([_make_turn_identity(turn) for turn in turns] for turns in (before, after))
+    old, new = (
+        [(turn.started_at, next((event.text for event in turn.events), "")) for turn in turns]
+        for turns in (before, after)
+    )
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     return {
         before[old_at + n].number: after[new_at + n].number
         for old_at, new_at, size in matcher.get_matching_blocks()
         for n in range(size)
     }
-
-
-def _make_turn_identity(turn: Turn) -> tuple[datetime | None, str]:
-    return turn.started_at, next((event.text for event in turn.events), "")
 
 
 def compile_pattern_for_terms(terms: Iterable[str]) -> re.Pattern[str] | None:
