@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.light_named_tuple import NamedTuple
@@ -664,6 +664,16 @@ class MainScreenContext(NamedTuple):
     """A function that shows a target and focuses the reader."""
     open_hit_in_other_workspace: Callable[[Hit], None]
     """A function that visits the workspace of a hit, and shows the hit there."""
+
+    def warn(self, text: str, role: str = "warning") -> None:
+        """Show why a key does nothing here, until the next key."""
+        self.status.show_unavailable_key_message(text, role)
+
+    def open_dialog(
+        self, dialog: StyledScreen, on_closed: Callable[[Any], object] | None = None
+    ) -> None:
+        """Open a dialog. When it closes, pass its result to `on_closed`."""
+        self.screen.app.push_screen(dialog, on_closed)
 
     def show_error(self, error: Exception) -> None:
         """Show an error in the status line."""

@@ -263,7 +263,7 @@ class SearchController:
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
         if self._query_regex is not None:
-            self._main.status.show_unavailable_key_message(
+            self._main.warn(
                 "Search modes do not apply to a regular expression, which only finds lines."
             )
             return
@@ -325,18 +325,16 @@ class SearchController:
             if text and text.isdecimal() and int(text):
                 self.go_to_hit(int(text))
             elif text:
-                self._main.status.show_unavailable_key_message(
-                    f"{text} is not the number of a hit."
-                )
+                self._main.warn(f"{text} is not the number of a hit.")
 
         total = self._pane.total_entries_with_hits
         if not total or self._pane.is_showing_suggestions:
-            self._main.status.show_unavailable_key_message("There are no hits to go to.")
+            self._main.warn("There are no hits to go to.")
             return
         dialog = TextInputDialog(
             "Go to hit", placeholder=f"1 to {self._pane.hit_total_text}", hint="number of a hit"
         )
-        self._main.screen.app.push_screen(dialog, go_to_entered_hit)
+        self._main.open_dialog(dialog, go_to_entered_hit)
 
     def load_all_passages(self) -> None:
         """Request all passages of all entries, because the user has unfolded an entry."""
@@ -552,7 +550,7 @@ class SearchController:
             self._walked_index = index
             self._search_input.show_recalled_query(self._walked_queries[index])
         else:
-            self._main.status.show_unavailable_key_message("No earlier searches.", "dim")
+            self._main.warn("No earlier searches.", "dim")
 
     # suggestions and saved searches
 
@@ -603,7 +601,7 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         status = self._main.status
         if not self.query:
-            status.show_unavailable_key_message("Search first: there is no query to save.")
+            self._main.warn("Search first: there is no query to save.")
             return
 
         def save_search_under_name(name: str | None) -> None:
@@ -628,7 +626,7 @@ class SearchController:
 
         name = self._saved.name if self._saved else request.query
         dialog = TextInputDialog("Save the search as", name, "a name", "name", select=True)
-        self._main.screen.app.push_screen(dialog, save_search_under_name)
+        self._main.open_dialog(dialog, save_search_under_name)
 
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
@@ -723,7 +721,7 @@ class SearchController:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.show_unavailable_key_message(
+            self._main.warn(
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
@@ -763,12 +761,12 @@ class SearchController:
 
     def open_hit_for_outline(self) -> bool:
         """Open the selected hit, so that its outline can be shown. Return False, and say why, if this cannot be done."""
-        row, status = self._pane.list.selected_row, self._main.status
+        row = self._pane.list.selected_row
         if row is None or self._pane.is_showing_suggestions:
-            status.show_unavailable_key_message("No hit is selected, so there is no outline.")
+            self._main.warn("No hit is selected, so there is no outline.")
             return False
         if self._main.is_hit_of_other_workspace(row.data):
-            status.show_unavailable_key_message(
+            self._main.warn(
                 "This hit is in another workspace. Open the hit before you open its outline."
             )
             return False
@@ -803,14 +801,14 @@ class SearchController:
             if text:
                 self._show_rank_explanation(lambda request: request._replace(why=text))
 
-        self._main.screen.app.push_screen(dialog, explain_missing_reference)
+        self._main.open_dialog(dialog, explain_missing_reference)
 
     def _show_rank_explanation(self, change: Callable[[SearchRequest], SearchRequest]) -> None:
         """Repeat the last search with the request that `change` returns, and show the explanation."""
         request, status = self._answered_request, self._main.status
         if request is not None and request.all_projects:
             key = find_key_label_of_command("search", self._main.screen.configured_keys)
-            status.show_unavailable_key_message(
+            self._main.warn(
                 f"Ranks can be explained only in a search of one workspace ({key} starts one)."
             )
             return
@@ -818,7 +816,7 @@ class SearchController:
             reason = "Search first: only search results can be explained."
             if self._query_regex is not None:
                 reason = "The lines that match a regular expression have no rank to explain."
-            status.show_unavailable_key_message(reason)
+            self._main.warn(reason)
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:
@@ -827,7 +825,7 @@ class SearchController:
                 status.flash_message(gone, "warning")
                 return
             page = build_rank_explanation_document(explanation, request.query)
-            self._main.screen.app.push_screen(DocumentOverlayScreen("Why", page))
+            self._main.open_dialog(DocumentOverlayScreen("Why", page))
 
         self._items.run_with_activity_shown(
             "explaining …",

@@ -93,13 +93,9 @@ class SelectedItemActions:
         """
         reference = self.get_selected_reference()
         if hit := self._get_selected_hit_of_other_workspace():
-            self._main.status.show_unavailable_key_message(
-                f"This hit is in the project {hit.project}. Open the hit first."
-            )
+            self._main.warn(f"This hit is in the project {hit.project}. Open the hit first.")
         elif reference is None:
-            self._main.status.show_unavailable_key_message(
-                "The selected or open item has no reference."
-            )
+            self._main.warn("The selected or open item has no reference.")
         return reference
 
     def run_with_activity_shown(
@@ -162,7 +158,7 @@ class SelectedItemActions:
                     "copying …", get_text, partial(self.copy_text, name=name)
                 )
 
-        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_text)
+        self._main.open_dialog(OptionsDialog("Copy", options), copy_chosen_text)
 
     def bookmark_item(self) -> None:
         """Bookmark the current item with a note, or change the note of its bookmark."""
@@ -200,7 +196,7 @@ class SelectedItemActions:
 
             note = known.note if known else ""
             dialog = TextInputDialog(f"Bookmark {reference}", note, "note (optional)")
-            self._main.screen.app.push_screen(dialog, save_bookmark)
+            self._main.open_dialog(dialog, save_bookmark)
 
         self.run_with_activity_shown(
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
@@ -217,7 +213,7 @@ class SelectedItemActions:
         workspace = self._main.library.workspace
         conversation_id = parse_ref(reference).conversation
         if conversation_id is None:
-            self._main.status.show_unavailable_key_message("Only conversations can be kept.")
+            self._main.warn("Only conversations can be kept.")
             return
 
         def keep_conversation_and_subagents() -> int:
@@ -249,7 +245,7 @@ class SelectedItemActions:
         main = self._main
         ref = parse_ref(reference)
         if ref.kind != "conversation" or ref.turn is None:
-            main.status.show_unavailable_key_message("Only a turn of a conversation can be marked.")
+            main.warn("Only a turn of a conversation can be marked.")
             return
         library = main.library
 
@@ -295,14 +291,12 @@ class SelectedItemActions:
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)
         if not found:
-            self._main.status.show_unavailable_key_message("No link on this line.")
+            self._main.warn("No link on this line.")
         elif len(found) == 1:
             self._open_document_link(found[0])
         else:
             options = make_lettered_options((link.text, link.href, link) for link in found)
-            self._main.screen.app.push_screen(
-                OptionsDialog("Links", options), self._open_document_link
-            )
+            self._main.open_dialog(OptionsDialog("Links", options), self._open_document_link)
 
     def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to.
@@ -364,7 +358,7 @@ class SelectedItemActions:
             DialogOption("o", f"open it in the {program}", "", "open"),
             DialogOption("y", f"copy the {kind}", "", "copy"),
         ]
-        app.push_screen(OptionsDialog(address, options), open_or_copy_link)
+        self._main.open_dialog(OptionsDialog(address, options), open_or_copy_link)
 
     def edit_selected_subject(self) -> None:
         """Open the current subject, or a file that the current call or turn used, in the user's editor."""
@@ -379,9 +373,7 @@ class SelectedItemActions:
             TouchedFileActions(main, self.run_with_activity_shown).edit_file_used_by_call(ref)
             return
         if ref.kind == "conversation":
-            main.status.show_unavailable_key_message(
-                "Go to a tool call or a change first, to edit its file."
-            )
+            main.warn("Go to a tool call or a change first, to edit its file.")
             return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
@@ -420,9 +412,7 @@ class SelectedItemActions:
             return
         ref = parse_ref(reference)
         if ref.kind != "conversation":
-            self._main.status.show_unavailable_key_message(
-                "Only a conversation can be continued in its agent."
-            )
+            self._main.warn("Only a conversation can be continued in its agent.")
             return
         self.run_with_activity_shown(
             "looking for the agent's commands …",
@@ -445,7 +435,7 @@ class SelectedItemActions:
             running.append(DialogOption(key.upper(), f"run: {name}", "asks first", run))
         title = f"Continue {sanitize_to_one_line(str(ref))}"
         dialog = OptionsDialog(title, [*copying, *running])
-        self._main.screen.app.push_screen(dialog, lambda act: act() if act else None)
+        self._main.open_dialog(dialog, lambda act: act() if act else None)
 
     def _run_agent_command_if_confirmed(self, command: OfferedAgentCommand) -> None:
         """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
@@ -470,20 +460,19 @@ class SelectedItemActions:
                 run_in_terminal(main.screen.app, work, report_exit, main.show_error, *how)
 
         question = f"Run `{join(command.words)}` in {command.directory}?"
-        main.screen.app.push_screen(ConfirmDialog(question, {"y": "run it"}), run_if_confirmed)
+        main.open_dialog(ConfirmDialog(question, {"y": "run it"}), run_if_confirmed)
 
     def export_conversation(self) -> None:
         """Ask for a file and for the content to include, and write the open conversation to the file."""
         from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
 
-        main = self._main
-        app, library = main.screen.app, main.library
+        main, library = self._main, self._main.library
         shown = main.document_controller.shown
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
             key = find_key_label_of_command("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.status.show_unavailable_key_message(f"Open a conversation first{hint}.")
+            main.warn(f"Open a conversation first{hint}.")
             return
 
         def export_after_confirmation(export: ConversationExport | None) -> None:
@@ -502,7 +491,7 @@ class SelectedItemActions:
 
             if path.exists():
                 question = f"{path} already exists. Overwrite it?"
-                app.push_screen(
+                main.open_dialog(
                     ConfirmDialog(question, {"y": "overwrite"}), write_export_if_confirmed
                 )
             else:
@@ -524,7 +513,7 @@ class SelectedItemActions:
             lambda error: format_error_on_one_line(error, library.workspace.root),
             "write",
         )
-        app.push_screen(dialog, export_after_confirmation)
+        main.open_dialog(dialog, export_after_confirmation)
 
     def update_tools(self, on_written: Callable[[], None]) -> None:
         """Show how the installed tools for JP would change, and update the tools if the user agrees."""
@@ -564,7 +553,7 @@ class SelectedItemActions:
 
             page = make_first_topic_page(proposal, main.library.workspace.root)
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
-            main.screen.app.push_screen(screen, write_topic_if_confirmed)
+            main.open_dialog(screen, write_topic_if_confirmed)
 
         def report_written_topic(file: str) -> None:
             workshop = find_key_label_of_command("workshop", main.screen.configured_keys)

@@ -114,9 +114,7 @@ class TouchedFileActions:
         named = ((sanitize_to_one_line(file.name), "", file) for file in files)
         options = make_lettered_options(named, "path")
         title = f"Edit which file of turn {ref.turn}?" if is_whole_turn else "Edit which file?"
-        self._main.screen.app.push_screen(
-            OptionsDialog(title, options), self._open_touched_file_in_editor
-        )
+        self._main.open_dialog(OptionsDialog(title, options), self._open_touched_file_in_editor)
 
     def _open_touched_file_in_editor(self, file: FileUsedByCall | None, why: str = "") -> None:
         """Open a file in the editor. Afterwards, name it, and say `why` it was opened."""
@@ -139,9 +137,7 @@ class TouchedFileActions:
             "conversation",
             None,
         ):
-            self._main.status.show_unavailable_key_message(
-                "Go to a tool call or a subject first, to list the turns of its file."
-            )
+            self._main.warn("Go to a tool call or a subject first, to list the turns of its file.")
             return
         self._run_with_activity_shown(
             "looking for the file …",
@@ -190,7 +186,7 @@ class TouchedFileActions:
 
         named = ((sanitize_to_one_line(file[0]), "", file) for file in files)
         options = make_lettered_options(named, "path")
-        self._main.screen.app.push_screen(
+        self._main.open_dialog(
             OptionsDialog("Turns of which file?", options), self._find_turns_of_file
         )
 
@@ -259,9 +255,7 @@ class TouchedFileActions:
         left_out = max(0, len(found.turns) - len(LETTERS))
         more = f", {left_out} older left out" if left_out > 0 else ""
         title = f"Turns of {truncate_text_start(what, MAX_TITLE_WIDTH)}, newest first{more}"
-        self._main.screen.app.push_screen(
-            OptionsDialog(title, options, notes), open_turn_or_ask_for_lines
-        )
+        self._main.open_dialog(OptionsDialog(title, options, notes), open_turn_or_ask_for_lines)
 
     def _ask_which_lines_to_blame(self, path: str, line: int) -> None:
         """Ask for lines of a file, and show the turns that wrote these lines.
@@ -284,4 +278,4 @@ class TouchedFileActions:
 
         title = f"Lines of {truncate_text_start(sanitize_to_one_line(path), MAX_TITLE_WIDTH)}"
         dialog = TextInputDialog(title, str(line or ""), "12 or 12-20", select=True)
-        self._main.screen.app.push_screen(dialog, show_turns_that_wrote_lines)
+        self._main.open_dialog(dialog, show_turns_that_wrote_lines)

@@ -139,9 +139,7 @@ class WorkspaceChangeListener:
         """Have the engine pause the embedding of passages, or continue it if it is paused."""
         status = self._main.status
         if status.is_model_off:
-            status.show_unavailable_key_message(
-                "Nothing is embedded, because the model is switched off."
-            )
+            self._main.warn("Nothing is embedded, because the model is switched off.")
             return
         is_paused = not status.is_embedding_paused
         text = "Embedding is paused until you resume it." if is_paused else "Embedding continues."
