@@ -7,16 +7,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import NothingFound
+from kbtui.knowledge.subject_editing import open_file_in_editor
+from kbtui.library.file_turn_history import (
+    FileTurnHistory,
+    FileUsedByCall,
+    blame_file,
+    collect_turn_activities,
+    describe_conversation_problems,
+    describe_unexplained_lines,
+    format_line_ranges,
+    list_files_used_by_call,
+)
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
+from kbtui.tui.browser_and_clipboard import run_in_terminal
+from kbtui.tui.framework.dialogs import (
+    LETTERS,
+    DialogOption,
+    OptionsDialog,
+    TextInputDialog,
+    make_lettered_options,
+)
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.library.file_turn_history import FileTurnHistory, FileUsedByCall
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
@@ -89,8 +107,6 @@ class TouchedFileActions:
     def _list_files_touched_by_reference(
         self, ref: Ref, line: int, path: str | None
     ) -> list[FileUsedByCall]:
-        from kbtui.library.file_turn_history import list_files_used_by_call
-
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
         if path is not None:
@@ -109,8 +125,6 @@ class TouchedFileActions:
                 files[0], f", the only file of turn {ref.turn}" if is_whole_turn else ""
             )
             return
-        from kbtui.tui.framework.dialogs import OptionsDialog, make_lettered_options
-
         named = ((sanitize_to_one_line(file.name), "", file) for file in files)
         options = make_lettered_options(named, "path")
         title = f"Edit which file of turn {ref.turn}?" if is_whole_turn else "Edit which file?"
@@ -120,9 +134,6 @@ class TouchedFileActions:
         """Open a file in the editor. Afterwards, name it, and say `why` it was opened."""
         if file is None:
             return
-        from kbtui.knowledge.subject_editing import open_file_in_editor
-        from kbtui.tui.browser_and_clipboard import run_in_terminal
-
         main, closed = self._main, f"closed {sanitize_to_one_line(file.name)}{why}"
         run_in_terminal(
             main.screen.app,
@@ -159,11 +170,6 @@ class TouchedFileActions:
         library = self._main.library
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
-        from kbtui.library.file_turn_history import (
-            collect_turn_activities,
-            list_files_used_by_call,
-        )
-
         conversation = library.load_conversation(ref.conversation or "")
         activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
         touched = [
@@ -182,8 +188,6 @@ class TouchedFileActions:
         if len(files) == 1:
             self._find_turns_of_file(files[0])
             return
-        from kbtui.tui.framework.dialogs import OptionsDialog, make_lettered_options
-
         named = ((sanitize_to_one_line(file[0]), "", file) for file in files)
         options = make_lettered_options(named, "path")
         self._main.open_dialog(
@@ -193,8 +197,6 @@ class TouchedFileActions:
     def _find_turns_of_file(self, file: tuple[str, int] | None) -> None:
         if file is None:
             return
-        from kbtui.library.file_turn_history import blame_file
-
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
@@ -212,13 +214,6 @@ class TouchedFileActions:
 
         With the option `:`, the user can ask which turns wrote certain lines.
         """
-        from kbtui.library.file_turn_history import (
-            describe_conversation_problems,
-            describe_unexplained_lines,
-            format_line_ranges,
-        )
-        from kbtui.tui.framework.dialogs import LETTERS, DialogOption, OptionsDialog
-
         found, line, marks = turns
         what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
@@ -262,7 +257,6 @@ class TouchedFileActions:
 
         The input proposes the number `line`, unless `line` is 0.
         """
-        from kbtui.tui.framework.dialogs import TextInputDialog
 
         def find_turns_that_wrote_lines(lines: str) -> _TurnsOfFile:
             return self._add_marks_of_turns(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
