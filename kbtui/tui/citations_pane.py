@@ -390,9 +390,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         yield make_heading_row("done", f"DONE IN TURN {turn}")
         yield from self._make_explanation_rows("done", summary)
         for path, actions in activity.group_changes_by_path().items():
-            counts = make_line_count_spans(
-                sum(one.added for one in actions), sum(one.removed for one in actions)
-            )
+            counts = make_line_count_spans(actions)
             name = sanitize_to_one_line(path)
             kinds = ", ".join(dict.fromkeys(one.kind for one in actions))
             below: Spans = [("  ", ""), (kinds, "dim")]

@@ -21,7 +21,7 @@ from kbtui.conversations.conversation_data_types import (
     format_event_text,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.patch_parser import PatchHunk, find_unified_diffs
+from kbtui.conversations.patch_parser import FilePatch, PatchHunk, find_unified_diffs
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
@@ -765,9 +765,7 @@ class _ConversationReaderDocumentBuilder:
             or sanitize_to_one_line(event.text[:_MAX_SUMMARY_CHARACTERS])
         )
         words.append((summary, "dim path" if _looks_like_path(summary) else "dim"))
-        counts = make_line_count_spans(
-            sum(one.added for one in changes), sum(one.removed for one in changes)
-        )
+        counts = make_line_count_spans(changes)
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
@@ -838,13 +836,11 @@ class _ConversationReaderDocumentBuilder:
             if len(changes) > 1 or one.kind != "changed":
                 name = _summarize_changed_paths([one], directory)
                 moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
-                self._add_diff_heading(
-                    f"{key}:file:{number}", f"{one.kind} {name}{moved}", one.added, one.removed
-                )
+                self._add_diff_heading(f"{key}:file:{number}", f"{one.kind} {name}{moved}", one)
             self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", one.hunks))
 
-    def _add_diff_heading(self, key: str, text: str, added: int, removed: int) -> None:
-        counts = make_line_count_spans(added, removed)
+    def _add_diff_heading(self, key: str, text: str, change: TurnFileAction | FilePatch) -> None:
+        counts = make_line_count_spans([change])
         self._append_blocks(LeftAndRightLineBlock(key, [(text, "section")], counts))
 
     def _add_text_with_diffs(
@@ -869,7 +865,7 @@ class _ConversationReaderDocumentBuilder:
             position = end
             if patch.hunks not in shown:
                 name = sanitize_to_one_line(patch.path)
-                self._add_diff_heading(f"{key}:file:{number}", name, patch.added, patch.removed)
+                self._add_diff_heading(f"{key}:file:{number}", name, patch)
                 self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", patch.hunks))
         if rest := text[position:].strip("\n") if number else text:
             self._add_tool_text_blocks(key, rest)
@@ -965,9 +961,7 @@ class _ConversationReaderDocumentBuilder:
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
         patches = [found.patch for found in find_unified_diffs(text)]
-        counts = make_line_count_spans(
-            sum(patch.added for patch in patches), sum(patch.removed for patch in patches)
-        )
+        counts = make_line_count_spans(patches)
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
             # Show the names of the files and the question before the patch, because the patch would

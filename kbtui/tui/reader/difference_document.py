@@ -216,9 +216,7 @@ def build_changes_document(
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
         left: Spans = [("  ", ""), *_make_path_spans(path, "link"), (f"  {kinds}", "dim")]
-        counts = make_line_count_spans(
-            sum(one.added for _, _, one in found), sum(one.removed for _, _, one in found)
-        )
+        counts = make_line_count_spans(one for _, _, one in found)
         source, turn, first = found[0]
         row = LeftAndRightLineBlock(f"file:{path}", left, counts, link=source, file=path)
         row.turn, row.call = turn, first.call
@@ -231,7 +229,7 @@ def build_changes_document(
         starts.append(len(blocks))
         moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
         left = [(f"{one.kind} ", "turn"), *_make_path_spans(one.path, "strong"), (moved, "dim")]
-        right: Spans = [*make_line_count_spans(one.added, one.removed), ("  ", "")]
+        right: Spans = [*make_line_count_spans([one]), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
         heading = LeftAndRightLineBlock(f"change:{number}", left, right, link=source, above=1)
         marked = () if turn in shown else make_mark_blocks(marks.by_turn.get(turn, ()), "  ")

@@ -41,9 +41,10 @@ from kbtui.tui.reader.reader_blocks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kbtui.conversations.patch_parser import PatchHunk
+    from kbtui.citations.turn_activity import TurnFileAction
+    from kbtui.conversations.patch_parser import FilePatch, PatchHunk
 
 
 MAX_LINES = 60
@@ -595,29 +596,22 @@ def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock
     number = 0
     for index, hunk in enumerate(hunks):
         is_numbered = hunk.old_start is not None and hunk.new_start is not None
+        digits = len(str(last)) if is_numbered else 0
         old, new = hunk.old_start or 0, hunk.new_start or 0
         for start in range(0, len(hunk.lines), LINES_PER_BLOCK):
-            lines = tuple(
-                map(
-                    strip_escape_sequences_before_cutting,
-                    hunk.lines[start : start + LINES_PER_BLOCK],
-                )
-            )
-            yield DiffBlock(
-                f"{key}:{number}",
-                lines,
-                old,
-                new,
-                len(str(last)) if is_numbered else 0,
-                continues=index > 0 and start == 0,
-            )
+            part = hunk.lines[start : start + LINES_PER_BLOCK]
+            lines = tuple(map(strip_escape_sequences_before_cutting, part))
+            continues = index > 0 and start == 0
+            yield DiffBlock(f"{key}:{number}", lines, old, new, digits, continues=continues)
             old += sum(line[0] != "+" for line in lines)
             new += sum(line[0] != "-" for line in lines)
             number += 1
 
 
-def make_line_count_spans(added: int, removed: int) -> Spans:
-    """Return the numbers of added and removed lines, such as `+3 −1`; [] if both are 0."""
+def make_line_count_spans(changes: Iterable[TurnFileAction | FilePatch]) -> Spans:
+    """Return the numbers of lines that changes added and removed, such as `+3 −1`; [] if both are 0."""
+    counts = [(change.added, change.removed) for change in changes]
+    added, removed = sum(count for count, _ in counts), sum(count for _, count in counts)
     spans: Spans = [(f"+{added:,}", "inserted")] if added else []
     if removed:
         spans += [(" ", "")] if spans else []
