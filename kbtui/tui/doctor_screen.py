@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kbtui.assistant.jp_local_tools import (
+    PlannedFileChange,
+    apply_file_changes,
+    plan_tool_installation,
+)
 from kbtui.errors import NothingFound
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, FindingState, run_diagnostics
 from kbtui.references import parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, ParagraphBlock, VerbatimTextBlock
+from kbtui.tui.reader.reader_blocks import (
+    LeftAndRightLineBlock,
+    ParagraphBlock,
+    VerbatimTextBlock,
+    make_heading,
+)
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 
@@ -20,7 +31,6 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from kbtui.assistant.jp_local_tools import PlannedFileChange
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import HighlightPattern, Spans, StyledLines
@@ -44,15 +54,14 @@ def offer_tool_update(
     def show_tool_file_changes(changes: list[PlannedFileChange]) -> None:
         def write_tool_files_if_confirmed(is_yes: bool | None) -> None:
             if is_yes:
-                run_in_thread(
-                    lambda: _write_tool_file_changes(library, changes), report_written_files
-                )
+                write = partial(apply_file_changes, library.workspace, changes)
+                run_in_thread(write, partial(report_written_files, len(changes)))
 
         page = build_tool_update_page(changes)
         screen = DocumentOverlayScreen("Tools for JP", page, confirm_label="write it")
         app.push_screen(screen, write_tool_files_if_confirmed)
 
-    def report_written_files(count: int) -> None:
+    def report_written_files(count: int, _: None) -> None:
         show_message(f"updated the tools for JP: {format_counted_noun(count, 'file')} changed")
         on_done()
 
@@ -64,8 +73,6 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
 
     Raises `NothingFound` if no tools are installed, or if nothing has to change.
     """
-    from kbtui.assistant.jp_local_tools import plan_tool_installation
-
     changes = plan_tool_installation(library.workspace, library.load_knowledge())
     if all(change.action in ("write", "taken") for change in changes):
         raise NothingFound(
@@ -80,13 +87,6 @@ def plan_tool_update(library: Library) -> list[PlannedFileChange]:
     if not todo:
         raise NothingFound("the tools for JP are up to date")
     return todo
-
-
-def _write_tool_file_changes(library: Library, changes: list[PlannedFileChange]) -> int:
-    from kbtui.assistant.jp_local_tools import apply_file_changes
-
-    apply_file_changes(library.workspace, changes)
-    return len(changes)
 
 
 def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocument:
@@ -133,10 +133,8 @@ def build_doctor_document(
         if not own and area != checking:
             continue
         counts = ", ".join(filter(None, _count_wrong_findings_and_notes(own)))
-        heading, right = [(area.capitalize(), "h2")], [(counts, "dim")]
-        blocks.append(
-            LeftAndRightLineBlock(f"head:{area}", heading, right, above=int(bool(blocks)))
-        )
+        above = int(bool(blocks))
+        blocks.append(make_heading(f"head:{area}", area.capitalize(), counts, above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             spans: Spans = [

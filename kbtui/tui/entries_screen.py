@@ -50,6 +50,7 @@ from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
     ParagraphBlock,
+    make_heading,
     make_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_size
@@ -57,7 +58,6 @@ from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 
 if TYPE_CHECKING:
-    from textual.strip import Strip
     from textual.timer import Timer
     from textual.widget import Widget
 
@@ -179,13 +179,9 @@ class EntryTable(RowList):
         row = self.selected_row
         return row.data if row is not None else None
 
-    def render_line(self, y: int) -> Strip:
-        number = y + round(self.scroll_y)
-        if 0 <= number < len(self.rows):
-            row = self.rows[number]
-            row.left = _format_entry_title_cell(row.data)
-            row.right = _format_entry_value_cells(row.data, self.scrollable_content_region.width)
-        return super().render_line(y)
+    def format_row(self, row: ListRow) -> None:
+        row.left = _format_entry_title_cell(row.data)
+        row.right = _format_entry_value_cells(row.data, self.scrollable_content_region.width)
 
 
 def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
@@ -293,7 +289,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
         )
     blocks += _make_citation_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
-    blocks.append(LeftAndRightLineBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
+    blocks.append(make_heading("chunks", "Passages", count))
     for number, chunk in enumerate(chunks, 1):
         size = format_counted_noun(chunk["characters"], "character")
         origin = _describe_passage_place(chunk)
@@ -350,9 +346,8 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
     shown = citations[:MAX_CITATIONS]
     marks = library.find_marks_of_turns(one.source for one in shown)
-    heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
-    count = [(f"{len(citations):,}", "dim")]
-    blocks: list[ReaderBlock] = [LeftAndRightLineBlock("cites", heading, count, above=1)]
+    heading = f"Cited in the last {CITATION_DAYS} days"
+    blocks: list[ReaderBlock] = [make_heading("cites", heading, f"{len(citations):,}")]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(shown):

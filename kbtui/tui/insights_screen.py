@@ -15,6 +15,7 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
+    make_heading,
     make_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
@@ -106,7 +107,7 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
             left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
-        LeftAndRightLineBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
+        make_heading("head:chart", "By day", f"last {days}"),
         DailyActivityChartBlock("days", found),
     ]
     return ReaderDocument("insights", f"The last {days}", blocks)
@@ -192,7 +193,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
-        blocks.append(LeftAndRightLineBlock("head:tokens", [("Tokens", "h2")], [], above=1))
+        blocks.append(make_heading("head:tokens", "Tokens"))
         blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks
 

@@ -32,9 +32,9 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import HighlightPattern, Span, Spans, StyledLines, wrap_spans
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
-    LeftAndRightLineBlock,
     ParagraphBlock,
     VerbatimTextBlock,
+    make_heading,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -178,7 +178,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     file = problem.where or SOURCES_FILE
     hint = f"Correct {sanitize_to_one_line(file)} in your editor; this screen cannot change an invalid source."
     blocks: list[ReaderBlock] = [
-        LeftAndRightLineBlock("head", [("Cannot be read", "h2")]),
+        make_heading("head", "Cannot be read", above=0),
         ParagraphBlock("what", [(sanitize_to_one_line(str(problem)), "error")]),
         ParagraphBlock("how", [(hint, "dim")], above=1),
     ]
@@ -208,7 +208,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     blocks: list[ReaderBlock] = [
         ParagraphBlock("name", [(source.name, "h1")]),
         FactTableBlock("facts", facts),
-        LeftAndRightLineBlock("run", [("Last run", "h2")], above=1),
+        make_heading("run", "Last run"),
         *_make_last_run_blocks(state.run, now),
         *_make_declaration_blocks(state),
     ]
@@ -244,10 +244,9 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
 
 
 def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
-    heading, file = [("Declaration", "h2")], [(state.file, "dim")]
     toml = format_source_as_toml(state.source)
     return [
-        LeftAndRightLineBlock("block", heading, file, above=1),
+        make_heading("block", "Declaration", state.file),
         VerbatimTextBlock("toml", toml, language="toml", panel=True, first_line=1),
     ]
 

@@ -59,8 +59,8 @@ from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
 )
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
-    LeftAndRightLineBlock,
     ParagraphBlock,
+    make_heading,
     make_message_blocks,
     make_source_text_blocks,
 )
@@ -224,7 +224,7 @@ def make_toml_change_preview(
 ) -> PromptWorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
-        LeftAndRightLineBlock("head", [(sanitize_to_one_line(heading), "h2")]),
+        make_heading("head", sanitize_to_one_line(heading), above=0),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
@@ -824,7 +824,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             "it and use single-key commands."
         )
         return [
-            LeftAndRightLineBlock("head:signs", [("Signs", "h2")], above=1),
+            make_heading("head:signs", "Signs"),
             FactTableBlock("signs", signs),
             ParagraphBlock("note", [(note, "dim")], above=1),
         ]

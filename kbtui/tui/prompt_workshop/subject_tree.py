@@ -22,8 +22,6 @@ from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from textual.strip import Strip
-
     from kbtui.knowledge.topic_scan import TopicScan
     from kbtui.tui.framework.styled_text import Spans
 
@@ -179,12 +177,9 @@ class SubjectTreeList(RowList):
         }
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:
-        number = y + round(self.scroll_y)
-        if 0 <= number < len(self.rows) and self.rows[number].selectable:
-            row = self.rows[number]
+    def format_row(self, row: ListRow) -> None:
+        if row.selectable:
             row.left, row.right = self.format_tree_row(row.data)
-        return super().render_line(y)
 
     def format_tree_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
         """Return the left and the right part of a row."""

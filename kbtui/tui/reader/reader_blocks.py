@@ -198,6 +198,11 @@ class LeftAndRightLineBlock(ReaderBlock):
         return join_span_texts(self.left)
 
 
+def make_heading(key: str, text: str, note: str = "", above: int = 1) -> LeftAndRightLineBlock:
+    """Return a heading, with a note at the right edge."""
+    return LeftAndRightLineBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class FoldHeadingBlock(LeftAndRightLineBlock):
     """The heading of a fold.
