@@ -114,13 +114,8 @@ def _make_mark_form(
         if state == "superseded" and not values["by"]:
             raise UsageError("enter a reference to the text that applies instead")
         chosen: MarkState = next(one for one in MARK_STATES if one == state)
-        return library.mark(
-            reference,
-            chosen,
-            note=values["note"],
-            superseded_by=values.get("by") or None,
-            passage=passage,
-        )
+        note, by = values["note"], values.get("by") or None
+        return library.mark(reference, chosen, note=note, superseded_by=by, passage=passage)
 
     title = f"Mark {reference} as {state}"
     return FormDialog(

@@ -94,12 +94,9 @@ def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocume
     about = "The topics have changed since the tools for JP were installed. JP reads these files:"
     blocks: list[ReaderBlock] = [ParagraphBlock("about", [(about, "")])]
     for change in changes:
-        blocks.append(ParagraphBlock(f"path:{change.path}", [(change.path, "strong")], above=1))
-        blocks.append(
-            VerbatimTextBlock(
-                f"diff:{change.path}", change.make_diff(), language="diff", panel=True
-            )
-        )
+        path, diff = change.path, change.make_diff()
+        blocks.append(ParagraphBlock(f"path:{path}", [(path, "strong")], above=1))
+        blocks.append(VerbatimTextBlock(f"diff:{path}", diff, language="diff", panel=True))
     ask = LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1)
     return ReaderDocument("tools", "Tools for JP", [*blocks, ask])
 

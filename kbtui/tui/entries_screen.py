@@ -629,11 +629,7 @@ class EntriesScreen(ListDetailScreen):
     def _apply_filter(self) -> None:
         self._filter_timer = None
         try:
-            wanted = parse_entry_filter(
-                self.filter.input.value,
-                hidden=self._flags["hidden"],
-                archived=self._flags["archived"],
-            )
+            wanted = parse_entry_filter(self.filter.input.value, **self._flags)
         except UsageError as error:
             self.show_error(error)
             return

@@ -64,10 +64,8 @@ class DailyActivityChartBlock(ReaderBlock):
     def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
-        return [
-            StyledLine([(line, "")])
-            for line in draw_daily_searches_and_citations(self.insights, bar_width)
-        ]
+        lines = draw_daily_searches_and_citations(self.insights, bar_width)
+        return [StyledLine([(line, "")]) for line in lines]
 
     def estimate_line_count(self, width: int) -> int:
         return self.above + 1 + self.insights.days
@@ -267,10 +265,8 @@ class InsightsScreen(SecondaryScreen):
         searches, citations = self.insights.searches, self.insights.citations
         counts = f"{format_counted_noun(searches.total, 'search', 'searches')}, {format_counted_noun(citations, 'citation')}"
         period = f" in {format_counted_noun(self.insights.days, 'day')}"
-        origins = [
-            f"{count:,} {ORIGIN_LABELS.get(name, name)}"
-            for name, count in searches.by_origin.items()
-        ]
+        by_origin = searches.by_origin.items()
+        origins = [f"{count:,} {ORIGIN_LABELS.get(name, name)}" for name, count in by_origin]
         right = (" · ".join(origins), "dim")
         if not self.library.settings.query_log:
             right = ("searches are not logged (setting query_log = false)", "warning")

@@ -418,12 +418,9 @@ class MessageLine(StyledWidget):
 
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""
-        # The name of a key must not be capitalized.
-        self.text = (
-            sanitize_to_one_line(text)
-            if role == "key"
-            else capitalize_first_word_unless_name(sanitize_to_one_line(text))
-        )
+        self.text = sanitize_to_one_line(text)
+        if role != "key":  # The name of a key must not be capitalized.
+            self.text = capitalize_first_word_unless_name(self.text)
         self._role = role
         self._wrap_message()
 

@@ -26,7 +26,7 @@ from kbtui.tui.navigation_target import (
     looks_like_reference,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, TextRangeBlock
+from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, TextRangeBlock, make_mark_blocks
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
     ReaderDocument,
@@ -432,16 +432,10 @@ class DocumentController:
         if ref is None:
             name, now = library.workspace.name, self.clock()
             notices, note = self.notices, self._home_note
+            left_off = self._find_left_off_reference()
+            outdated = self._count_outdated_turns(contents)
             return build_home_document(
-                name,
-                contents,
-                now,
-                notices,
-                self.keymap,
-                note,
-                self.visit,
-                self._find_left_off_reference(),
-                self._count_outdated_turns(contents),
+                name, contents, now, notices, self.keymap, note, self.visit, left_off, outdated
             )
         if ref.kind == "topic":
             return _make_topic_document(library, ref.topic or "")
@@ -558,25 +552,17 @@ def _make_difference_document(
     """Return the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_and_conversation_export import format_difference_remark
     from kbtui.tui.reader.difference_document import build_difference_document
-    from kbtui.tui.reader.reader_blocks import make_mark_blocks
 
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
-    names = (
-        f"given to turn {found.turn}{when}",
-        _make_name_of_current_text(texts),
-    )
+    names = f"given to turn {found.turn}{when}", _make_name_of_current_text(texts)
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
     head = [LeftAndRightLineBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
     title = f"{cite.target}: given text and current text"
     remark = format_difference_remark(
-        found,
-        texts.given,
-        texts.now,
-        renamed_to=texts.renamed_to,
-        is_disabled=texts.is_disabled,
+        found, texts.given, texts.now, renamed_to=texts.renamed_to, is_disabled=texts.is_disabled
     )
     document = build_difference_document(
         key, title, texts.given, texts.now, names, remark, head=head, screen_width=width

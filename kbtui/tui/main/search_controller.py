@@ -503,10 +503,8 @@ class SearchController:
         """
         if notice is not None and not self._has_reported_log:
             self._has_reported_log = True
-            self._main.status.flash_message(
-                "The query log is damaged, so searches are not logged. See `kbtui doctor`.",
-                "warning",
-            )
+            text = "The query log is damaged, so searches are not logged. See `kbtui doctor`."
+            self._main.status.flash_message(text, "warning")
 
     def walk_query_history(self, step: int) -> None:
         """Put the next older query into the input if `step` is 1, or the next newer one if it is -1.
@@ -728,13 +726,8 @@ class SearchController:
         request = SearchRequest("", limit=MAX_HITS)
         contents = self._main.document_controller.contents
         title = self._items.get_title_for_reference(reference)
-        name = (
-            f"“{title}”"
-            if title
-            else contents.shorten_reference(reference)
-            if contents
-            else reference
-        )
+        name = contents.shorten_reference(reference) if contents else reference
+        name = f"“{title}”" if title else name
         if title and ref.turn is not None:
             name += f", turn {ref.turn}"
 

@@ -382,12 +382,8 @@ class SelectedItemActions:
             return
         from kbtui.tui.subject_file_actions import SubjectFileActions
 
-        actions = SubjectFileActions(
-            main.screen,
-            main.library,
-            main.status.flash_message,
-            lambda _: main.document_controller.reload_shown_document(),
-        )
+        show, reload = main.status.flash_message, main.document_controller.reload_shown_document
+        actions = SubjectFileActions(main.screen, main.library, show, lambda _: reload())
         self.run_with_activity_shown(
             "opening the editor …",
             partial(actions.find_subject_to_edit, ref),
@@ -610,13 +606,9 @@ def prepare_conversation_export(
             raise KbtuiError(
                 f"the conversation has no such turn; it has turns 1 to {len(found.turns)}"
             )
+    marks, is_masked = library.map_marks_by_turn(found), values["secrets"] == MASKED
     shared = prepare_shared_conversation(
-        found,
-        turns,
-        kinds,
-        citations,
-        library.map_marks_by_turn(found),
-        masks_secrets=values["secrets"] == MASKED,
+        found, turns, kinds, citations, marks, masks_secrets=is_masked
     )
     text = format_shared_conversation(shared, get_export_format_of_path(str(path)))
     masked = sum(one.times for one in shared.masked or ())
@@ -743,8 +735,5 @@ def _format_command_name(command: OfferedAgentCommand, ref: Ref) -> str:
         return "continue"
     if command.purpose == "attach":
         return f"attach turn {ref.turn}" if ref.turn is not None else "attach all turns"
-    return (
-        f"fork after turn {command.last_turn}"
-        if command.last_turn is not None
-        else "fork, all turns"
-    )
+    last = command.last_turn
+    return f"fork after turn {last}" if last is not None else "fork, all turns"

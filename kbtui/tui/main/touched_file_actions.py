@@ -79,30 +79,25 @@ class TouchedFileActions:
         self._run_with_activity_shown(
             "looking for the file …",
             partial(
-                self._list_files_touched_by_reference,
-                ref,
-                self._get_line_at_cursor(),
-                self._get_file_at_cursor(),
+                self._list_files_touched_by_reference, ref, *self._get_line_and_file_at_cursor()
             ),
             partial(self._choose_file_to_edit, ref),
             holds_keys=True,
         )
 
-    def _get_line_at_cursor(self) -> int:
-        panes = self._main.panes
-        viewport = panes.reader.document_view.viewport
-        return viewport.current_source_line if panes.focused_pane_id == "reader" else 0
+    def _get_line_and_file_at_cursor(self) -> tuple[int, str | None]:
+        """Return the number of the line at the cursor, and the path of the file whose change is there.
 
-    def _get_file_at_cursor(self) -> str | None:
-        """Return the path of the file whose change is at the cursor.
-
-        Return None if the reader does not show the changes of a conversation.
+        Without such a line, the number is 0. The path is None if the reader does not show the
+        changes of a conversation.
         """
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
-        if panes.focused_pane_id != "reader" or not viewport.document.blocks:
-            return None
-        return viewport.document.blocks[viewport.cursor.block].file
+        if panes.focused_pane_id != "reader":
+            return 0, None
+        blocks = viewport.document.blocks
+        path = blocks[viewport.cursor.block].file if blocks else None
+        return viewport.current_source_line, path
 
     def _list_files_touched_by_reference(
         self, ref: Ref, line: int, path: str | None
@@ -119,7 +114,7 @@ class TouchedFileActions:
         return found
 
     def _choose_file_to_edit(self, ref: Ref, files: list[FileUsedByCall]) -> None:
-        is_whole_turn = ref.call is None and self._get_file_at_cursor() is None
+        is_whole_turn = ref.call is None and self._get_line_and_file_at_cursor()[1] is None
         if len(files) == 1:
             self._open_touched_file_in_editor(
                 files[0], f", the only file of turn {ref.turn}" if is_whole_turn else ""
@@ -144,20 +139,13 @@ class TouchedFileActions:
 
     def list_turns_of_file(self, ref: Ref) -> None:
         """List the turns that changed or read the file of an item, and open the chosen one."""
-        if ref.kind not in ("subject", "conversation") or (ref.kind, ref.turn) == (
-            "conversation",
-            None,
-        ):
+        is_turn = ref.kind == "conversation" and ref.turn is not None
+        if ref.kind != "subject" and not is_turn:
             self._main.warn("Go to a tool call or a subject first, to list the turns of its file.")
             return
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(
-                self._find_touched_files,
-                ref,
-                self._get_line_at_cursor(),
-                self._get_file_at_cursor(),
-            ),
+            partial(self._find_touched_files, ref, *self._get_line_and_file_at_cursor()),
             self._choose_file_to_list,
             holds_keys=True,
         )

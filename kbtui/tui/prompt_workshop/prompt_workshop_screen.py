@@ -544,11 +544,8 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _build_selected_row_preview(self) -> None:
         """Build the preview of the selected row, or of the pattern if the user has typed one."""
-        prompt_with_changes, node, view = (
-            self.prompt_with_changes,
-            self.list.selected_tree_node,
-            self.view,
-        )
+        prompt_with_changes, view = self.prompt_with_changes, self.view
+        node = self.list.selected_tree_node
         if prompt_with_changes is None or self._shown_change is not None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None

@@ -356,10 +356,8 @@ class DocumentViewport:
         self.height = height
         if width != self.width:
             if reading_positions is None and self.width:
-                reading_positions = (
-                    self.make_reading_position(self.top),
-                    self.make_reading_position(),
-                )
+                top = self.make_reading_position(self.top)
+                reading_positions = top, self.make_reading_position()
             self.width = width
             self._discard_block_layouts()
         if reading_positions:
@@ -369,10 +367,8 @@ class DocumentViewport:
         self.update_visible_lines()
         if all(at != self.cursor for at, _ in self.rows):
             self.keep_cursor_visible(1)
-        self._resize_reading_positions, self._resize_positions = (
-            reading_positions,
-            (self.top, self.cursor),
-        )
+        self._resize_reading_positions = reading_positions
+        self._resize_positions = self.top, self.cursor
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
@@ -414,11 +410,9 @@ class DocumentViewport:
         if self.document.has_stops and not self._is_stop(self.cursor):
             line = self.count_lines_before_position(self.cursor)
             stops = [at for at, _ in self.rows if self._is_stop(at)]
-            self.cursor = min(
-                stops,
-                key=lambda at: abs(self.count_lines_before_position(at) - line),
-                default=self.cursor,
-            )
+            count_lines = self.count_lines_before_position
+            nearest_first = sorted(stops, key=lambda at: abs(count_lines(at) - line))
+            self.cursor = next(iter(nearest_first), self.cursor)
 
     def _is_stop(self, position: DocumentLinePosition) -> bool:
         """Return whether a position is the first line of a block that can be opened."""

@@ -171,11 +171,9 @@ MAX_HIGHLIGHTED_CHARACTERS = 60_000
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
     """Sanitize a text. Return its lines as spans, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
-    lexer = (
-        _find_pygments_lexer(language)
-        if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS
-        else None
-    )
+    lexer = None
+    if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS:
+        lexer = _find_pygments_lexer(language)
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
     lines: list[Spans] = [[]]
@@ -419,13 +417,8 @@ class _MarkdownRenderer:
 
     def _lay_out_table_node(self, node: SyntaxTreeNode, width: int) -> StyledLines:
         rows = [row for part in node.children for row in part.children]
-        cells = [
-            [
-                highlight_matches(self._render_child_nodes(cell), self.matches)
-                for cell in row.children
-            ]
-            for row in rows
-        ]
+        cells = [[self._render_child_nodes(cell) for cell in row.children] for row in rows]
+        cells = [[highlight_matches(cell, self.matches) for cell in row] for row in cells]
         styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
         aligns = [style.partition(":")[2] for style in styles]
         return lay_out_table(cells, aligns, width, list(map(self._find_source_line_of_node, rows)))
@@ -434,9 +427,8 @@ class _MarkdownRenderer:
         spans: Spans = []
         for child in node.children:
             is_inline = child.type == "inline"
-            spans += (
-                self._render_child_nodes(child) if is_inline else self._render_inline_node(child)
-            )
+            render = self._render_child_nodes if is_inline else self._render_inline_node
+            spans += render(child)
         if spans and (match := _TASK.match(spans[0][0])):
             box = "☐ " if match[1] == " " else "☑ "
             spans[0] = (box + spans[0][0][match.end() :], spans[0][1])

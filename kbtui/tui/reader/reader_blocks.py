@@ -361,12 +361,6 @@ def make_mark_blocks(
     a list, so long marks are cut.
     """
     for placed in marks:
-        mark = placed.mark
-        block = ParagraphBlock(
-            f"{key}mark:{mark.id}",
-            make_mark_spans(placed, is_cut=bool(indent)),
-            link=mark.superseded_by,
-        )
-        if indent:
-            block.lead = [(indent, "")]
-        yield block
+        mark, spans = placed.mark, make_mark_spans(placed, is_cut=bool(indent))
+        lead = [(indent, "")] if indent else []
+        yield ParagraphBlock(f"{key}mark:{mark.id}", spans, lead=lead, link=mark.superseded_by)

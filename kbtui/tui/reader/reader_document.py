@@ -553,24 +553,14 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
         seconds = max(0.0, (max(times) - turn.started_at).total_seconds())
     requests = (event.text for event in turn.events if event.kind == "chat_request")
     request = next(requests, "") or next((event.text for event in turn.events), "")
+    tokens = _count_tokens(usage) if usage else None
     facts = OutlineTurnFacts(
-        turn.number,
-        turn.started_at,
-        seconds,
-        len(calls),
-        failed,
-        tools,
-        _count_tokens(usage) if usage else None,
-        turn.is_rewound,
+        turn.number, turn.started_at, seconds, len(calls), failed, tools, tokens, turn.is_rewound
     )
     words = strip_markdown_marks(request[:MAX_WORDS_CHARACTERS], [])[0]
-    searched = [request[:MAX_SEARCHED_CHARACTERS], *tools, *(["failed"] if failed else [])]
-    return OutlineEntry(
-        f"turn:{turn.number}",
-        sanitize_to_one_line(words),
-        turn=facts,
-        searched=" ".join(searched).casefold(),
-    )
+    parts = [request[:MAX_SEARCHED_CHARACTERS], *tools, *(["failed"] if failed else [])]
+    key, words, searched = f"turn:{turn.number}", sanitize_to_one_line(words), " ".join(parts)
+    return OutlineEntry(key, words, turn=facts, searched=searched.casefold())
 
 
 def _count_tokens(usage: ConversationUsage) -> int | None:

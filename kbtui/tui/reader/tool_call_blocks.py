@@ -589,10 +589,8 @@ def _pair_similar_lines(
 
 def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock]:
     """Yield the blocks of hunks, with the keys `key:0`, `key:1` and so on."""
-    last = max(
-        (max(hunk.old_start or 0, hunk.new_start or 0) + len(hunk.lines) for hunk in hunks),
-        default=0,
-    )
+    ends = [max(hunk.old_start or 0, hunk.new_start or 0) + len(hunk.lines) for hunk in hunks]
+    last = max(ends, default=0)
     number = 0
     for index, hunk in enumerate(hunks):
         is_numbered = hunk.old_start is not None and hunk.new_start is not None
