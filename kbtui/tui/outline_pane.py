@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -142,18 +142,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
         `activities` maps the numbers of turns to the known activities of these turns.
         """
         document = self._reader.document
-        if document is self._document:
-            self.show_turn_activities(activities)
-            return
+        was_shown, is_known = document is self._document, activities is self._activities
         self._document, self._activities = document, activities
-        self._worker.submit_call(
-            lambda: make_document_outline(document), self._show_outline_entries, self._show_error
-        )
-
-    def show_turn_activities(self, activities: Mapping[int, TurnActivity]) -> None:
-        """Show how many files and lines the turns changed."""
-        if activities is not self._activities:
-            self._activities = activities
+        if not was_shown:
+            make_outline = partial(make_document_outline, document)
+            self._worker.submit_call(make_outline, self._show_outline_entries, self._show_error)
+        elif not is_known:
             self._columns = self._make_columns()
             self._update_rows()
 

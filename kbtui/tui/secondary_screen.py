@@ -74,7 +74,7 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
             facts = [
                 (name, value)
                 for name, value in block.facts
-                if _contains_all_words(f"{name} {join_span_texts(value)} {title}", wanted)
+                if contains_all_words(f"{name} {join_span_texts(value)} {title}", wanted)
             ]
             if facts and heading is not None:
                 above = int(bool(blocks))
@@ -89,7 +89,8 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
     return ReaderDocument(f"help:{words}", page.title, blocks)
 
 
-def _contains_all_words(text: str, words: list[str]) -> bool:
+def contains_all_words(text: str, words: list[str]) -> bool:
+    """Return whether a text contains all words, which are in lower case (`str.casefold`)."""
     folded = text.casefold()
     return all(word in folded for word in words)
 

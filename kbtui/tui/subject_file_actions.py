@@ -111,8 +111,7 @@ class SubjectFileActions:
             if subject is None:
                 self._show_message("the text was not changed, so nothing was written", "warning")
                 return
-            self._show_message(f"created {subject.ref}", "inserted")
-            self._on_written(subject.ref)
+            self._report_written(f"created {subject.ref}", subject)
 
         edit = partial(subject_editing.edit_draft_in_editor, *planned)
         run_in_terminal(self._screen.app, edit, report_new_entry, self._show_error)
@@ -189,7 +188,7 @@ class SubjectFileActions:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.delete_subject, subject),
-                    lambda _: self._report_subject_removal("deleted", subject),
+                    lambda _: self._report_written(f"deleted {subject.ref}", subject),
                     self._show_error,
                 )
 
@@ -207,8 +206,7 @@ class SubjectFileActions:
             self._trashed.append(trashed)
         key = find_key_label_of_command("entries.undo", get_configured_keys(self._screen))
         undo = f" ({key} restores it)" if key and trashed is not None else ""
-        self._show_message(f"moved to the trash: {subject.ref}{undo}", "inserted")
-        self._on_written(subject.ref)
+        self._report_written(f"moved to the trash: {subject.ref}{undo}", subject)
 
     def restore_last_trashed_subject(self) -> None:
         """Restore the subject that was trashed last: move its file from the trash back to its place."""
@@ -216,19 +214,18 @@ class SubjectFileActions:
             self._show_message("nothing to undo", "warning")
             return
         trashed = self._trashed.pop()
-
-        def report_restored_subject(_: None) -> None:
-            self._show_message(f"moved back: {trashed.subject.ref}", "inserted")
-            self._on_written(trashed.subject.ref)
-
-        restore = partial(subject_editing.restore_trashed_file, trashed)
-        self._worker.submit_call(restore, report_restored_subject, self._show_error)
+        subject, text = trashed.subject, f"moved back: {trashed.subject.ref}"
+        self._worker.submit_call(
+            partial(subject_editing.restore_trashed_file, trashed),
+            lambda _: self._report_written(text, subject),
+            self._show_error,
+        )
 
     @property
     def has_trashed_subject(self) -> bool:
         """Whether a subject can be moved back from the trash."""
         return bool(self._trashed)
 
-    def _report_subject_removal(self, verb: str, subject: Subject) -> None:
-        self._show_message(f"{verb} {subject.ref}", "inserted")
+    def _report_written(self, text: str, subject: Subject) -> None:
+        self._show_message(text, "inserted")
         self._on_written(subject.ref)

@@ -471,7 +471,7 @@ class SelectedItemActions:
             main.warn(f"Open a conversation first{hint}.")
             return
 
-        def export_after_confirmation(export: ConversationExport | None) -> None:
+        def export_after_confirmation(export: tuple[Path, str, int] | None) -> None:
             if export is None:
                 return
             path, text, masked = export
@@ -564,20 +564,12 @@ class SelectedItemActions:
         )
 
 
-class ConversationExport(NamedTuple):
-    """An export: its file, its text, and how many secrets were masked in it."""
-
-    path: Path
-    text: str
-    masked: int
-
-
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
-) -> ConversationExport:
-    """Return the export of a conversation; `values` are those of the export form.
+) -> tuple[Path, str, int]:
+    """Return the export of a conversation: its file, its text, and how many secrets were masked in it.
 
-    Raises `KbtuiError` if the path is invalid.
+    `values` are those of the export form. Raises `KbtuiError` if the path is invalid.
     """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.masked_conversation_export import (
@@ -612,7 +604,7 @@ def prepare_conversation_export(
     )
     text = format_shared_conversation(shared, get_export_format_of_path(str(path)))
     masked = sum(one.times for one in shared.masked or ())
-    return ConversationExport(path, text, masked)
+    return path, text, masked
 
 
 class FirstTopicProposal(NamedTuple):

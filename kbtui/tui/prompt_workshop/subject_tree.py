@@ -18,6 +18,7 @@ from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
     format_prompt_size_change,
     measure_prompt_size,
 )
+from kbtui.tui.secondary_screen import contains_all_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,8 +115,8 @@ def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -
     topic_row = _make_tree_row(f"topic:{topic}", SubjectTreeNode("topic", topic))
     if options.words:
         words = options.words.casefold().split()
-        found = [slug for slug in slugs if _contains_all_words(f"{topic}/{slug}", words)]
-        if found or _contains_all_words(topic, words):
+        found = [slug for slug in slugs if contains_all_words(f"{topic}/{slug}", words)]
+        if found or contains_all_words(topic, words):
             yield topic_row
         for slug in found:
             yield _make_subject_row(topic, slug, 1, shows_path=True)
@@ -129,11 +130,6 @@ def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -
                 yield _make_tree_row(node.foldable_row_key, node)
             else:
                 yield _make_subject_row(topic, path, depth)
-
-
-def _contains_all_words(text: str, words: list[str]) -> bool:
-    folded = text.casefold()
-    return all(word in folded for word in words)
 
 
 def _make_tree_row(key: str, node: SubjectTreeNode) -> ListRow:
