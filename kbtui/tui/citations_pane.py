@@ -294,9 +294,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
             rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
             for number, cite in enumerate(used, 1):
                 if cite.how == "file" and (number == 1 or used[number - 2].how != "file"):
-                    rows.append(
-                        ListRow("files", [("read with file tools", "dim")], selectable=False)
-                    )
+                    how = [("read with file tools", "dim")]
+                    rows.append(ListRow("files", how, selectable=False))
                 rows.append(self._make_cited_passage_row(number, cite))
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
@@ -347,9 +346,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
             state = _describe_citation_state(cite)
             must_warn = cite.kind != "file" and state is not None and state[1] == "warning"
             name = name.rpartition("/")[2] if cite.kind == "file" else name
-            texts.append(
-                (USE_NAMES.get(cite.how, cite.how), name, state[0] if must_warn and state else "")
-            )
+            change = state[0] if must_warn and state else ""
+            texts.append((USE_NAMES.get(cite.how, cite.how), name, change))
         return [
             _make_cited_line(cited, texts, has_words=has_words, has_folders=has_folders)
             for has_words, has_folders in ((True, True), (False, True), (False, False))
@@ -416,10 +414,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
             # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_choose_phrase_to_highlight(cite.quote))
         role = "path" if cite.kind == "file" or not cite.title else ""
-        name: Span = (
-            sanitize_to_one_line(cite.title or cite.target),
-            f"{role} dim struck" if cite.gone else role,
-        )
+        role = f"{role} dim struck" if cite.gone else role
+        name: Span = (sanitize_to_one_line(cite.title or cite.target), role)
         # The heading of the group says which entries were read with file tools.
         words: Spans = [] if cite.how == "file" else [(USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.title and cite.title != cite.target:

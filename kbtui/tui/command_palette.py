@@ -100,10 +100,8 @@ def list_palette_topics_and_entries(
         return []
     items: list[CommandPaletteItem] = []
     for listing in contents.listings:
-        ref = Ref("topic", topic=listing.topic.id)
-        items.append(
-            CommandPaletteItem(sanitize_to_one_line(listing.topic.name), "topic", ref, str(ref))
-        )
+        ref, name = Ref("topic", topic=listing.topic.id), sanitize_to_one_line(listing.topic.name)
+        items.append(CommandPaletteItem(name, "topic", ref, str(ref)))
     # There may be tens of thousands of subjects, so make a reference only for the chosen one.
     items += [
         CommandPaletteItem(f"{listing.topic.id}/{subject.slug}", "subject", subject)
@@ -113,10 +111,8 @@ def list_palette_topics_and_entries(
     ]
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
-        short = contents.shorten_reference(info.ref)
-        items.append(
-            CommandPaletteItem(sanitize_to_one_line(info.name), "conversation", ref, short)
-        )
+        name, short = sanitize_to_one_line(info.name), contents.shorten_reference(info.ref)
+        items.append(CommandPaletteItem(name, "conversation", ref, short))
     return items
 
 

@@ -134,9 +134,8 @@ def build_doctor_document(
         blocks.append(make_heading(f"head:{area}", area.capitalize(), counts, above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
-            spans: Spans = [
-                (sanitize_to_one_line(finding.message), "dim" if finding.state == "ok" else "")
-            ]
+            role = "dim" if finding.state == "ok" else ""
+            spans: Spans = [(sanitize_to_one_line(finding.message), role)]
             key = f"{area}:{finding.message}"
             blocks.append(DoctorFindingBlock(key, spans, finding.state, link=finding.ref))
         if area == checking:

@@ -284,9 +284,8 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     facts = FactTableBlock("facts", _make_entry_facts(row, source))
     blocks: list[ReaderBlock] = [ParagraphBlock("title", title), facts]
     if problem := row.error or problem:
-        blocks.append(
-            ParagraphBlock("error", [(f"! {sanitize_to_one_line(problem)}", "error")], above=1)
-        )
+        text = f"! {sanitize_to_one_line(problem)}"
+        blocks.append(ParagraphBlock("error", [(text, "error")], above=1))
     blocks += _make_citation_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
     blocks.append(make_heading("chunks", "Passages", count))

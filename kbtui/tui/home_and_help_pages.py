@@ -146,9 +146,8 @@ def _make_news_blocks(
     """
     if left_off is not None:
         yield make_heading("left", "Where you left off")
-        yield _make_link_row(
-            f"left:{left_off}", _find_title_of_reference(contents, left_off), "", left_off
-        )
+        title = _find_title_of_reference(contents, left_off)
+        yield _make_link_row(f"left:{left_off}", title, "", left_off)
     if running := list_running_conversations(contents, now):
         yield make_heading("running", "Being written now")
         for info in running[:MAX_NEWS]:

@@ -259,9 +259,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         Messages about suggestions that could not be read are shown above them.
         """
         self.show_text_instead_of_hits("Type to search.")
-        self._notice.set_paragraphs(
-            [[(sanitize_to_one_line(text), "warning")] for text in loaded.problems]
-        )
+        self._show_warnings(map(sanitize_to_one_line, loaded.problems))
         rows = list(iterate_suggestion_rows(loaded.suggestions))
         self.border_title = "Search"
         self.list.set_rows(rows, select=rows[1].key if rows else None)
@@ -305,9 +303,10 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
     def _show_query_remarks(self) -> None:
         """Above the list, show the remarks on the query and on its answer."""
         remarks = [*self._filter_remarks, *self._remarks]
-        self._notice.set_paragraphs(
-            [[(capitalize_first_word_unless_name(text), "warning")] for text in remarks]
-        )
+        self._show_warnings(map(capitalize_first_word_unless_name, remarks))
+
+    def _show_warnings(self, texts: Iterable[str]) -> None:
+        self._notice.set_paragraphs([[(text, "warning")] for text in texts])
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:

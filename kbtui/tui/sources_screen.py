@@ -155,9 +155,8 @@ def _format_unix_time(seconds: float, now: datetime) -> str:
 
 def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
-    details = (
-        f"  {_format_unix_time(run.began, now)}, {format_counted_noun(run.entries, 'document')}"
-    )
+    documents = format_counted_noun(run.entries, "document")
+    details = f"  {_format_unix_time(run.began, now)}, {documents}"
     error: Spans = [(f"  {sanitize_to_one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
@@ -499,9 +498,8 @@ class SourcesScreen(ListDetailScreen):
         if unapproved := sum(state.approved is None for state in sources):
             left.append((f"  {unapproved:,} not approved", "warning"))
         if problems:
-            left.append(
-                (f"  {format_counted_noun(len(problems), 'declaration')} cannot be read", "error")
-            )
+            count = format_counted_noun(len(problems), "declaration")
+            left.append((f"  {count} cannot be read", "error"))
         self.show_totals_line((left, [(f"{len(running)} running", "key")] if running else []))
         self.show_key_hints()
 

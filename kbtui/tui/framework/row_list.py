@@ -109,9 +109,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         wanted = select or (before.key if before else None)
         found = self._find_row_index(wanted)
         if found is None:
-            found = self._find_nearest_selectable_row(
-                0 if before is None or was_top else self.index
-            )
+            start = 0 if before is None or was_top else self.index
+            found = self._find_nearest_selectable_row(start)
         self.index = found
         self.set_content_size(Size(1, self._tops[-1]))
         if self.index >= 0 and before:
@@ -283,9 +282,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
             line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-            self._select_row_at_index(
-                self._find_nearest_selectable_row(self._find_row_at_line(line)[0])
-            )
+            index, _ = self._find_row_at_line(line)
+            self._select_row_at_index(self._find_nearest_selectable_row(index))
 
     def on_click(self, event: events.Click) -> None:
         """Select the clicked row and post `RowClicked`."""

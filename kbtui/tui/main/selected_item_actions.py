@@ -226,10 +226,8 @@ class SelectedItemActions:
             return sum(outcome in ("kept", "replaced") for outcome in outcomes)
 
         def show_number_of_kept_sessions(count: int) -> None:
-            text = (
-                f"Kept {format_counted_noun(count, 'session')}" if count else "It is already kept"
-            )
-            self._main.status.flash_message(text)
+            text = f"Kept {format_counted_noun(count, 'session')}"
+            self._main.status.flash_message(text if count else "It is already kept")
 
         from kbtui.conversations.conversation_repository import list_sessions_to_keep
 
@@ -517,12 +515,8 @@ class SelectedItemActions:
 
         main = self._main
 
-        def run_in_thread(work: Callable[[], T], on_done: Callable[[T], object]) -> None:
-            self.run_with_activity_shown("checking the tools …", work, on_done, holds_keys=True)
-
-        offer_tool_update(
-            main.screen.app, main.library, run_in_thread, main.status.flash_message, on_written
-        )
+        run = partial(self.run_with_activity_shown, "checking the tools …", holds_keys=True)
+        offer_tool_update(main.screen.app, main.library, run, main.status.flash_message, on_written)
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Propose lines for `kb.toml` that declare a first topic, and write them if the user agrees."""

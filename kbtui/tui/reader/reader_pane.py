@@ -195,9 +195,8 @@ class ReaderPane(BorderDrawingPane, Vertical):
         before = self.viewport.document
         self.loss_bar.set_paragraphs([])
         if not before.is_partial:
-            self._new_event_count += max(
-                0, _count_conversation_events(document) - _count_conversation_events(before)
-            )
+            added = _count_conversation_events(document) - _count_conversation_events(before)
+            self._new_event_count += max(0, added)
         # A half-written file also lacks turns. The document then names the problem.
         if has_lost_turns(before, document) and not document.record.problems:
             gone = before.turns_total - document.turns_total
@@ -254,9 +253,8 @@ class ReaderPane(BorderDrawingPane, Vertical):
         """
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
-            self._go_to_start_position(
-                place, None if place.mark else find_start_block_and_match(document, place)
-            )
+            start = None if place.mark else find_start_block_and_match(document, place)
+            self._go_to_start_position(place, start)
             return
         self.document_view.redraw_after_viewport_change()
         self._start_worker.submit_call(
@@ -382,9 +380,8 @@ class ReaderPane(BorderDrawingPane, Vertical):
             found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._request_texts[turn] = sanitize_to_one_line(
-                strip_markdown_marks(text[:300], [])[0]
-            )
+            words, _ = strip_markdown_marks(text[:300], [])
+            self._request_texts[turn] = sanitize_to_one_line(words)
         return self._request_texts[turn]
 
     # folds and turns
@@ -428,10 +425,10 @@ class ReaderPane(BorderDrawingPane, Vertical):
         shown = self.viewport.switch_to_next_open_tool_folds()
         self.document_view.redraw_after_viewport_change()
         if shown == "diffs":
-            self._post_status_message(
-                "Tool calls with diffs are unfolded. Press the key again to unfold all tool calls.",
-                "dim",
+            said = (
+                "Tool calls with diffs are unfolded. Press the key again to unfold all tool calls."
             )
+            self._post_status_message(said, "dim")
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
         """Go to the next turn or change, or to the next match while the user searches the document.
@@ -522,9 +519,8 @@ class ReaderPane(BorderDrawingPane, Vertical):
         elif (block := document.find_block_index(entry.block)) is not None:
             lines = viewport.get_block_lines(block)
             before = [n for n, line in enumerate(lines) if 0 < line.source_line <= entry.line]
-            viewport.go_to_block_line(
-                block, before[-1] if before else document.blocks[block].above, lead=0
-            )
+            line = before[-1] if before else document.blocks[block].above
+            viewport.go_to_block_line(block, line, lead=0)
         self.document_view.redraw_after_viewport_change()
 
     def go_to_reading_position(self, position: ReadingPosition) -> None:
