@@ -53,6 +53,8 @@ def copy_commands_with_scope(scope: Scope, *commands: TuiCommand) -> list[TuiCom
     ]
 
 
+_THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
+
 MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *copy_commands_with_scope(
         "library",
@@ -151,7 +153,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("pane.narrower", "less_than_sign", "narrower", "Make the pane narrower.", action="widen(-2)"),
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
-        define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark"),
+        _THEME,
         define_command("reload", "ctrl+r", "reload", "Reload the topics, the conversations and the open document from disk."),
         define_command("help", "question_mark", "help", "Show the keys that work here.", 11, action="show_key_help"),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
@@ -175,7 +177,6 @@ On such a screen, the commands of the scope "moving" also work, but not those of
 "everywhere".
 """
 
-_THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
 _HELP = define_command("help", "question_mark", "help", "Show the keys of this screen.", 11)
 _RELOAD = define_command("reload", "ctrl+r", "reload", "Reload everything from disk.")
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
