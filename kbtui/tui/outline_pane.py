@@ -215,10 +215,10 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self._head.set_edge_texts([], heads)
         self._head.display = bool(heads)
         empty = "Nothing matches. Esc clears the filter."
-        if not self._entries:
-            empty = "This page has no turns and no headings. Esc closes the outline."
         if self.is_loading_outline and not self._entries:
             empty = "Reading …"
+        elif not self._entries:
+            empty = "This page has no turns and no headings. Esc closes the outline."
         current = self._find_current_key() if select_current else None
         self.list.set_rows(rows, [(empty, "dim")], current)
 

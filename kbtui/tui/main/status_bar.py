@@ -355,8 +355,8 @@ class KeyHintLine(StyledWidget):
         if self.equivalent_command:
             key = find_key_label_of_command("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
-            command = (self.equivalent_command, "key")
-            return [("To print this: ", "dim"), command, (help_hint, "dim")]
+            shown = (self.equivalent_command, "key")
+            return [("To print this: ", "dim"), shown, (help_hint, "dim")]
         if suggestions := self.suggestions.get(self.input_id):
             return suggestions
         if self.input_id:

@@ -410,9 +410,8 @@ class DocumentViewport:
         if self.document.has_stops and not self._is_stop(self.cursor):
             line = self.count_lines_before_position(self.cursor)
             stops = [at for at, _ in self.rows if self._is_stop(at)]
-            count_lines = self.count_lines_before_position
-            nearest_first = sorted(stops, key=lambda at: abs(count_lines(at) - line))
-            self.cursor = next(iter(nearest_first), self.cursor)
+            count = self.count_lines_before_position
+            self.cursor = min(stops, key=lambda at: abs(count(at) - line), default=self.cursor)
 
     def _is_stop(self, position: DocumentLinePosition) -> bool:
         """Return whether a position is the first line of a block that can be opened."""
