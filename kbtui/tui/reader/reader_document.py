@@ -513,9 +513,7 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
         return [_make_turn_entry(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
         blocks = [document.blocks[index] for index in changes]
-        return [
-            _make_heading_entry(block.key, block.get_searchable_text(), 0, 0) for block in blocks
-        ]
+        return [_make_heading_entry(block.key, block.get_searchable_text()) for block in blocks]
     return list(_iterate_headings(document))
 
 
@@ -570,12 +568,8 @@ def _count_tokens(usage: ConversationUsage) -> int | None:
     """
     if usage.total_tokens is not None:
         return usage.total_tokens
-    counts = (
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-    )
+    cached = usage.cache_read_tokens, usage.cache_write_tokens
+    counts = (usage.input_tokens, usage.output_tokens, *cached)
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -585,7 +579,7 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
 
     for block in document.blocks:
         if isinstance(block, LeftAndRightLineBlock):
-            yield _make_heading_entry(block.key, join_span_texts(block.left), 0, 0)
+            yield _make_heading_entry(block.key, join_span_texts(block.left))
         elif isinstance(block, MarkdownBlock) and "#" in block.get_searchable_text():
             tokens = parse_markdown(block.get_searchable_text())
             for token, inside in pairwise(tokens):
@@ -594,6 +588,6 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
                     yield _make_heading_entry(block.key, inside.content, line, depth)
 
 
-def _make_heading_entry(block: str, text: str, line: int, depth: int) -> OutlineEntry:
+def _make_heading_entry(block: str, text: str, line: int = 0, depth: int = 0) -> OutlineEntry:
     words = sanitize_to_one_line(text.strip()[:MAX_WORDS_CHARACTERS])
     return OutlineEntry(block, words, line, depth, searched=words.casefold())
