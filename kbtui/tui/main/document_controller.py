@@ -656,7 +656,7 @@ class MainScreenContext(NamedTuple):
         self.status.show_unavailable_key_message(text, role)
 
     def open_dialog(
-        self, dialog: StyledScreen, on_closed: Callable[[Any], object] | None = None
+        self, dialog: StyledScreen, on_closed: Callable[[Any], None] | None = None
     ) -> None:
         """Open a dialog. When it closes, pass its result to `on_closed`."""
         self.screen.app.push_screen(dialog, on_closed)
