@@ -628,7 +628,8 @@ class EntriesScreen(ListDetailScreen):
     def _apply_filter(self) -> None:
         self._filter_timer = None
         try:
-            wanted = parse_entry_filter(self.filter.input.value, **self._flags)
+            text, flags = self.filter.input.value, self._flags
+            wanted = parse_entry_filter(text, hidden=flags["hidden"], archived=flags["archived"])
         except UsageError as error:
             self.show_error(error)
             return
