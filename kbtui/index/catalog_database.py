@@ -13,6 +13,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
+from itertools import chain
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -82,6 +83,8 @@ _VECTOR_COLUMNS = slice(11, 13)
 
 These two columns determine the vector of a chunk.
 """
+_INSERTED_ROWS_MAX = 1000
+"""The maximum number of rows of the table `chunks` that one statement inserts."""
 _NUMBER_POSITION = Chunk._fields.index("number")
 _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
@@ -200,6 +203,7 @@ class CatalogDatabase:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         """Open the file; with `write`, create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
+        self._waiting_chunk_rows: list[tuple[Any, ...]] = []
         target = path if write else f"{path.absolute().as_uri()}?mode=ro"
         try:
             self._db = sqlite3.connect(
@@ -233,19 +237,34 @@ class CatalogDatabase:
     @contextmanager
     def open_write_transaction(self) -> Iterator[int]:
         """Open a write transaction, and yield its sequence number. An error rolls the transaction back."""
+        seq = self.begin_write_transaction()
+        try:
+            yield seq
+            self.commit_transaction()
+        finally:
+            self.roll_back_open_transaction()
+
+    def begin_write_transaction(self) -> int:
+        """Begin a write transaction, and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = self.get_last_transaction_number() + 1
             self.set_meta_value("seq", str(seq))
-            yield seq
-            self.commit_transaction()
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+        except BaseException:
+            self.roll_back_open_transaction()
+            raise
+        return seq
 
     def commit_transaction(self) -> None:
         """Commit the open transaction."""
+        self._insert_waiting_chunk_rows()
         self._db.execute("COMMIT")
+
+    def roll_back_open_transaction(self) -> None:
+        """Roll the open transaction back; do nothing if there is none."""
+        self._waiting_chunk_rows = []
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     def get_last_transaction_number(self) -> int:
         """Return the sequence number of the last transaction; 0 if there was none."""
@@ -274,12 +293,13 @@ class CatalogDatabase:
         """Replace an entry, and its chunks from position `start` on.
 
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
-        file has grown.
+        file has grown. The chunks of a new entry are inserted when the transaction is committed.
         """
         before = self._get_entry_and_mark_rows(entry.id)
         now = self._write_entry_and_mark_rows(entry, mark, seq, is_new=not before)
         old: dict[str, tuple[Any, ...]] = {}
         if before:
+            self._insert_waiting_chunk_rows()
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
             old = {row[1]: row for row in self._db.execute(query, (entry.id, start))}
         ids = [chunk.id for chunk in chunks]
@@ -288,9 +308,9 @@ class CatalogDatabase:
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
         # Numbers are never reused. This is the highest number that any chunk has had so far.
-        number = (
-            self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
-        )
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
+        waiting = self._waiting_chunk_rows
+        number = waiting[-1][0] if waiting else self._query_single_value(query) or 0
         numbered = []
         for chunk in chunks:
             held = old.get(chunk.id)
@@ -311,7 +331,9 @@ class CatalogDatabase:
             if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
-        self._insert_rows("chunks", added)
+        waiting += added
+        if before:
+            self._insert_waiting_chunk_rows()
         self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
         previous = parse_catalog_entry_row(before[0]) if before else None
@@ -336,6 +358,15 @@ class CatalogDatabase:
         if rows:
             marks = _make_sql_placeholders(rows[0])
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+
+    def _insert_waiting_chunk_rows(self) -> None:
+        # A statement inserts many rows, because Python can run in other threads while SQLite executes it.
+        rows, self._waiting_chunk_rows = self._waiting_chunk_rows, []
+        for at in range(0, len(rows), _INSERTED_ROWS_MAX):
+            part = rows[at : at + _INSERTED_ROWS_MAX]
+            row = f"({_make_sql_placeholders(part[0])})"
+            values = list(chain.from_iterable(part))
+            self._db.execute(f"INSERT INTO chunks VALUES {', '.join([row] * len(part))}", values)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
         """Delete an entry with its chunks.
