@@ -151,7 +151,11 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
     return found
 
 
-def _parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
+def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
+    """Parse the table of contents at the beginning of a part's bytes.
+
+    Raises `DamagedLibraryPart`, or errors of the standard library for other invalid data.
+    """
     if not data.startswith(_MAGIC):
         raise DamagedLibraryPart(
             "it is not a part of a library, or it is from a later version of kbtui"
@@ -289,7 +293,7 @@ def parse_part_table_of_contents(
     `where` is the URI of the part, for messages.
     """
     try:
-        contents = _parse_table_of_contents(data)
+        contents = parse_table_of_contents(data)
     except DamagedLibraryPart as error:
         raise DamagedLibraryPart(error.message, where=where, hint=REPAIR_HINT) from error
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
