@@ -15,6 +15,7 @@ from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import NOTHING_INDEXED, Notice, format_notice, format_notices
 from kbtui.search.filter_definitions import list_filters_of_input
+from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
@@ -233,6 +234,8 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
         Other entries show only their best hit.
         """
+        self.passages: SearchAnswer | None = None
+        """The answer with all passages of each entry; None until the user unfolds an entry."""
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 
@@ -279,7 +282,9 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         """
         self.answer, self._is_refining = answer, refining
         if not same_query:
-            self._unfolded.clear()
+            self._fold_all_entries()
+        elif self._unfolded and not refining:
+            self.post_message(self.AllPassagesRequested())
         self.border_title = "Results"
         is_untouched = self.list.is_at_list_start and not self.list.has_focus
         select_first = answer.hits and (is_untouched or not same_query)
@@ -294,6 +299,15 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             self._remarks.append(OPEN_PHRASE)
         self._show_query_remarks()
         self._show_hits(empty, select=answer.hits[0].chunk_id if select_first else None)
+
+    def _fold_all_entries(self) -> None:
+        self._unfolded.clear()
+        self.passages = None
+
+    def show_all_passages(self, passages: SearchAnswer) -> None:
+        """Show the passages of the unfolded entries. The answer decides which entries are shown."""
+        self.passages = passages
+        self._show_hits()
 
     def show_filter_remarks(self, notices: Sequence[Notice]) -> None:
         """Show what is wrong with the words of the query that look like filters."""
@@ -376,13 +390,20 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         groups: dict[tuple[str | None, str], list[Hit]] = {}
         for hit in _group_by_project(answer.hits):
             groups.setdefault(_identify_entry(hit), []).append(hit)
+        short_refs = answer.short_refs
+        if self.passages is not None:
+            short_refs = {**short_refs, **self.passages.short_refs}
+            shown = {hit.chunk_id for hit in answer.hits}
+            for hit in self.passages.hits:
+                if hit.chunk_id not in shown and _identify_entry(hit) in groups:
+                    groups[_identify_entry(hit)].append(hit)
         project = workspace = None
         digits = len(str(len(groups)))
         for number, (entry, hits) in enumerate(groups.items(), 1):
             if hits[0].project != project:
                 project, workspace = hits[0].project, hits[0].workspace
                 yield _make_project_row(hits[0])
-            refs = [answer.short_refs.get(hit.ref, hit.ref) for hit in hits]
+            refs = [short_refs.get(hit.ref, hit.ref) for hit in hits]
             is_unfolded = entry in self._unfolded
             more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
             other = hits[0].workspace if hits[0].workspace != workspace else None
@@ -406,7 +427,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         elif row.data.entry_passages > 1:
             self._unfolded.add(entry)
             self._show_hits()
-            if answer.left_out:
+            if answer.left_out and self.passages is None:
                 self.post_message(self.AllPassagesRequested())
 
     def _request_more_hits_at_end(self) -> None:
@@ -422,7 +443,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
     def show_similar_passages(self, name: str, answer: SearchAnswer) -> None:
         """Show the passages that are similar to the text of the item `name`."""
         self.answer, self._is_refining = answer, False
-        self._unfolded.clear()
+        self._fold_all_entries()
         self.border_title = make_label_without_markup(f"Similar to {name}")
         self._remarks, self._filter_remarks = [], []
         self._show_query_remarks()
@@ -462,7 +483,9 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if self.can_load_more:
             total = f"{answer.total:,}{'+' if answer.has_more else ''}"
-            left = [(f"Top {shown} of {total}", ""), (" · ↓ for more", "dim")]
+            left = [(f"Top {shown} of {total}", "")]
+            if shown < MAX_HITS:
+                left.append((" · ↓ for more", "dim"))
         elif entries := len({_identify_entry(hit) for hit in answer.hits}):
             passages = answer.total + answer.left_out
             if passages > entries:

@@ -417,6 +417,46 @@ async def test_space_shows_all_passages_of_the_entry(book: Builder) -> None:
         await tui.until(lambda: hits(tui) == folded)
 
 
+async def test_an_unfolded_entry_does_not_change_how_many_hits_there_are(book: Builder) -> None:
+    """An answer with all passages has too few entries if the search finds more than 400 passages."""
+    for name in ("long", "longer", "longest"):
+        parts = (f"## Part {n}\n\nA platypus swims to {n}.\n" for n in range(200))
+        book.subject(f"project/{name}.md", f"# All {name}\n\n" + "\n".join(parts))
+    async with running(book.root, size=(120, 35)) as tui:
+        await search(tui, "platypus")
+        await tui.until("hit 1 of 3 ")
+        summary = next(line for line in tui.text.splitlines() if "3 hits · " in line)
+        assert hits(tui)
+        await tui.press("escape", "space")
+        await tui.until(lambda: len(hits(tui)) > 100)
+        assert summary in tui.text
+        await tui.press("G")
+        await tui.until("hit 3 of 3 ")
+        assert "The list ends" not in tui.text
+        await tui.press("g", "space")
+        await tui.until(lambda: len(hits(tui)) == 3)
+        assert summary in tui.text
+
+
+async def test_similar_entries_are_counted_as_entries(book: Builder) -> None:
+    for number in range(4):
+        parts = (f"## Part {n}\n\nA platypus swims to {n}.\n" for n in range(200))
+        book.subject(f"project/n{number}.md", f"# Note {number}\n\n" + "\n".join(parts))
+    async with running(book.root, size=(120, 35)) as tui:
+        await tui.open("project/n0")
+        await tui.press("s")
+        await tui.until("Similar to ")
+        await tui.until_hits()
+        found = len(hits(tui))
+        assert found < 20
+        await tui.press("G")
+        await tui.until(f"hit {found} of {found} ")
+        await tui.press("g", "space")
+        await tui.until(lambda: len(hits(tui)) > 100)
+        await tui.until(f"hit 1 of {found} ")
+        assert "Add words" not in tui.text
+
+
 async def test_four_comes_back_to_the_results(book: Builder) -> None:
     async with running(book.root, size=(80, 24)) as tui:
         await search(tui, "make")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
@@ -78,11 +79,12 @@ class SearchController:
         """The request whose hits are shown. None before the first answer, and for similar passages."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
+        self._passages_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
+        self._search_all_passages: Callable[[], SearchAnswer] | None = None
+        """The search whose hits are shown, but for all passages of each entry."""
         self._timer: Timer | None = None
         self._answered_query = ""
         self._limit = FIRST_HITS
-        self._per_entry = 1
-        """The number of hits requested for each entry: 1 or, once the user has unfolded an entry, 0 (all)."""
         self._wanted_hit = 0
         """The number of the hit to select as soon as it is loaded; 0 if there is none."""
         self._has_failed = False
@@ -310,10 +312,8 @@ class SearchController:
         last, total = self._pane.select_last_hit(), self._pane.total_entries_with_hits
         show = self._main.status.show_unavailable_key_message
         if last < total:
-            total_text = self._pane.hit_total_text
-            show(
-                f"The list ends at hit {last:,} of {total_text}. Add words or a filter to the query."
-            )
+            remedy = " Add words or a filter to the query." if self.query else ""
+            show(f"The list ends at hit {last:,} of {self._pane.hit_total_text}.{remedy}")
         elif wanted < MAX_HITS:
             show(f"There is no hit {wanted:,}; this is the last one.")
 
@@ -338,19 +338,22 @@ class SearchController:
 
     def load_all_passages(self) -> None:
         """Request all passages of all entries, because the user has unfolded an entry."""
-        self._limit, self._per_entry = MAX_HITS, 0
-        self.repeat_search()
+        if self._search_all_passages is not None:
+            self._passages_worker.submit_call(
+                self._search_all_passages, self._pane.show_all_passages
+            )
 
     def _stop_search(self) -> None:
         self._full_worker.discard_pending_results()
         self._keyword_worker.discard_pending_results()
+        self._passages_worker.discard_pending_results()
         if self._timer:
             self._timer.stop()
 
     def _start_search(self) -> None:
         self._stop_search()
         self._must_open_first = self._has_failed = False
-        self._limit, self._per_entry = FIRST_HITS, 1
+        self._limit = FIRST_HITS
         self._select_hit_when_loaded(0)
         if not self.query:
             self._answered_query = ""
@@ -388,7 +391,7 @@ class SearchController:
             hidden=hidden,
             archived=self._saved is not None and self._saved.archived,
             limit=self._limit,
-            per_entry=self._per_entry,
+            per_entry=1,
             partial=partial,
             all_projects=self.searches_all_projects,
         )
@@ -454,7 +457,11 @@ class SearchController:
             self._preview_absence_of_hits_soon()
         self._answered_query = self.query
         self.mark_unknown_filters(self._search_input)
-        self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
+        request = self._make_search_request(mode=answer.mode, partial=answer.partial)
+        self._answered_request = request
+        self._search_all_passages = partial(
+            self._library.search, request._replace(limit=MAX_HITS, per_entry=0), origin=None
+        )
         if self._query_regex is not None:
             self._answered_request = None  # a matching line has no rank to explain
         if self._wanted_hit and not refining:
@@ -670,7 +677,7 @@ class SearchController:
         )
 
     def _log_opened_hit(self, hit: Hit) -> None:
-        answer = self._pane.answer
+        answer = self._pane.passages or self._pane.answer
         # A line that matches a regular expression says nothing about how good a ranking is.
         if (
             answer is not None
@@ -723,7 +730,7 @@ class SearchController:
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
-        request = SearchRequest("", limit=MAX_HITS)
+        request = SearchRequest("", limit=MAX_HITS, per_entry=1)
         contents = self._main.document_controller.contents
         title = self._items.get_title_for_reference(reference)
         name = contents.shorten_reference(reference) if contents else reference
@@ -734,6 +741,9 @@ class SearchController:
         def show_similar_passages(answer: SearchAnswer) -> None:
             self._stop_search()
             self.query, self._answered_query, self._answered_request = "", "", None
+            self._search_all_passages = partial(
+                self._library.find_similar_passages, ref, request._replace(per_entry=0)
+            )
             self._opened_target = None
             self._pane.show_similar_passages(name, answer)
             self._show_and_focus_results()
