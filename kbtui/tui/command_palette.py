@@ -196,6 +196,8 @@ class CommandPaletteScreen(StyledScreen):
             id="palette-input", placeholder="Type a command or a name", compact=True
         )
         self.list = RowList("palette-list")
+        # All keys are for the input, so Tab and a click must not take the focus from it.
+        self.list.can_focus = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="palette", classes="pane") as pane:

@@ -335,10 +335,48 @@ async def test_filters_and_their_values_are_completed(book: Builder) -> None:
         await tui.until("Tab completes: snippets")
         await tui.press("tab")
         await tui.until(lambda: asked(tui) == "make topic:snippets")
-        # With nothing to complete, Tab goes to the next pane.
+        # With nothing to complete, Tab does not take the following letters from the input.
         await tui.until(lambda: "Tab completes" not in tui.text)
         await tui.press("tab")
-        await tui.until(lambda: tui.main.panes.focused_pane_id == "results")
+        assert "There is nothing to complete." in tui.text
+        await tui.type(" :")
+        assert asked(tui) == "make topic:snippets :"
+
+
+async def test_tab_leaves_an_empty_input(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.until("FILTERS")
+        await tui.press("tab")
+        assert tui.app.focused is tui.main.results_pane.list
+
+
+async def test_tab_takes_a_value_that_contains_the_typed_letters(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("topic:ojec")
+        await tui.press("tab")
+        assert asked(tui) == "topic:project"
+        await tui.press("escape", "1", "f")
+        entry = tui.main.library_pane.filter.input
+        await tui.type("agent:p")
+        await tui.press("tab")
+        assert entry.value == "agent:jp"
+        await tui.press("tab", "tab")
+        assert tui.app.focused is entry
+
+
+async def test_tab_in_the_palette_takes_no_letter_from_its_input(book: Builder) -> None:
+    from kbtui.tui.command_palette import CommandPaletteScreen
+
+    async with running(book.root) as tui:
+        await tui.press("ctrl+p")
+        palette = tui.app.screen
+        assert isinstance(palette, CommandPaletteScreen)
+        await tui.type("the")
+        await tui.press("tab")
+        await tui.type("me")
+        assert palette.input.value == "theme"
 
 
 async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:

@@ -466,16 +466,9 @@ class PaneInput(SanitizedInput):
 
 
 class CompletingInput(PaneInput):
-    """An input in a pane of the main screen; Tab accepts the suggested completion."""
+    """An input in a pane of the main screen, whose action `accept_completion` is for Tab."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "accept_completion", show=False)]
-
-    async def action_accept_completion(self) -> None:
-        """Accept the suggested completion. If no completion is suggested, focus the next pane."""
-        if self._suggestion and self.cursor_at_end:
-            self.action_cursor_right()
-        else:
-            await self.screen.run_action("focus_next_pane(1)")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "screen.accept_completion", show=False)]
 
 
 class QueryErrorHighlighter(Highlighter):

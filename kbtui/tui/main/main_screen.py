@@ -18,7 +18,7 @@ from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.styled_widget import CompletingInput, StyledScreen
 from kbtui.tui.framework.tui_command_definition import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.main.document_controller import DocumentController, MainScreenContext
@@ -332,6 +332,8 @@ class MainScreen(StyledScreen):
         ):
             # The key belongs to the document or dialog that is about to open.
             return key != "escape"
+        if key == "tab" and self.search.is_finding_completions:
+            return True
         is_opening = self.document_controller.is_opening
         reader_waits = is_opening or self.reader_pane.is_search_pending
         if self._outline is not None and self._outline.is_loading_outline:
@@ -553,6 +555,10 @@ class MainScreen(StyledScreen):
     @on(Input.Changed, "#filter")
     def _suggest_filters_while_typing(self, event: Input.Changed) -> None:
         self.search.show_completion_suggestions(event.input, "library")
+
+    def action_accept_completion(self) -> None:
+        if isinstance(self.focused, CompletingInput):
+            self.search.accept_completion(self.focused)
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:

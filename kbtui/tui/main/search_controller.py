@@ -117,6 +117,8 @@ class SearchController:
         """The saved search that is shown; None as soon as the user changes its query."""
         self._hints = hints
         self._suggestion_worker = LatestOnlyWorker(pane)
+        self._completions: tuple[Input | None, str, int, list[QueryCompletion]] = (None, "", 0, [])
+        """The last completions: the input, its text, the cursor's position, and the completions."""
         self._preview_timer: Timer | None = None
         self._focus_before = FOCUS_TARGETS["library"]
 
@@ -843,13 +845,39 @@ class SearchController:
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()
-            self._hints.show_completions(entry, text, cursor, [])
+            self._show_completions(entry, text, cursor, [])
             return
         self._suggestion_worker.submit_call(
             lambda: self._find_query_completions(text, cursor, filter_input),
-            lambda found: self._hints.show_completions(entry, text, cursor, found),
-            lambda error: self._hints.show_completions(entry, text, cursor, []),
+            lambda found: self._show_completions(entry, text, cursor, found),
+            lambda error: self._show_completions(entry, text, cursor, []),
         )
+
+    def _show_completions(
+        self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
+    ) -> None:
+        self._hints.show_completions(entry, text, cursor, found)
+        self._completions = (entry, text, cursor, found)
+
+    @property
+    def is_finding_completions(self) -> bool:
+        """Whether the completions of the text in an input are still being found."""
+        return self._suggestion_worker.has_pending_result
+
+    def accept_completion(self, entry: Input) -> None:
+        """Put the best completion into the input. If the input is empty, focus the next pane.
+
+        The focus stays in an input with text, because the next keys are often more text.
+        """
+        *completed, found = self._completions
+        if not entry.value:
+            self._main.panes.focus_next_pane(1)
+        elif found and completed == [entry, entry.value, entry.cursor_position]:
+            best = found[0]
+            entry.value = f"{entry.value[: best.start]}{best.text}{entry.value[best.end :]}"
+            entry.cursor_position = best.start + len(best.text)
+        else:
+            self._main.status.show_unavailable_key_message("There is nothing to complete.", "dim")
 
     def _find_query_completions(
         self, text: str, cursor: int, filter_input: FilterInput
