@@ -395,7 +395,8 @@ def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecre
     data = text.encode("ascii", "replace")
     yield from find_secret_keys(text, data)
     yield from _find_kubernetes_secret_values(text)
-    yield from _find_wallet_seed_phrases(text, data)
+    for run in compile_re2_pattern(_PHRASE_WORD_RUN).finditer(data):
+        yield from _find_wallet_seed_phrases(text, *run.span())
     yield from find_secrets_by_context(text, data)
     if depth < _MAX_ENCODINGS:
         yield from _find_encoded_secrets(data, depth)
@@ -462,13 +463,8 @@ def _find_kubernetes_secret_values(text: str) -> Iterator[DetectedSecret]:
                     yield DetectedSecret(*value.span("value"), "Kubernetes secret")
 
 
-def _find_wallet_seed_phrases(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_wallet_seed_phrases(text: str, start: int, end: int) -> Iterator[DetectedSecret]:
     """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
-    for run in compile_re2_pattern(_PHRASE_WORD_RUN).finditer(data):
-        yield from _find_phrases_in_word_run(text, *run.span())
-
-
-def _find_phrases_in_word_run(text: str, start: int, end: int) -> Iterator[DetectedSecret]:
     known = _load_wallet_seed_words()
     phrase: list[re.Match[str]] = []
     for word in (*_PHRASE_WORD.finditer(text, start, end), None):

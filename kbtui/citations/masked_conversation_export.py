@@ -300,7 +300,11 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
     """Return a shared conversation as JSON; `docs/guide/json.md` describes it."""
     turns = [
         {
-            **_make_turn_facts(turn),
+            "turn": turn.number,
+            "started_at": format_timestamp(turn.started_at),
+            "model": turn.model,
+            "rewound": turn.is_rewound,
+            "attachments": turn.attachments,
             "marks": shared.marks.get(turn.number, []),
             "events": [
                 make_event_json(event, shared.conversation.info.id) for event in turn.events
@@ -346,16 +350,6 @@ def _make_conversation_facts(shared: SharedConversationParts) -> dict[str, Any]:
         "model": conversation.model,
         "attachments": conversation.attachments,
         "turns_total": len(conversation.turns),
-    }
-
-
-def _make_turn_facts(turn: Turn) -> dict[str, Any]:
-    return {
-        "turn": turn.number,
-        "started_at": format_timestamp(turn.started_at),
-        "model": turn.model,
-        "rewound": turn.is_rewound,
-        "attachments": turn.attachments,
     }
 
 

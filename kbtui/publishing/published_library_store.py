@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,11 +202,8 @@ class LibraryStore:
     def delete_objects(self, names: Iterable[str]) -> None:
         """Delete objects; those that do not exist are ignored."""
         for name in names:
-            with self._convert_store_errors(name):
-                try:
-                    obstore.delete(self._store, name)
-                except FileNotFoundError:
-                    continue
+            with self._convert_store_errors(name), suppress(FileNotFoundError):
+                obstore.delete(self._store, name)
 
     def format_object_uri(self, name: str) -> str:
         """Return the URI of an object, for messages."""

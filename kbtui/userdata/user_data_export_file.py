@@ -209,7 +209,6 @@ class UserDataFileReader:
         self._digest = hashlib.sha256()
         self._data = ExportedUserData()
         self._seen: set[tuple[str, ...]] = set()
-        self._record_bytes = 0
         self._sizes_of_copies: dict[str, set[int]] = {}
         """The sizes of each copy in the records of the sessions that have this copy, by the name of the copy."""
         self._kept_sizes: dict[str, int] = {}
@@ -230,6 +229,7 @@ class UserDataFileReader:
             "kept_session": self._add_kept_session,
             "copy": self._add_session_copy,
         }
+        record_bytes = 0
         while True:
             before = self._digest.hexdigest(), self._number
             shape = self._read_line()
@@ -240,6 +240,9 @@ class UserDataFileReader:
             add = sections.get(kind) if isinstance(kind, str) else None
             if add is None:
                 raise self._make_error("the line is of an unknown kind")
+            record_bytes += len(orjson.dumps(shape))
+            if record_bytes > MAX_RECORD_BYTES:
+                raise self._make_error(f"the records have more than {MAX_RECORD_BYTES:,} bytes")
             try:
                 add(shape)
             except ValueError as error:
@@ -313,7 +316,6 @@ class UserDataFileReader:
         if not self._data.workspaces:
             raise ValueError("a record comes before the first workspace")
         workspace = self._data.workspaces[-1]
-        self._count_bytes(shape)
         self._check_is_new(record.kind, workspace.root, record.id)
         workspace.records.append(record)
 
@@ -329,22 +331,15 @@ class UserDataFileReader:
         check_record_fields(shape, checks, "anchor of a bookmark")
         if not self._data.workspaces:
             raise ValueError("an anchor comes before the first workspace")
-        self._count_bytes(shape)
         workspace, name = self._data.workspaces[-1], shape.pop("ref")
         self._check_is_new("bookmark_anchor", workspace.root, name)
         workspace.anchors[name] = MarkAnchor(**shape)
-
-    def _count_bytes(self, shape: dict[str, Any]) -> None:
-        self._record_bytes += len(orjson.dumps(shape))
-        if self._record_bytes > MAX_RECORD_BYTES:
-            raise ValueError(f"the records have more than {MAX_RECORD_BYTES:,} bytes")
 
     def _add_kept_removal(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
         check_record_fields(
             shape, {"id": is_record_identifier, "removed_at": is_unix_time}, "removal"
         )
-        self._count_bytes(shape)
         self._check_is_new("kept_removal", shape["id"])
         self._data.kept_removals[shape["id"]] = float(shape["removed_at"])
 
@@ -353,7 +348,6 @@ class UserDataFileReader:
         session = KeptSession(**shape, original_state="", kept_size=0)
         if not is_valid_kept_session(session):
             raise ValueError("the record of a kept session has invalid values")
-        self._count_bytes(shape)
         self._check_is_new("kept_session", session.id)
         self._data.kept.append(session)
         self._sizes_of_copies.setdefault(session.file_name, set()).add(session.size)
