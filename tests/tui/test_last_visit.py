@@ -55,6 +55,17 @@ async def test_home_says_what_is_new_since_the_last_visit(visited: Builder) -> N
         assert "• First talk" not in tui.text
 
 
+async def test_where_one_left_off_is_the_line_that_was_read_last(visited: Builder) -> None:
+    visited.subject("project/rules.md", "".join(f"# Rule {n}\n\nKeep it.\n\n" for n in range(9)))
+    async with running(visited.root, start=AGAIN, now=lambda: at(1_000)) as tui:
+        await tui.open("project/rules")
+        await tui.press("G", "H")
+        await tui.until("Where you left off")
+        await tui.press("g", "enter")
+        viewport = tui.main.reader_pane.viewport
+        await tui.until(lambda: viewport.current_reference == "project/rules:35")
+
+
 async def test_a_line_separates_new_turns(visited: Builder) -> None:
     turns = [[asked("One?"), said("Yes.")], [asked("Two?"), said("No.")]]
     visited.conversation(10_000, turns[:1], title="Long talk")

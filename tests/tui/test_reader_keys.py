@@ -338,7 +338,7 @@ async def test_escape_removes_a_warning_before_it_leaves_the_document(book: Buil
         await tui.until(lambda: "conversation has 3 turns" not in tui.text)
         assert tui.main.document_controller.shown.key == TALK  # type: ignore[union-attr]
         await tui.press("escape")
-        await tui.until("Back to project/style. ] goes forward again.")
+        await tui.until("Back to project/style:1. ] goes forward again.")
         assert tui.main.document_controller.shown.key == "project/style"  # type: ignore[union-attr]
 
 
@@ -349,3 +349,53 @@ async def test_changes_have_no_numbers_to_go_to(book: Builder) -> None:
         await tui.until(lambda: tui.main.reader_pane.viewport.document.view == "history")
         await go(tui, "3")
         await tui.until("Changes have no numbers: n goes to the next one, v shows the text")
+
+
+async def test_the_key_of_the_changes_pressed_twice_leaves_no_step(book: Builder) -> None:
+    book.conversation(
+        6, [[asked("x"), *called("a", "fs_create_file", "File created.", path="x", content="1")]]
+    )
+    async with running(book.root) as tui:
+        shown = tui.main.reader_pane.document_view
+        await tui.open("project/people/ada")
+        for ref, views in (("project/style", "vvvCvCC"), ("jp-c17800000006", "CCCvC")):
+            await tui.open(ref)
+            for key in views:
+                before = shown.document
+                await tui.press(key)
+                await tui.until(lambda before=before: shown.document is not before)
+            assert shown.document.view == "read"
+            await tui.press("escape")
+            await tui.until(lambda: shown.document.key == "project/people/ada")
+        # The changes themselves are a step.
+        await tui.press("right_square_bracket", "C")
+        await tui.until("1 file changed")
+        await tui.press("escape")
+        await tui.until(lambda: shown.document.key == "jp-c17800000006")
+        assert shown.document.view == "read"
+
+
+async def test_going_back_names_the_place_that_is_shown(book: Builder) -> None:
+    book.conversation(
+        6,
+        [
+            [asked("x"), *called("a", "fs_create_file", "File created.", path=f"{n}", content="1")]
+            for n in range(3)
+        ],
+    )
+    async with running(book.root) as tui:
+        await tui.open("jp-c17800000006:3")
+        await go(tui, "1")
+        await tui.press("C")
+        await tui.until("3 files changed")
+        await tui.press("n", "n")
+        await tui.until("jp-c17800000006:3.1")
+        await tui.open("project/start")
+        await go(tui, "13")
+        await tui.open("project/style")
+        await tui.press("escape")
+        await tui.until("Back to project/start:13.")
+        await tui.press("escape")
+        await tui.until("Back to the changes of jp-c17800000006:3.1.")
+        await tui.press("escape")
+        await tui.until("Back to jp-c17800000006:1.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
@@ -29,6 +30,7 @@ from kbtui.tui.navigation_target import (
 from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, TextRangeBlock, make_mark_blocks
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
+    STEP_VIEWS,
     ReaderDocument,
     is_start_position_loaded,
 )
@@ -176,14 +178,36 @@ class DocumentController:
             self._open_worker.discard_pending_results()
             self._show_document_in_reader(target, build_no_hits_document(target.key, reason))
 
+    def show_other_view(self, target: NavigationTarget) -> None:
+        """Show another view of the shown document.
+
+        Only the changes of a conversation and the versions of a subject are a step of the history, which
+        ends when the user leaves them for the text. Any other view replaces the one shown before.
+        """
+        history, before = self.history, self.shown.view if self.shown else ""
+        if self._is_previewing or (target.view in STEP_VIEWS and before not in STEP_VIEWS):
+            self.open_target_in_reader(target)
+            return
+        if history.at > 0 and target.shows_same_document(history.targets[history.at - 1]):
+            self.save_reading_position_in_history()
+            history.at -= 1
+        history.targets[history.at] = target
+        self.show_target_in_reader(target)
+
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
         if self._is_previewing or current is None:
             return
         if current.shows_same_document(self.shown):
-            mark = self._pane.document_view.viewport.make_view_position()
-            history.targets[history.at] = current._replace(mark=mark)
+            viewport, ref = self._pane.document_view.viewport, current.ref
+            if ref and ref.kind != "topic" and current.cite is None and viewport.current_reference:
+                ref = parse_ref(
+                    viewport.current_reference,
+                    lambda topic, slug: f"{topic}/{slug}" == current.key,
+                )
+            mark = viewport.make_view_position()
+            history.targets[history.at] = current._replace(ref=ref, mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:
         """Go `steps` places forward in the history, or back if `steps` is negative.
@@ -212,6 +236,7 @@ class DocumentController:
         if target.ref:
             name = str(target.ref)
             name = self.contents.shorten_reference(name) if self.contents else name
+            name = f"the changes of {name}" if target.view in STEP_VIEWS else name
         label = find_key_label_of_command("forward", self.keymap)
         return f"Back to {name}." + (f" {label} goes forward again." if label else "")
 
@@ -442,15 +467,9 @@ class DocumentController:
         return _make_subject_document(library, ref, target.view)
 
     def _find_left_off_reference(self) -> str | None:
-        """Return the reference of the subject or conversation that the user read last; it may name a turn."""
-        for target in self.history.targets[self.history.at :: -1]:
-            if target.ref is not None and target.ref.kind in ("conversation", "subject"):
-                ref = target.ref
-                turn = re.match(r"(?:turn:|call:)?(\d+)", target.mark.key) if target.mark else None
-                if ref.kind == "conversation" and turn and int(turn[1]):
-                    ref = ref._replace(turn=int(turn[1]), call=None)
-                return str(ref)
-        return None
+        """Return the reference of the subject or conversation that the user read last, with the turn or line."""
+        refs = (target.ref for target in self.history.targets[self.history.at :: -1])
+        return next((str(ref) for ref in refs if ref and ref.kind != "topic"), None)
 
     def _count_outdated_turns(self, contents: TopicsAndConversations | None) -> dict[str, int]:
         """Return, for each changed subject, how many turns received an older text of the subject.

@@ -500,7 +500,7 @@ class MainScreen(StyledScreen):
             if view in CHANGES_VIEWS or document.view in CHANGES_VIEWS:
                 # The changes begin at the turn or call being read, and lead back to it.
                 target = target._replace(ref=parse_ref(reference) if reference else target.ref)
-            self.document_controller.open_target_in_reader(target)
+            self.document_controller.show_other_view(target)
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:

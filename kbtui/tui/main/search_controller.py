@@ -20,7 +20,7 @@ from kbtui.terminal_text import extract_regex_between_slashes, sanitize_to_one_l
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
+from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     MODES,
@@ -91,8 +91,8 @@ class SearchController:
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
-        self._opened_target: NavigationTarget | None = None
-        """The place of the hit that was opened last; None after another query."""
+        self._opened_hit: tuple[int, str] | None = None
+        """The index in the history and the key of the hit that was opened last; None after another query."""
         self._log_worker = LatestOnlyWorker(pane)
         self._opened_hit_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
@@ -187,12 +187,7 @@ class SearchController:
         """Whether the reader shows a hit that was opened in the present results."""
         history = self._main.document_controller.history
         current = history.current_target
-        return (
-            self._opened_target is not None
-            and history.at > 0
-            and current is not None
-            and current._replace(mark=None) == self._opened_target
-        )
+        return current is not None and (history.at, current.key) == self._opened_hit
 
     def return_to_results(self) -> None:
         """Go back from an opened hit to the results, in which this hit is selected."""
@@ -255,7 +250,7 @@ class SearchController:
         if at >= 0 and query != sanitize_to_one_line(self._walked_queries[at], "strip"):
             self._walked_index = -1
         self._unlogged, self._is_logged = None, False
-        self._opened_target = None
+        self._opened_hit = None
         self._start_search()
 
     def set_search_mode(self, mode: Mode) -> None:
@@ -671,8 +666,9 @@ class SearchController:
                 self._main.open_hit_in_other_workspace(hit)
             else:
                 self._log_opened_hit(hit)
-                self._opened_target = make_hit_target(hit)
-                self._main.open_target_in_reader(self._opened_target)
+                target = make_hit_target(hit)
+                self._main.open_target_in_reader(target)
+                self._opened_hit = self._main.document_controller.history.at, target.key
             return
         self._preview_timer = self._main.screen.set_timer(
             PREVIEW_DELAY_SECONDS, lambda: self._preview_hit_in_reader(hit)
@@ -746,7 +742,7 @@ class SearchController:
             self._search_all_passages = partial(
                 self._library.find_similar_passages, ref, request._replace(per_entry=0)
             )
-            self._opened_target = None
+            self._opened_hit = None
             self._pane.show_similar_passages(name, answer)
             self._show_and_focus_results()
 

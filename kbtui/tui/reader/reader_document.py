@@ -37,6 +37,8 @@ CHANGES_VIEWS = ("changes", "by-file")
 """The views of the file changes made in a conversation: in the order of its calls, and file by file."""
 CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
 """The name on the screen of each view of the file changes."""
+STEP_VIEWS = (*CHANGES_VIEWS, "history")
+"""The views that are a step of the history. Any other view replaces the view shown before."""
 
 
 @dataclass(eq=False)

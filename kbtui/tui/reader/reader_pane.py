@@ -36,6 +36,7 @@ from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEW_NAMES,
     CHANGES_VIEWS,
+    STEP_VIEWS,
     compile_pattern_for_terms,
     describe_missing_line,
     describe_missing_turn_or_line,
@@ -690,7 +691,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
     def action_show_changes(self) -> None:
         """Switch between a conversation and its changes to files, or between a subject and its versions."""
         document = self.viewport.document
-        if document.view in (*CHANGES_VIEWS, "history"):
+        if document.view in STEP_VIEWS:
             self.post_message(self.ViewChangeRequested("read"))
         elif document.turns_total:
             self.post_message(self.ViewChangeRequested("changes"))
